@@ -6,15 +6,21 @@
 // held while one of them is called.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/backoff.hpp"
 #include "base/standing_timer.hpp"
 #include "remote/bulk/bulk.hpp"
+#include "remote/bulk/rail_pace.hpp"
 #include "remote/bulk/silence.hpp"
+#include "remote/session/endpoint.hpp"
 
 namespace ripc::internal::remote {
 
@@ -26,7 +32,7 @@ class BulkBackend : public Bulk {
       const std::lock_guard lock(mutex_);
       dialing_ = false;
       back_off();
-      if (connection_count_locked() != 0) return;
+      if (!connections_.empty()) return;
     }
     pushes_.no_connection();
     dial_if_needed();
@@ -37,7 +43,7 @@ class BulkBackend : public Bulk {
       const std::lock_guard lock(mutex_);
       dead_.store(true, std::memory_order_release);
     }
-    close_connections();
+    for (const Member& member : take_members()) member.connection->close();
     pulls_.died();
     finishes_.died();
     pushes_.died();
@@ -77,12 +83,116 @@ class BulkBackend : public Bulk {
     finishes_.forget(events);
   }
 
+  // Any. Connections open now.
+  std::size_t connection_count() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return connections_.size();
+  }
+  // Of those, the ones to this address.
+  std::size_t connections_to(const Endpoint& peer) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(),
+                                                  [&](const Member& member) { return member.peer.same_ip(peer); }));
+  }
+  // Any. Throws std::bad_alloc.
+  std::vector<std::shared_ptr<Connection>> connections() const {
+    std::vector<std::shared_ptr<Connection>> connections;
+    const std::lock_guard lock(mutex_);
+    for (const Member& member : connections_) connections.push_back(member.connection);
+    return connections;
+  }
+  std::vector<spi::Rail> rails() const override {
+    std::vector<spi::Rail> rails;
+    std::uint64_t fastest = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Member& member : connections_) {
+        const std::string peer = member.peer.ip();
+        auto rail = std::find_if(rails.begin(), rails.end(), [&](const spi::Rail& one) { return one.peer == peer; });
+        if (rail == rails.end()) {
+          rail = rails.insert(rails.end(), spi::Rail());
+          rail->device = device_of(member);
+          rail->local = member.local.ip();
+          rail->peer = peer;
+        }
+        const Connection& connection = *member.connection;
+        rail->rate += rate_of(connection);
+        rail->bytes_sent += connection.sent();
+        rail->bytes_received += connection.received();
+        ++rail->connections;
+        fastest = std::max(fastest, rail->rate);
+      }
+    }
+    for (spi::Rail& rail : rails)
+      rail.is_spare =
+          rail.rate != 0 && static_cast<double>(rail.rate) * RailPace::kSpare < static_cast<double>(fastest);
+    return rails;
+  }
+
+  // For people, if there are several: each with its rate and its part of what was moved. Throws std::bad_alloc.
+  std::string describe_rails() const {
+    const std::vector<spi::Rail> rails = this->rails();
+    const auto moved_by = [](const spi::Rail& rail) { return rail.bytes_sent + rail.bytes_received; };
+    if (rails.size() < 2) return "";
+    std::uint64_t moved = 0;
+    for (const spi::Rail& rail : rails) moved += moved_by(rail);
+    std::string text = " over " + std::to_string(rails.size()) + " rails: ";
+    for (const spi::Rail& rail : rails) {
+      if (&rail != &rails.front()) text += ", ";
+      text += rail.device + " to " + rail.peer + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
+              std::to_string(moved == 0 ? 0 : moved_by(rail) * 100 / moved) + " %";
+    }
+    return text;
+  }
+
+  // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
+  void look_for_silence() {
+    const std::vector<std::shared_ptr<Connection>> present = connections();
+    bool any_owed = has_backlog();
+    std::vector<bool> owed;
+    for (const auto& connection : present) {
+      owed.push_back(pulls_.is_owed(*connection) || finishes_.is_owed(*connection));
+      any_owed = any_owed || owed.back();
+    }
+    std::vector<std::shared_ptr<Connection>> silent;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Member& member : connections_) {
+        const auto found = std::find(present.begin(), present.end(), member.connection);
+        if (found == present.end()) continue;
+        member.silence.look(owed[static_cast<std::size_t>(found - present.begin())], member.connection->heard());
+      }
+      const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(),
+                                            [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
+      const unsigned too_long = is_any_heard ? kLooksBeside : most_looks_;
+      for (const Member& member : connections_) {
+        if (member.silence.lasts(too_long)) silent.push_back(member.connection);
+      }
+    }
+    for (const auto& connection : silent) connection->cut();
+    if (any_owed) silence_.look_soon();
+  }
+
  protected:
-  // `look_pause`: between two looks for connections that owe something and are silent. `most`: connections that this
-  // side asks for.
-  BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds look_pause, std::size_t most, Pulls& pulls,
-              Pushes& pushes) noexcept
-      : Bulk(loop, std::move(hooks)), pulls_(pulls), pushes_(pushes), most_(most), silence_(loop, look_pause) {}
+  struct Member {
+    std::shared_ptr<Connection> connection;
+    Endpoint local;
+    Endpoint peer;
+    Silence silence{};
+  };
+
+  // Looks for connections that owe something and are silent, within the stall timeout.
+  static constexpr unsigned kLooks = 16;
+
+  // `most`: connections that this side asks for. `most_looks`: after so many without news, a connection ends.
+  BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds stall_timeout, unsigned most_looks, std::size_t most,
+              Pulls& pulls, Pushes& pushes) noexcept
+      : Bulk(loop, std::move(hooks)),
+        pulls_(pulls),
+        pushes_(pushes),
+        most_(most),
+        most_looks_(most_looks),
+        silence_(loop, stall_timeout / kLooks) {}
 
   // Before any other call. Throws std::bad_alloc.
   template <typename Self>
@@ -94,17 +204,17 @@ class BulkBackend : public Bulk {
     silence_.start(self);
   }
 
-  // ---- What a backend knows of its connections ----
-  virtual std::size_t connection_count_locked() const noexcept = 0;
-  // One that can be used now; null: none.
+  // Of this host: the network interface or RDMA device that it goes over.
+  virtual std::string device_of(const Member& member) const = 0;
+  // Of a connection, in bytes per second; 0: not known.
+  virtual std::uint64_t rate_of(const Connection& connection) const noexcept = 0;
+  // The connection that finishes and pushes go over now; null: none.
   virtual std::shared_ptr<Connection> choose() noexcept = 0;
-  // It has died: none is taken any more. The ones that are there are closed, without the lock.
-  virtual void close_connections() noexcept = 0;
 
   bool has_backlog() const noexcept { return pulls_.has_backlog() || finishes_.has_backlog() || pushes_.has_backlog(); }
 
   void dial_if_needed() noexcept {
-    const auto is_enough = [this] { return dialing_ || is_dead() || connection_count_locked() >= most_; };
+    const auto is_enough = [this] { return dialing_ || is_dead() || connections_.size() >= most_; };
     {
       const std::lock_guard lock(mutex_);
       if (is_enough()) return;
@@ -150,12 +260,23 @@ class BulkBackend : public Bulk {
   Pulls& pulls_;
   Pushes& pushes_;
   const std::size_t most_;
+  const unsigned most_looks_;
   SilenceWatch silence_;
 
-  mutable std::mutex mutex_;  // for the following, and the backend's connections
-  bool dialing_ = false;      // a connection was asked for
+  mutable std::mutex mutex_;  // for the following
+  std::vector<Member> connections_;
+  bool dialing_ = false;  // a connection was asked for
 
  private:
+  // Too many for a connection beside which there is another that is not silent so long: that one takes over what is
+  // owed.
+  static constexpr unsigned kLooksBeside = kLooks / 4;
+
+  std::vector<Member> take_members() noexcept {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(connections_, {});
+  }
+
   Backoff backoff_{10'000'000, 1'000'000'000};
   Nanoseconds dial_pause_ = 0;  // before the next connection is asked for
   StandingTimer dial_timer_;

@@ -32,10 +32,8 @@ bool ExposureTable::Slot::is_cancelled() const noexcept {
 // right, too, and only be about to end it.
 void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
   if (state != State::exposed) {
-    for (const auto& right : rights) {
-      if (right) right->end();
-    }
-    rights.clear();
+    for (const Opened& one : opened) one.right->end();
+    opened.clear();
   }
   word.store(
       std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(status) << 8 | static_cast<std::uint8_t>(state),
@@ -154,9 +152,7 @@ ripc_status ExposureTable::revoke(std::uint64_t transfer, std::vector<Closed>& c
   {
     const std::lock_guard lock(slot.mutex);
     if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
-    for (std::size_t item = 0; item < slot.rights.size(); ++item) {
-      if (slot.rights[item]) closed.push_back({slot.key, slot.nonce << 8 | item});
-    }
+    for (const Opened& one : slot.opened) closed.push_back({slot.key, slot.nonce << 8 | one.item});
     slot.free();
   }
   slots_.release(slot.index);

@@ -78,11 +78,12 @@ class ExposureTable {
     spi::Bytes bytes;
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
   };
-  // Calls make(item, former), which opens the memory to the peer's device, and keeps what it returns, a Result of a
-  // shared_ptr<Right>, a RemoteAccess, until the transfer ends; then it ends the right. `former`: what is kept so far;
-  // null: nothing. `asked`: the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
-  template <typename Right, typename Make>
-  ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Make&& make) noexcept {
+  // Calls serves(item, right) with each right that the peer's devices have to the item; unless one of them serves,
+  // calls make(item), which opens the memory to one of the devices, and keeps what that returns, a Result of a
+  // shared_ptr<Right>, a RemoteAccess with `is_open()`, until the transfer ends; then it ends the right. `asked`: the
+  // peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
+  template <typename Right, typename Serves, typename Make>
+  ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Serves&& serves, Make&& make) noexcept {
     Slot* slot = find_by_key(key);
     if (slot == nullptr) return RIPC_REVOKED;
     const std::lock_guard lock(slot->mutex);
@@ -90,17 +91,20 @@ class ExposureTable {
     if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
     slot->is_heard = slot->is_heard || asked;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
+    // All that the caller ever made are of this class; naming it here would name a transport.
+    const auto right_of = [](const Opened& one) -> Right& { return static_cast<Right&>(*one.right); };
+    std::erase_if(slot->opened, [&](const Opened& one) { return !right_of(one).is_open(); });
+    for (const Opened& one : slot->opened) {
+      if (one.item == item && serves(slot->items[item], right_of(one))) return RIPC_OK;
+    }
     try {
-      slot->rights.resize(slot->items.size());
+      slot->opened.reserve(slot->opened.size() + 1);
     } catch (const std::bad_alloc&) {
       return RIPC_NO_MEMORY;
     }
-    std::shared_ptr<RemoteAccess>& right = slot->rights[item];
-    // All that the caller ever made are of this class; naming it here would name a transport.
-    Result<std::shared_ptr<Right>> made = make(slot->items[item], std::static_pointer_cast<Right>(right));
-    if (right && (!made.ok() || *made != right)) std::exchange(right, nullptr)->end();
+    Result<std::shared_ptr<Right>> made = make(slot->items[item]);
     if (!made.ok()) return made.status().code();
-    right = std::move(*made);
+    slot->opened.push_back({item, std::move(*made)});
     return RIPC_OK;
   }
 
@@ -128,6 +132,10 @@ class ExposureTable {
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;
   };
+  struct Opened {
+    std::uint64_t item = 0;
+    std::shared_ptr<RemoteAccess> right;
+  };
   struct Slot {
     std::atomic<std::uint64_t> word{0};  // generation << 32 | status << 8 | state
     std::mutex mutex;                    // held while the memory is read, and for all below
@@ -139,9 +147,9 @@ class ExposureTable {
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
-    std::vector<std::shared_ptr<RemoteAccess>> rights;  // by item; empty: none was ever given
-    std::vector<std::byte> packet;                      // that announced it; empty: none did
-    Nanoseconds repeat_at = 0;                          // 0: nobody has looked since it was announced
+    std::vector<Opened> opened;     // to the peer's devices
+    std::vector<std::byte> packet;  // that announced it; empty: none did
+    Nanoseconds repeat_at = 0;      // 0: nobody has looked since it was announced
     Backoff pause{kFirstRepeat, kLongestPause};
     std::list<Taken> remembered;  // a place in taken_, for when it is finished
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pulls of one session, as far as they do not depend on what carries the bytes: where each pull is kept, from the
-// begin of its transfer until the receiver has its status. What moves the bytes derives from it.
+// begin of its transfer until the receiver has its status, and what of it was asked for. What moves the bytes derives
+// from it.
 #pragma once
 
 #include <algorithm>
@@ -13,29 +14,63 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/event_loop.hpp"
 #include "remote/bulk/finish_table.hpp"
+#include "remote/bulk/lanes.hpp"
 #include "spi/transport.hpp"
 
 namespace ripc::internal::remote {
 
+struct ByteRange {
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
 // One pull; `Derived` is the class that derives from this one. Between prepare() and the end of the pull, whose
-// `progress` is its address.
+// `progress` is its address. It has all the memory that it needs.
 template <typename Derived>
 struct PullEntry {
-  PullEntry(const wire::Descriptor& item, EventSet& receiver) noexcept : descriptor(item), events(&receiver) {}
+  // Throws std::bad_alloc.
+  PullEntry(const wire::Descriptor& item, EventSet& receiver) : descriptor(item), events(&receiver) {
+    // As many segments as can be lost at once.
+    constexpr std::uint64_t kMostReturned = 128;
+    returned.reserve(std::min(item.length / RailPace::kLeastSegment + 1, kMostReturned));
+    turn.push_back(static_cast<Derived*>(this));
+  }
 
   std::atomic<ripc_status> status{RIPC_PENDING};
   // For the rest, the table's lock.
   wire::Descriptor descriptor;
   EventSet* events;
-  bool finishes = false;     // the transfer, when it ends well
-  std::uint64_t next = 0;    // first byte that was not asked for
-  std::uint64_t landed = 0;  // bytes that are there
+  bool finishes = false;            // the transfer, when it ends well
+  std::uint64_t next = 0;           // first byte that was not asked for
+  std::vector<ByteRange> returned;  // asked for and lost
+  std::uint64_t landed = 0;         // bytes that are there
   typename std::list<std::shared_ptr<Derived>>::iterator place;
+  std::list<Derived*> turn;  // this one, if it does not wait for its turn
+  bool ready = false;        // it does
 
   bool is_pending() const noexcept { return status.load(std::memory_order_relaxed) == RIPC_PENDING; }
+  bool has_unasked() const noexcept { return next != descriptor.length || !returned.empty(); }
+  std::uint64_t unasked() const noexcept {
+    std::uint64_t bytes = descriptor.length - next;
+    for (const ByteRange& range : returned) bytes += range.end - range.begin;
+    return bytes;
+  }
+  // What it asks for next, of what was lost first: up to `segment` bytes.
+  ByteRange take_unasked(std::uint64_t segment) noexcept {
+    if (!returned.empty()) {
+      ByteRange& last = returned.back();
+      const std::uint64_t start = std::exchange(last.begin, last.begin + std::min(segment, last.end - last.begin));
+      const ByteRange range{.begin = start, .end = last.begin};
+      if (last.begin == last.end) returned.pop_back();
+      return range;
+    }
+    const std::uint64_t begin = std::exchange(next, next + std::min(segment, descriptor.length - next));
+    return {.begin = begin, .end = next};
+  }
 };
 
 // Any thread may call anything, unless a line says otherwise.
@@ -118,6 +153,17 @@ class PullTable {
     return &entry;
   }
 
+  // It waits for its turn to ask, if it has something to ask for.
+  void make_ready_locked(Entry& entry) noexcept {
+    if (entry.ready || !entry.has_unasked()) return;
+    entry.ready = true;
+    ready_.splice(ready_.end(), entry.turn);
+  }
+  void make_unready_locked(Entry& entry) noexcept {
+    if (!std::exchange(entry.ready, false)) return;
+    entry.turn.splice(entry.turn.end(), ready_, std::find(ready_.begin(), ready_.end(), &entry));
+  }
+
   // Nobody waits for it any more.
   EntryPointer take_out_locked(spi::Pull& pull) noexcept {
     const auto place = entry_of(pull)->place;
@@ -153,6 +199,7 @@ class PullTable {
   bool dead_ = false;
   Entries prepared_;
   Entries entries_;
+  std::list<Entry*> ready_;  // of entries_; have something to ask for, taken in turns
 
  private:
   static void add(Entries& entries, const wire::Descriptor& item, EventSet& events) {

@@ -338,15 +338,7 @@ ripc_status LinkChannel::grant(std::span<std::byte> memory, wire::Grant& grant) 
   return shortage_.note(parts_.session->bulk->grant(parts_.link, memory, grant), spi::Resource::grants);
 }
 
-std::vector<spi::Rail> LinkChannel::rails() const {
-  std::vector<spi::Rail> rails = parts_.session->bulk->rails();
-  for (spi::Rail& rail : rails) {
-    if (!rail.peer.empty()) continue;
-    rail.local = parts_.session->local().ip();
-    rail.peer = parts_.session->remote().ip();
-  }
-  return rails;
-}
+std::vector<spi::Rail> LinkChannel::rails() const { return parts_.session->bulk->rails(); }
 
 ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
   const ripc_status status = parts_.session->bulk->end_grant(grant);

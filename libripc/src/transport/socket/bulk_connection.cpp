@@ -86,10 +86,10 @@ void BulkConnection::close() noexcept {
   }
   // The loop lets go of its reference, which may be the last but the caller's.
   loop_.remove(socket_.get());
-  shut_down();
+  cut();
 }
 
-void BulkConnection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+void BulkConnection::cut() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 std::uint64_t BulkConnection::send_rate() const noexcept {
   tcp_info info{};
@@ -242,13 +242,13 @@ bool BulkConnection::send(std::span<const bulk::Frame> frames) noexcept {
   if (ended_) return false;
   const std::size_t begin = outbox_.size();
   if (begin - outbox_sent_ + frames.size() * bulk::kHeaderSize > kMaxOutbox) {
-    shut_down();
+    cut();
     return false;
   }
   try {
     outbox_.resize(begin + frames.size() * bulk::kHeaderSize);
   } catch (const std::bad_alloc&) {
-    shut_down();
+    cut();
     return false;
   }
   std::byte* out = outbox_.data() + begin;
@@ -259,7 +259,7 @@ bool BulkConnection::send(std::span<const bulk::Frame> frames) noexcept {
   if (writing_ || write_wanted_) return true;
   const Outcome outcome = flush_outbox();
   if (outcome == Outcome::blocked) want_write(true);
-  if (outcome == Outcome::lost) shut_down();
+  if (outcome == Outcome::lost) cut();
   return outcome != Outcome::lost;
 }
 
@@ -270,7 +270,7 @@ bool BulkConnection::add_job(Job job) noexcept {
   try {
     jobs_.push_back(std::move(job));
   } catch (const std::bad_alloc&) {
-    shut_down();
+    cut();
     return false;
   }
   if (wake) want_write(true);
@@ -302,7 +302,7 @@ void BulkConnection::want_write(bool wanted) noexcept {
   if (write_wanted_ == wanted || ended_ || !started_) return;
   write_wanted_ = wanted;
   const std::uint32_t events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  if (!loop_.modify(socket_.get(), events).ok()) shut_down();
+  if (!loop_.modify(socket_.get(), events).ok()) cut();
 }
 
 BulkConnection::Outcome BulkConnection::judge_send(ssize_t result, std::size_t wanted) noexcept {

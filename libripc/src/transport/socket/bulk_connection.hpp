@@ -83,7 +83,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   void close() noexcept;
 
   // Any. Ends the connection as the network would: the responder finds it lost.
-  void shut_down() noexcept;
+  void cut() noexcept;
 
   // Any. Sends frames without payload, in this order. False: the connection is lost, or is going to be, for
   // want of memory too.
@@ -99,8 +99,9 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   // Any.
   std::size_t job_count() const noexcept;
   // Any. Changes with every byte that arrives.
+  std::uint64_t heard() const noexcept { return received(); }
+  // Any. All bytes that came, and that were sent.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
-  // Any. All bytes that were sent.
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
   // Any. How fast the network took what was sent last, in bytes per second, as the kernel has measured it; 0: it does
   // not tell.

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "remote/bulk/lanes.hpp"
+
 namespace ripc::internal::socket {
 
 inline constexpr std::size_t kMaxBulkConnections = 16;  // whoever dialed them; more are closed
 
-inline constexpr std::uint32_t kSegmentSize = std::uint32_t{1} << 20;  // that this side asks for
-inline constexpr std::size_t kSegmentsAhead = 4;                       // asked for on one connection at a time
+using remote::kSegmentSize;
+inline constexpr std::size_t kSegmentsAhead = 4;  // asked for on one connection at a time
 // An item up to this size comes over one connection.
 inline constexpr std::uint64_t kUndivided = std::uint64_t{256} << 10;
 inline constexpr std::size_t kMaxJobs = 64;  // that a peer may ask for on one connection

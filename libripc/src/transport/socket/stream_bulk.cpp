@@ -18,11 +18,6 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Looks within the stall timeout.
-constexpr unsigned kLooks = 16;
-// Too many for a connection beside which there is another that is not silent so long: that one takes over what is owed.
-constexpr unsigned kLooksBeside = kLooks / 4;
-
 void set_option(int socket, int level, int name, int value) noexcept {
   // Without any of them it works, only worse.
   (void)::setsockopt(socket, level, name, &value, sizeof value);
@@ -45,7 +40,7 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
 // ---- Connections ---------------------------------------------------------------------------------------------
 
 StreamBulk::StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options)
-    : BulkBackend(loop, std::move(hooks), options.stall_timeout / kLooks, options.connections, stream_pulls_,
+    : BulkBackend(loop, std::move(hooks), options.stall_timeout, kLooks, options.connections, stream_pulls_,
                   stream_pushes_),
       stall_timeout_(options.stall_timeout) {
   connections_.reserve(kMaxBulkConnections);
@@ -95,7 +90,7 @@ void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
     // One that was good for something is replaced at once.
-    if (connection.received() != 0 && !violation) {
+    if (connection.heard() != 0 && !violation) {
       forgive();
     } else {
       back_off();
@@ -103,48 +98,6 @@ void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
   }
   forget_connection(connection);
   recover();
-}
-
-std::shared_ptr<BulkConnection> StreamBulk::choose() noexcept { return pulls_.quickest(); }
-
-void StreamBulk::close_connections() noexcept {
-  std::vector<Member> connections;
-  {
-    const std::lock_guard lock(mutex_);
-    connections.swap(connections_);
-  }
-  for (const Member& member : connections) member.connection->close();
-}
-
-// ---- Half-open connections -----------------------------------------------------------------------------------
-
-void StreamBulk::look_for_silence() {
-  std::vector<std::shared_ptr<BulkConnection>> connections;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Member& member : connections_) connections.push_back(member.connection);
-  }
-  bool any_owed = has_backlog();
-  std::vector<bool> owed;
-  for (const auto& connection : connections) {
-    owed.push_back(pulls_.owed(*connection) != 0 || finishes_.is_owed(*connection));
-    any_owed = any_owed || owed.back();
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    for (Member& member : connections_) {
-      const auto found = std::find(connections.begin(), connections.end(), member.connection);
-      if (found == connections.end()) continue;
-      member.silence.look(owed[static_cast<std::size_t>(found - connections.begin())], member.connection->received());
-    }
-    const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(),
-                                          [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
-    const unsigned too_long = is_any_heard ? kLooksBeside : kLooks;
-    for (const Member& member : connections_) {
-      if (member.silence.lasts(too_long)) member.connection->shut_down();
-    }
-  }
-  if (any_owed) silence_.look_soon();
 }
 
 // ---- Pulling and pushing -------------------------------------------------------------------------------------
@@ -206,7 +159,7 @@ bool StreamBulk::frame(BulkConnection& connection, const bulk::Frame& frame,
       try {
         destination = grants_.begin_frame(&connection, frame);
       } catch (const std::bad_alloc&) {
-        connection.shut_down();
+        connection.cut();
       }
       return true;
     case bulk::Type::pushed:
@@ -252,57 +205,8 @@ void StreamBulk::unwritable(BulkConnection& connection, const bulk::Frame& frame
 // ---- Figures -------------------------------------------------------------------------------------------------
 
 std::string StreamBulk::describe() const {
-  const std::vector<spi::Rail> rails = this->rails();
-  const auto moved_by = [](const spi::Rail& rail) { return rail.bytes_sent + rail.bytes_received; };
-  if (rails.size() < 2) return "TCP for long items";
-  std::uint64_t moved = 0;
-  for (const spi::Rail& rail : rails) moved += moved_by(rail);
-  std::string text = "long items over " + std::to_string(rails.size()) + " rails: ";
-  for (const spi::Rail& rail : rails) {
-    if (&rail != &rails.front()) text += ", ";
-    text += rail.peer + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
-            std::to_string(moved == 0 ? 0 : moved_by(rail) * 100 / moved) + " %";
-  }
-  return text;
-}
-
-std::vector<spi::Rail> StreamBulk::rails() const {
-  std::vector<spi::Rail> rails;
-  std::uint64_t fastest = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Member& member : connections_) {
-      const std::string peer = member.peer.ip();
-      auto rail = std::find_if(rails.begin(), rails.end(), [&](const spi::Rail& other) { return other.peer == peer; });
-      if (rail == rails.end()) {
-        rail = rails.insert(rails.end(), spi::Rail());
-        rail->device = remote::interface_of(member.local);
-        rail->local = member.local.ip();
-        rail->peer = peer;
-      }
-      const BulkConnection& connection = *member.connection;
-      rail->rate += std::max(static_cast<std::uint64_t>(pulls_.rate_of(connection)), connection.send_rate());
-      rail->bytes_sent += connection.sent();
-      rail->bytes_received += connection.received();
-      ++rail->connections;
-      fastest = std::max(fastest, rail->rate);
-    }
-  }
-  for (spi::Rail& rail : rails)
-    rail.is_spare =
-        rail.rate != 0 && static_cast<double>(rail.rate) * remote::RailPace::kSpare < static_cast<double>(fastest);
-  return rails;
-}
-
-std::size_t StreamBulk::connection_count() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return connections_.size();
-}
-
-std::size_t StreamBulk::connections_to(const remote::Endpoint& peer) const noexcept {
-  const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(),
-                                                [&](const Member& member) { return member.peer.same_ip(peer); }));
+  const std::string rails = describe_rails();
+  return rails.empty() ? "TCP for long items" : "long items" + rails;
 }
 
 BulkCounters StreamBulk::counters() const noexcept {

@@ -6,17 +6,17 @@
 // Exposed memory goes from where it lies into the socket, and from the socket to where it belongs.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
 #include "remote/bulk/bulk_backend.hpp"
-#include "remote/session/endpoint.hpp"
+#include "remote/session/rails.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/stream_pull_table.hpp"
 #include "transport/socket/stream_push_table.hpp"
@@ -57,15 +57,10 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   // frame. Also those that the peer dialed. Sets the socket options it needs. Closes it after died(), when there are
   // kMaxBulkConnections already or the loop cannot take it.
   void adopt(UniqueFd socket) noexcept;
-  // Any. Connections open now.
-  std::size_t connection_count() const noexcept;
-  // Of those, the ones to this address.
-  std::size_t connections_to(const remote::Endpoint& peer) const noexcept;
   BulkCounters counters() const noexcept;
 
   // ---- remote::Bulk ----
   std::string describe() const override;
-  std::vector<spi::Rail> rails() const override;
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   // The responder brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
@@ -79,26 +74,17 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept override;
   void lost(BulkConnection& connection, bool violation) noexcept override;
 
-  // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
-  void look_for_silence();
-
  private:
-  struct Member {
-    std::shared_ptr<BulkConnection> connection;
-    remote::Endpoint local;
-    remote::Endpoint peer;
-    remote::Silence silence{};
-  };
-
-  std::size_t connection_count_locked() const noexcept override { return connections_.size(); }
-  std::shared_ptr<BulkConnection> choose() noexcept override;
-  void close_connections() noexcept override;
+  std::string device_of(const Member& member) const override { return remote::interface_of(member.local); }
+  std::uint64_t rate_of(const BulkConnection& connection) const noexcept override {
+    return std::max(pulls_.rate_of(connection), connection.send_rate());
+  }
+  std::shared_ptr<BulkConnection> choose() noexcept override { return pulls_.quickest(); }
 
   const Nanoseconds stall_timeout_;
   const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
   StreamPullTable stream_pulls_{finishes_};
   StreamPushTable stream_pushes_;
-  std::vector<Member> connections_;  // under mutex_
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};
   std::atomic<std::uint64_t> refused_{0};

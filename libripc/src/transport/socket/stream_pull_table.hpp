@@ -12,34 +12,17 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/pull_table.hpp"
-#include "remote/bulk/rail_pace.hpp"
 #include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::socket {
 
-struct ByteRange {
-  std::uint64_t begin;
-  std::uint64_t end;
-};
-
-// It has all the memory that it needs.
 struct StreamPull : remote::PullEntry<StreamPull>, Destination {
-  // Throws std::bad_alloc.
-  StreamPull(const wire::Descriptor& item, EventSet& receiver);
-
-  std::vector<ByteRange> returned;  // asked for and lost
-  std::list<StreamPull*> turn;      // this one, if it does not wait for its turn
-  bool ready = false;               // it does
-
-  bool has_unasked() const noexcept { return next != descriptor.length || !returned.empty(); }
-  // Up to `segment` bytes, or a whole small item.
-  ByteRange take_unasked(std::uint64_t segment) noexcept;
+  using PullEntry::PullEntry;
 };
 
 class StreamPullTable : public remote::PullTable<StreamPull> {
@@ -64,12 +47,12 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   // Responder. The destination of this frame cannot be written.
   void unwritable(const BulkConnection& connection) noexcept;
 
-  // How many segments this connection owes.
-  std::size_t owed(const BulkConnection& connection) const noexcept;
+  // Whether this connection owes something.
+  bool is_owed(const BulkConnection& connection) const noexcept;
   // The connection that brings something small first; null: there is none.
   std::shared_ptr<BulkConnection> quickest() const noexcept;
   // As RailPace tells, in bytes per second; 0: not known.
-  double rate_of(const BulkConnection& connection) const noexcept;
+  std::uint64_t rate_of(const BulkConnection& connection) const noexcept;
   // Something waits that no connection was asked for.
   bool has_backlog() const noexcept;
   std::uint64_t bytes_requested() const noexcept { return bytes_requested_.load(std::memory_order_relaxed); }
@@ -78,15 +61,14 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   struct Segment {
     std::uint64_t id;
     std::shared_ptr<StreamPull> entry;
-    ByteRange rest;  // not confirmed yet
+    remote::ByteRange rest;  // not confirmed yet
   };
-  struct Lane {
-    std::shared_ptr<BulkConnection> connection;
+  struct Lane : remote::Lane<BulkConnection> {
     std::vector<Segment> segments;            // in the order of their answers; kSegmentsAhead at most
     std::vector<wire::bulk::Frame> requests;  // likewise
-    remote::RailPace pace;
-    Nanoseconds probe_at = 0;  // of a spare one: when it is tried again
 
+    std::size_t under_way() const noexcept { return segments.size(); }
+    bool has_room() const noexcept { return segments.size() < kSegmentsAhead; }
     void segment_over() noexcept { segments.erase(segments.begin()); }
   };
 
@@ -102,16 +84,10 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   };
 
  private:
-  Lane* lane_of(const BulkConnection& connection) noexcept;
-  const Lane* lane_of(const BulkConnection& connection) const noexcept;
-  std::pair<Lane*, std::uint64_t> next_lane(Nanoseconds now) noexcept;
-  void make_ready(StreamPull& entry) noexcept;
-  void make_unready(StreamPull& entry) noexcept;
   void ask() noexcept;
   void end(StreamPull& entry, ripc_status status) noexcept;
 
-  std::list<StreamPull*> ready_;  // of entries_; have something to ask for, taken in turns
-  std::list<Lane> lanes_;
+  remote::Lanes<Lane> lanes_;
   std::uint64_t next_segment_ = 1;
   std::atomic<std::uint64_t> bytes_requested_{0};
 };

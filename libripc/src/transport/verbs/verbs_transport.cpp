@@ -201,8 +201,8 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
                                       ", by which the way to " + session->remote().ip() +
                                       " leaves, is down: check the cable and `ip link`.");
   if (Status reason = avoided(*session); !reason.ok()) return reason;
-  auto bulk =
-      std::make_shared<RdmaBulk>(registrar_of(port->ip), pool_, loop(), std::move(hooks), options().peer_timeout);
+  auto bulk = std::make_shared<RdmaBulk>(session->remote(), registrar_of(port->ip), pool_, loop(), std::move(hooks),
+                                         options().peer_timeout);
   bulk->start();
   auto peer = std::make_shared<Peer>(*this, std::move(bulk));
   if (session->incoming) {

@@ -79,6 +79,7 @@ TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
 class TransferRight final : public RemoteAccess {
  public:
   void end() noexcept override { has_ended = true; }
+  bool is_open() const noexcept { return !has_ended; }
   bool has_ended = false;
 };
 
@@ -91,10 +92,15 @@ class OpenTransfer : public ToldTransfer {
   ripc_status admit(const std::shared_ptr<TransferRight>& right) {
     return table_.admit<TransferRight>(
         descriptor_.key, descriptor_.location, true,
-        [&](const ExposureTable::Item&, const std::shared_ptr<TransferRight>&) { return Result(right); });
+        [&](const ExposureTable::Item&, const TransferRight& former) { return &former == right.get(); },
+        [&](const ExposureTable::Item&) {
+          ++made_;
+          return Result(right);
+        });
   }
   // Held here too, as by whoever ends a connection at the same time.
   const std::shared_ptr<TransferRight> right_ = std::make_shared<TransferRight>();
+  int made_ = 0;
 };
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
@@ -132,13 +138,23 @@ TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
   EXPECT_TRUE(right_->has_ended);
 }
 
-TEST_F(OpenTransfer, HasOneRightForEachItem) {
+// One over each connection.
+TEST_F(OpenTransfer, MayBeOpenToSeveralDevices) {
   const auto next = std::make_shared<TransferRight>();
   EXPECT_EQ(admit(next), RIPC_OK);
-  EXPECT_TRUE(right_->has_ended);
-  EXPECT_FALSE(next->has_ended);
+  EXPECT_EQ(admit(right_), RIPC_OK);
   EXPECT_EQ(admit(next), RIPC_OK);
-  EXPECT_FALSE(next->has_ended) << "it was kept";
+  EXPECT_EQ(made_, 2) << "each stays open";
+  EXPECT_FALSE(right_->has_ended);
+  EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
+  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(next->has_ended);
+}
+
+TEST_F(OpenTransfer, IsOpenedAnewIfTheRightHasEnded) {
+  right_->end();
+  EXPECT_EQ(admit(right_), RIPC_OK);
+  EXPECT_EQ(made_, 2);
 }
 
 }  // namespace

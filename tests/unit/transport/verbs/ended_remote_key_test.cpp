@@ -61,7 +61,8 @@ class EndedRemoteKeys : public ConnectedEnds {
                                 },
                             .dial = [] {},
                             .repeat = [](std::uint64_t, spi::Bytes) {}};
-    bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+    bulk_ =
+        std::make_shared<RdmaBulk>(remote::Endpoint(), registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
     bulk_->start();
     channel_ = std::make_shared<BulkChannel>(*bulk_);
     keeper_ = std::make_unique<core::TicketKeeper>(*loop_);

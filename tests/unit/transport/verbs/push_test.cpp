@@ -21,7 +21,8 @@ class Pushes : public ConnectedEnds {
     remote::BulkHooks hooks{.finished = [](std::uint64_t, std::uint64_t, ripc_status) {},
                             .dial = [] {},
                             .repeat = [](std::uint64_t, spi::Bytes) {}};
-    bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+    bulk_ =
+        std::make_shared<RdmaBulk>(remote::Endpoint(), registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
     bulk_->start();
     bulk_->adopt(owner_, false);
     return {};

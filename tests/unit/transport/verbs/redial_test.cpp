@@ -22,7 +22,8 @@ class Redials : public ConnectedEnds {
                                     changed_.notify_all();
                                   },
                               .repeat = [](std::uint64_t, spi::Bytes) {}};
-      bulk_ = std::make_shared<RdmaBulk>(registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
+      bulk_ =
+          std::make_shared<RdmaBulk>(remote::Endpoint(), registrar_, pool_, *loop_, std::move(hooks), kConnectionLimit);
       bulk_->start();
     }
     bulk_->adopt(owner_, false);

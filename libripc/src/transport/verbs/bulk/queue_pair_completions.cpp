@@ -166,7 +166,10 @@ void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) no
     if (one.kind != Kind::operation) continue;
     // All before the one that the completion is for have gone well.
     const ripc_status status = index + 1 == count ? status_of(completion.status) : RIPC_OK;
-    if (status == RIPC_OK) (one.write ? tally_->bytes_written : tally_->bytes_read) += one.bytes;
+    if (status == RIPC_OK) {
+      (one.write ? tally_->bytes_written : tally_->bytes_read) += one.bytes;
+      (one.write ? written_ : read_).fetch_add(one.bytes, std::memory_order_relaxed);
+    }
     handler.operation_done(*this, one.id, status);
   }
   if (completion.status == IBV_WC_SUCCESS) return;

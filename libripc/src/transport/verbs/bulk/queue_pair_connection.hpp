@@ -131,16 +131,29 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   // it will not be told any more.
   void settle(std::uint64_t request) noexcept;
 
+  // Responder. If nothing was heard since the last call, the peer is sent a message of nothing: a device that gets no
+  // acknowledgement ends the connection.
+  void probe() noexcept;
+
   // Any. Remote keys that have not ended.
   std::size_t remote_key_count() noexcept;
 
   // While it is open.
   ibv_qp* pair() const noexcept { return pair_; }
+  Registrar& registrar() const noexcept { return *registrar_; }
   const Device& device() const noexcept { return *registrar_->device(); }
+  remote::Endpoint local() const noexcept { return id_->local(); }
+  remote::Endpoint peer() const noexcept { return id_->remote(); }
   // Any. The turn of the loop in which something was heard on it last.
   std::uint64_t last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
   // Any. Grows with everything that the device says of it.
   std::uint64_t heard() const noexcept { return heard_.load(std::memory_order_relaxed); }
+  // Any. Bytes that this side has written and read over it: the peer does so without it.
+  std::uint64_t sent() const noexcept { return written_.load(std::memory_order_relaxed); }
+  std::uint64_t received() const noexcept { return read_.load(std::memory_order_relaxed); }
+  // Any. That something has gone over it, in either direction; whether it has.
+  void prove() noexcept { proven_.store(true, std::memory_order_relaxed); }
+  bool is_proven() const noexcept { return proven_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kPrefix = 8;
@@ -208,6 +221,7 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
   RegionPointer buffers_region_;
   bool in_loop_ = false;
+  std::uint64_t probed_ = 0;  // what had been heard at the last probe
 
   std::mutex handling_mutex_;  // taken before all others: what has come is handled in its order
   std::mutex poll_mutex_;      // taken before mutex_; for the completion queue and the end
@@ -238,6 +252,9 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
 
   std::atomic<std::uint64_t> last_use_{0};
   std::atomic<std::uint64_t> heard_{0};
+  std::atomic<std::uint64_t> written_{0};
+  std::atomic<std::uint64_t> read_{0};
+  std::atomic<bool> proven_{false};
 };
 
 }  // namespace ripc::internal::verbs

@@ -2,6 +2,7 @@
 // What a connection asks of its device: messages, operations, and the windows that open memory to the peer.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "wire/bytes.hpp"
@@ -81,6 +82,15 @@ void QueuePairConnection::enqueue_waiting_locked() noexcept {
 void QueuePairConnection::acknowledge_locked() noexcept {
   if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
     (void)enqueue_message_locked(nullptr);
+}
+
+void QueuePairConnection::probe() noexcept {
+  const std::uint64_t now = heard();
+  if (std::exchange(probed_, now) != now) return;
+  std::unique_lock lock(mutex_);
+  if (open_ && may_send_ && sent_ - peer_taken_ < kReceives - kForAcknowledgements)
+    (void)enqueue_message_locked(nullptr);
+  (void)hand_over(std::move(lock), false);
 }
 
 // Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because those whom it wakes by

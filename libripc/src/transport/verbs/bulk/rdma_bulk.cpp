@@ -2,6 +2,7 @@
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace ripc::internal::verbs {
@@ -14,10 +15,10 @@ namespace bulk = wire::bulk;
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
 
-constexpr unsigned kLooks = 4;  // within the stall timeout
-// A connection that owes something is cut after so many looks without news. By then the session with a dead peer has
-// ended: over siw, cutting the connection to a dead host blocks for a minute.
-constexpr unsigned kMostLooks = 6;
+// A connection that owes something and has no other beside it is cut after so many looks without news, 1.5 stall
+// timeouts. By then the session with a dead peer has ended: over siw, cutting the connection to a dead host blocks for
+// a minute.
+constexpr unsigned kMostLooks = 24;
 
 // What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
@@ -27,44 +28,65 @@ constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
 
 }  // namespace
 
-RdmaBulk::RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
-                   Nanoseconds stall_timeout)
-    : BulkBackend(loop, std::move(hooks), stall_timeout / kLooks, 1, rdma_pulls_, rdma_pushes_),
+RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> registrar, memory::Pool& pool,
+                   EventLoop& loop, remote::BulkHooks hooks, Nanoseconds stall_timeout)
+    : BulkBackend(loop, std::move(hooks), stall_timeout, kMostLooks, 1, rdma_pulls_, rdma_pushes_),
+      first_peer_(peer),
       registrar_(std::move(registrar)),
       pool_(pool),
       rdma_pulls_(registrar_, loop, finishes_),
-      rdma_pushes_(registrar_, loop, stall_timeout) {}
-
-std::string RdmaBulk::describe() const {
-  const Device& device = *registrar_->device();
-  return "RDMA reads over " + device.name + " for long items" +
-         (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
+      rdma_pushes_(registrar_, loop, stall_timeout) {
+  connections_.reserve(remote::kMaxRails);
 }
 
-std::vector<spi::Rail> RdmaBulk::rails() const {
-  if (!connection()) return {};
-  const Device& device = *registrar_->device();
-  return {{.device = device.name,
-           .bytes_sent = tally_->bytes_written.load(std::memory_order_relaxed),
-           .bytes_received = tally_->bytes_read.load(std::memory_order_relaxed),
-           .connections = 1}};
+std::string RdmaBulk::describe() const {
+  std::string text = "RDMA reads over " + registrar_->device()->name + " for long items" +
+                     (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
+  return text + describe_rails();
 }
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
 std::shared_ptr<QueuePairConnection> RdmaBulk::connection() const noexcept {
   const std::lock_guard lock(mutex_);
-  return connection_;
+  return connections_.empty() ? nullptr : connections_.front().connection;
+}
+
+template <typename Do>
+void RdmaBulk::for_each_connection(Do&& todo) const noexcept {
+  std::array<std::shared_ptr<QueuePairConnection>, remote::kMaxRails> present;
+  std::size_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Member& member : connections_) present[count++] = member.connection;
+  }
+  for (const auto& connection : std::span(present).first(count)) todo(*connection);
+}
+
+// What comes over one connection may have something asked for over the others.
+void RdmaBulk::flush_all() noexcept {
+  for_each_connection([](QueuePairConnection& connection) { connection.flush(); });
 }
 
 void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept {
+  const remote::Endpoint peer = connection->peer();
   std::shared_ptr<QueuePairConnection> former;
   {
     const std::lock_guard lock(mutex_);
     dialing_ = false;
     if (is_dead()) return;
-    former = std::exchange(connection_, connection);
-    proven_.store(false, std::memory_order_relaxed);
+    const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                    [&](const Member& member) { return member.peer.same_ip(peer); });
+    if (found != connections_.end()) {
+      former = std::exchange(found->connection, connection);
+      found->local = connection->local();
+      found->silence = {};
+    } else if (connections_.size() == remote::kMaxRails) {
+      return;
+    } else {
+      connections_.insert(peer.same_ip(first_peer_) ? connections_.begin() : connections_.end(),
+                          {.connection = connection, .local = connection->local(), .peer = peer});
+    }
   }
   if (former) {
     former->close();
@@ -76,57 +98,51 @@ void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool diale
     return;
   }
   pulls_.connection_made(connection);
-  use(connection);
+  recover();
+  flush_all();
 }
 
 void RdmaBulk::lost(QueuePairConnection& connection, bool violation) noexcept {
   lost_.fetch_add(1, std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
-    if (connection_.get() != &connection) return;
-    connection_.reset();
+    if (std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; }) == 0)
+      return;
     // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
-    if (violation || !proven_.load(std::memory_order_relaxed)) back_off();
+    if (connection.is_proven() && !violation) {
+      forgive();
+    } else {
+      back_off();
+    }
   }
   forget_connection(connection);
-  dial_if_needed();
+  recover();
+  flush_all();
 }
 
-void RdmaBulk::prove() noexcept {
-  if (proven_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(mutex_);
-  proven_.store(true, std::memory_order_relaxed);
-  forgive();
-}
-
-void RdmaBulk::close_connections() noexcept {
-  std::shared_ptr<QueuePairConnection> connection;
-  {
-    const std::lock_guard lock(mutex_);
-    connection = std::move(connection_);
-  }
-  if (connection) connection->close();
+void RdmaBulk::cut_at(const std::vector<std::string>& ips) noexcept {
+  for_each_connection([&](QueuePairConnection& connection) {
+    if (std::find(ips.begin(), ips.end(), connection.local().ip()) != ips.end()) connection.cut();
+  });
 }
 
 // ---- Connections that are silent -----------------------------------------------------------------------------
 
-// A device repeats what is not acknowledged, and says so when it gives up. Some forget to: rdma_rxe of Linux 6.1 now
-// and then, when packets of a read are lost.
-void RdmaBulk::look_for_silence() noexcept {
-  const std::shared_ptr<QueuePairConnection> present = connection();
-  const bool owed = present && (pulls_.busy() || finishes_.is_owed(*present));
-  if (watched_.lock() != present) silence_of_watched_ = {};
-  watched_ = present;
-  if (present) silence_of_watched_.look(owed, present->heard());
-  if (present && silence_of_watched_.lasts(kMostLooks)) present->cut();
-  if (owed || pulls_.has_backlog() || finishes_.has_backlog()) silence_.look_soon();
+bool RdmaBulk::probe() noexcept {
+  std::uint64_t heard = 0;
+  for_each_connection([&](QueuePairConnection& connection) { heard += connection.heard(); });
+  if (std::exchange(heard_, heard) == heard && idle()) return false;
+  for_each_connection([](QueuePairConnection& connection) { connection.probe(); });
+  return true;
 }
 
 bool RdmaBulk::idle() const noexcept {
   // Whoever reads or writes over a remote key of ours makes no completion here.
-  const std::shared_ptr<QueuePairConnection> present = connection();
-  if (present && (present->remote_key_count() != 0 || finishes_.is_owed(*present))) return false;
-  return !pulls_.busy() && !pushes_.busy() && !pulls_.has_backlog() && !finishes_.has_backlog();
+  bool is_idle = !pulls_.busy() && !pushes_.busy() && !has_backlog();
+  for_each_connection([&](QueuePairConnection& connection) {
+    is_idle = is_idle && connection.remote_key_count() == 0 && !finishes_.is_owed(connection);
+  });
+  return is_idle;
 }
 
 // ---- remote::Bulk -------------------------------------------------------------------------------------------
@@ -153,10 +169,10 @@ void RdmaBulk::send_offers() const noexcept {
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
   std::vector<remote::ExposureTable::Closed> closed;
   const ripc_status status = transfers_.revoke(transfer, closed);
-  const std::shared_ptr<QueuePairConnection> present = closed.empty() ? nullptr : connection();
-  for (const auto& item : closed) {
-    if (present) (void)present->send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
-  }
+  for_each_connection([&](QueuePairConnection& connection) {
+    for (const auto& item : closed)
+      (void)connection.send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
+  });
   return status;
 }
 
@@ -177,7 +193,7 @@ ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
 
 void RdmaBulk::start_pulls() noexcept {
   pulls_.start();
-  if (const auto present = connection()) present->flush();
+  flush_all();
   silence_.look_soon();
   dial_if_needed();
 }
@@ -239,7 +255,7 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) 
 
 // All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
 void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
-  prove();
+  connection.prove();
   if (std::any_of(endings_.begin(), endings_.end(), [&](const auto& ending) { return ending.holds(frame.key); }))
     end_all(connection);
   bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
@@ -258,6 +274,7 @@ void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
 }
 
 void RdmaBulk::handled(QueuePairConnection& connection) noexcept {
+  if (connection_count() > 1) flush_all();
   if (!loop_.in_loop_thread()) return;
   wakers_.clear();
   end_all(connection);
@@ -281,21 +298,26 @@ void RdmaBulk::ask_again(QueuePairConnection& connection, const bulk::Frame& fra
 }
 
 // As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
+// RIPC_UNSUPPORTED: it cannot be opened to this one, and is to another.
 ripc_status RdmaBulk::open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                                 const Telling& telling) noexcept {
-  return transfers_.admit<RemoteKey>(
+  using Item = remote::ExposureTable::Item;
+  const auto address_of = [](const Item& item) { return reinterpret_cast<std::uint64_t>(item.bytes.data()); };
+  bool is_open_elsewhere = false;
+  const ripc_status status = transfers_.admit<RemoteKey>(
       key, location, asked,
-      [&](const remote::ExposureTable::Item& item,
-          const std::shared_ptr<RemoteKey>& former) -> Result<std::shared_ptr<RemoteKey>> {
+      [&](const Item& item, RemoteKey& remote_key) {
+        if (remote_key.is_open(&connection)) return connection.enqueue(telling(address_of(item), remote_key));
+        is_open_elsewhere = true;
+        return false;
+      },
+      [&](const Item& item) -> Result<std::shared_ptr<RemoteKey>> {
         if (item.bytes.empty()) return RIPC_CANCELLED;
-        const auto address = reinterpret_cast<std::uint64_t>(item.bytes.data());
-        if (former && former->is_open(&connection)) {
-          if (!connection.enqueue(telling(address, *former))) return RIPC_PEER_DEAD;
-          return former;
-        }
         return connection.open(item.bytes, item.arena, false,
-                               [&](const RemoteKey& remote_key) { return telling(address, remote_key); });
+                               [&](const RemoteKey& remote_key) { return telling(address_of(item), remote_key); });
       });
+  const bool is_passing = status == RIPC_OK || status == RIPC_AGAIN || status == RIPC_PEER_DEAD;
+  return is_open_elsewhere && !is_passing ? RIPC_UNSUPPORTED : status;
 }
 
 // So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
@@ -331,9 +353,10 @@ bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& f
     return true;
   }
   // It cannot be read at all; or it could, but may not be registered: the limit of locked memory, or one of the device.
-  if (status != RIPC_REVOKED)
+  const bool is_readable = status == RIPC_REVOKED || status == RIPC_UNSUPPORTED;
+  if (!is_readable)
     tell(transfers_.fail(frame.key, frame.location, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_LIMIT));
-  const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_CANCELLED;
+  const ripc_status told = is_readable ? status : RIPC_CANCELLED;
   (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
   return true;
 }
@@ -371,7 +394,7 @@ bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& 
 }
 
 bool RdmaBulk::on_written(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
-  prove();
+  connection.prove();
   if (frame.value == 0) (void)grants_.begin_frame(&connection, frame);
   const ripc_status status = grants_.complete(&connection, frame);
   (void)connection.send({.type = bulk::Type::pushed, .id = frame.id, .value = static_cast<std::uint64_t>(status)});
@@ -379,7 +402,7 @@ bool RdmaBulk::on_written(QueuePairConnection& connection, const bulk::Frame& fr
 }
 
 void RdmaBulk::operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
-  if (status == RIPC_OK) prove();
+  if (status == RIPC_OK) connection.prove();
   if (pulls_.read_done(connection, id, status)) return;
   if (loop_.in_loop_thread()) {
     pushes_.write_done(connection, id, status);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session over RDMA: one connection at a time, made when there is something to move, and the
-// tables that say what moves over it.
+// Everything long of one session over RDMA: one connection over each rail, made when there is something to move, and
+// the tables that say what moves over them. What is offered goes over the first one there is, and so do Finishes and
+// pushes.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "remote/bulk/bulk_backend.hpp"
+#include "remote/session/rails.hpp"
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 #include "transport/verbs/bulk/rdma_push_table.hpp"
@@ -21,21 +23,27 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
                        public QueuePairConnection::Handler,
                        public std::enable_shared_from_this<RdmaBulk> {
  public:
-  RdmaBulk(std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop, remote::BulkHooks hooks,
-           Nanoseconds stall_timeout);
+  // `peer`: the other end of the control connection, whose rail is the first; `registrar`: of this side's device there.
+  RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop,
+           remote::BulkHooks hooks, Nanoseconds stall_timeout);
   ~RdmaBulk() override { died(); }
   // Before any other call. Throws std::bad_alloc.
   void start() { start_as(weak_from_this()); }
 
   // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
-  // of one that is there.
+  // of one to the same address.
   void adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept;
-  // Any. Nothing is under way, on either side, so that the connection may go until it is needed again.
+  // Any. Nothing is under way, on either side, so that the connections may go until they are needed again.
   bool idle() const noexcept;
-  // Any. The connection; null: none.
+  // Any. The first connection; null: there is none.
   std::shared_ptr<QueuePairConnection> connection() const noexcept;
+  // Responder. Whether anything has moved since the last call, or is under way. Then a connection that is silent is
+  // probed, so that one which the peer has lost without a word ends here too.
+  bool probe() noexcept;
   const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
+  // Responder. The port that has one of these addresses of this machine is down.
+  void cut_at(const std::vector<std::string>& ips) noexcept;
   // Connections made and lost; for people and tests.
   std::uint64_t connections_made() const noexcept { return made_.load(std::memory_order_relaxed); }
   std::uint64_t connections_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
@@ -51,13 +59,8 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   // Items of the peer's that can be read without asking; for tests.
   std::size_t offers() const noexcept { return rdma_pulls_.offers(); }
 
-  // Responder, for the watch over silent connections.
-  void look_for_silence() noexcept;
-
   // ---- remote::Bulk ----
   std::string describe() const override;
-  // What this side reads and writes: the peer does so without it.
-  std::vector<spi::Rail> rails() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
   ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept override;
@@ -73,12 +76,16 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   void lost(QueuePairConnection& connection, bool violation) noexcept override;
 
  private:
-  std::size_t connection_count_locked() const noexcept override { return connection_ ? 1 : 0; }
+  std::string device_of(const Member& member) const override { return member.connection->device().name; }
+  std::uint64_t rate_of(const QueuePairConnection& connection) const noexcept override {
+    return pulls_.rate_of(connection);
+  }
   std::shared_ptr<QueuePairConnection> choose() noexcept override { return connection(); }
-  void close_connections() noexcept override;
+  template <typename Do>
+  void for_each_connection(Do&& todo) const noexcept;
+  void flush_all() noexcept;
   void in_responder(QueuePairConnection& connection,
                     std::function<void(RdmaBulk&, QueuePairConnection&)> task) noexcept;
-  void prove() noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
   using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const RemoteKey& remote_key)>;
   ripc_status open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
@@ -91,15 +98,13 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   bool on_ask_write(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_written(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
 
+  const remote::Endpoint first_peer_;
   const std::shared_ptr<Registrar> registrar_;
   memory::Pool& pool_;
   const std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
 
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
-  // Under mutex_.
-  std::shared_ptr<QueuePairConnection> connection_;
-  std::atomic<bool> proven_{false};  // something has gone over it
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 
@@ -108,9 +113,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   std::vector<EventSet::Waker> wakers_;
   std::vector<remote::ExposureTable::Ending> endings_;
 
-  // The responder's: the connection that was looked at last.
-  std::weak_ptr<QueuePairConnection> watched_;
-  remote::Silence silence_of_watched_;
+  std::uint64_t heard_ = 0;  // the responder's: on all connections, at the last probe
 };
 
 }  // namespace ripc::internal::verbs

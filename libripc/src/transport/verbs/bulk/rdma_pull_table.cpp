@@ -2,7 +2,6 @@
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "base/loop_wait.hpp"
 
@@ -12,26 +11,50 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Of one read: long enough to be cheap, short enough for the others to have their turns.
-constexpr std::uint32_t kPullPiece = std::uint32_t{1} << 20;
-// How long whoever takes a destination away waits for the reads into it, before the connection is cut.
+// How long whoever takes a destination away waits for the reads into it, before the connections are cut.
 constexpr Nanoseconds kReadPatience = 100'000'000;
 
 }  // namespace
+
+RdmaPull::Opening* RdmaPull::opening_on(const QueuePairConnection& connection) noexcept {
+  const auto found =
+      std::find_if(openings.begin(), openings.end(), [&](const Opening& one) { return one.connection == &connection; });
+  return found == openings.end() ? nullptr : &*found;
+}
+
+bool RdmaPull::is_open_on(const QueuePairConnection& connection) noexcept {
+  const Opening* const opening = opening_on(connection);
+  return opening != nullptr && opening->question == 0;
+}
 
 // ---- The receiver --------------------------------------------------------------------------------------------
 
 ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
   if (pull.progress != 0) return look_at(pull);
-  if (pull.descriptor.length == 0) return pull.status = RIPC_OK;
-  Result<LocalMemory> memory = registrar_->local(pull.destination, pull.descriptor.length, true);
-  if (!memory.ok()) return pull.status = memory.status().code();
+  const std::uint64_t length = pull.descriptor.length;
+  if (length == 0) return pull.status = RIPC_OK;
+  std::vector<std::shared_ptr<QueuePairConnection>> others;
+  if (length > remote::kSegmentSize) {
+    const std::lock_guard lock(mutex_);
+    for (const Lane& lane : lanes_) {
+      if (&lane.connection->registrar() != registrar_.get()) others.push_back(lane.connection);
+    }
+  }
+  std::vector<LocalMemory> memory;
+  Result<LocalMemory> own = registrar_->local(pull.destination, length, true);
+  if (!own.ok()) return pull.status = own.status().code();
+  memory.push_back(std::move(*own));
+  for (const auto& connection : others) {
+    // What another device cannot know is not read over it.
+    if (Result<LocalMemory> known = connection->registrar().local(pull.destination, length, true); known.ok())
+      memory.push_back(std::move(*known));
+  }
   const std::lock_guard lock(mutex_);
   RdmaPull* const entry = begin_locked(pull, events);
   if (entry == nullptr) return pull.status;
   entry->destination = pull.destination;
-  entry->memory = std::move(*memory);
-  ask(*entry->place);
+  entry->memory = std::move(memory);
+  ask(*entry);
   return RIPC_PENDING;
 }
 
@@ -44,167 +67,230 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   if (pull.progress == 0) return;
   std::unique_lock lock(mutex_);
   const EntryPointer entry = take_out_locked(pull);
-  questions_.erase(entry->question);
-  if (entry->ready) std::erase(ready_, entry);
-  entry->ready = false;
+  forget_questions(*entry);
+  entry->openings.clear();
+  make_unready_locked(*entry);
   if (entry->failure == RIPC_OK) entry->failure = RIPC_CANCELLED;
   const auto done = [&] { return entry->reads == 0; };
   if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
   if (!done()) {
-    // Nothing else keeps the device from writing there.
-    const std::shared_ptr<QueuePairConnection> connection = connection_;
+    // Nothing else keeps the devices from writing there.
+    std::vector<std::shared_ptr<QueuePairConnection>> connections;
+    for (const Lane& lane : lanes_) {
+      if (std::any_of(lane.reads.begin(), lane.reads.end(), [&](const auto& one) { return one.second.entry == entry; }))
+        connections.push_back(lane.connection);
+    }
     lock.unlock();
-    if (connection) connection->cut();
+    for (const auto& connection : connections) connection->cut();
     return;
   }
   end(*entry, RIPC_CANCELLED);
 }
 
-// The connection has ended before.
+// The connections have ended before.
 void RdmaPullTable::died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
-  connection_.reset();
-  ready_.clear();
-  reads_.clear();
-  lots_ = 0;
-  reading_ = 0;
-  questions_.clear();
+  lanes_.clear();
   offers_.clear();
   for (const EntryPointer& entry : entries_) {
-    entry->ready = false;
+    entry->openings.clear();
     entry->reads = 0;
     end(*entry, RIPC_PEER_DEAD);
   }
   changed_.notify_all();
 }
 
-// ---- Asking and reading; with the lock held ------------------------------------------------------------------
+// ---- Asking; with the lock held ------------------------------------------------------------------------------
 
-void RdmaPullTable::open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key,
+void RdmaPullTable::open(RdmaPull& entry, Opening& opening, std::uint64_t remote, std::uint32_t remote_key,
                          bool ends_key) noexcept {
-  entry->step = Step::open;
-  entry->remote = remote;
-  entry->remote_key = remote_key;
-  entry->ends_key = ends_key;
-  entry->ready = true;
-  ready_.push_back(entry);
+  opening.question = 0;
+  opening.remote = remote;
+  opening.remote_key = remote_key;
+  opening.ends_key = ends_key;
+  make_ready_locked(entry);
 }
 
-bool RdmaPullTable::take_offer(const EntryPointer& entry) noexcept {
-  const wire::Descriptor& item = entry->descriptor;
+// How the device of the connection knows the destination.
+Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection& connection,
+                                     std::uint32_t& key) noexcept {
+  const auto known = std::find_if(entry.memory.begin(), entry.memory.end(), [&](const LocalMemory& memory) {
+    return memory.region->device() == &connection.device();
+  });
+  if (known != entry.memory.end()) {
+    key = known->region->local_key();
+    return {};
+  }
+  Result<LocalMemory> memory = connection.registrar().local(entry.destination, entry.descriptor.length, true);
+  if (!memory.ok()) return memory.status();
+  key = memory->region->local_key();
+  entry.memory.push_back(std::move(*memory));
+  return {};
+}
+
+void RdmaPullTable::take_offer(RdmaPull& entry) noexcept {
+  const wire::Descriptor& item = entry.descriptor;
   const auto found = std::find_if(offers_.begin(), offers_.end(),
                                   [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
-  if (found == offers_.end()) return false;
+  if (found == offers_.end()) return;
   const OfferedItem offer = *found;
   offers_.erase(found);
-  open(entry, offer.remote, offer.remote_key, offer.ends_key);
-  return true;
+  Opening opening{.connection = offer.connection};
+  if (!find_local_key(entry, *offer.connection, opening.local_key).ok()) return;
+  entry.openings.push_back(opening);
+  open(entry, entry.openings.back(), offer.remote, offer.remote_key, offer.ends_key);
 }
 
-void RdmaPullTable::ask(const EntryPointer& entry) noexcept {
-  if (!connection_ || take_offer(entry)) return;
-  const std::uint64_t id = next_id_;
-  if (!connection_->enqueue({.type = bulk::Type::ask_read,
-                             .id = id,
-                             .key = entry->descriptor.key,
-                             .location = entry->descriptor.location}))
-    return;
+// RIPC_PEER_DEAD: the connection is being lost. Else the device cannot know the destination.
+ripc_status RdmaPullTable::ask_on(Lane& lane, RdmaPull& entry) noexcept {
+  Opening opening{.connection = lane.connection.get(), .question = next_id_};
+  if (const Status status = find_local_key(entry, *lane.connection, opening.local_key); !status.ok())
+    return status.code();
+  if (!lane.connection->enqueue({.type = bulk::Type::ask_read,
+                                 .id = next_id_,
+                                 .key = entry.descriptor.key,
+                                 .location = entry.descriptor.location}))
+    return RIPC_PEER_DEAD;
   next_id_ += 2;
-  entry->step = Step::asked;
-  entry->question = id;
-  questions_.emplace(id, entry);
+  lane.questions.emplace(opening.question, *entry.place);
+  entry.openings.push_back(opening);
+  return RIPC_OK;
 }
 
-void RdmaPullTable::ask_all() noexcept {
-  for (const EntryPointer& entry : entries_) {
-    if (entry->step == Step::waiting && entry->is_pending() && entry->failure == RIPC_OK) ask(entry);
+// On all connections that are to carry it.
+void RdmaPullTable::ask(RdmaPull& entry) noexcept {
+  if (entry.openings.empty()) take_offer(entry);
+  ripc_status status = RIPC_PEER_DEAD;
+  for (Lane& lane : lanes_) {
+    if (!entry.is_divided() && !entry.openings.empty()) return;
+    if (entry.opening_on(*lane.connection) == nullptr) status = ask_on(lane, entry);
   }
-  read_some();
+  if (!entry.openings.empty() || status == RIPC_PEER_DEAD) return;
+  entry.failure = status;
+  settle(entry);
+}
+
+// ---- Reading; with the lock held -----------------------------------------------------------------------------
+
+bool RdmaPullTable::Lane::has_room() const noexcept {
+  if (is_refused || reads.size() + count >= connection->device().read_depth) return false;
+  return count != 0 ? count < kLotReads && bytes < kLotBytes : may_begin;
+}
+
+void RdmaPullTable::look_whether_lot_may_begin(Lane& lane) const noexcept {
+  lane.may_begin = lane.lots == 0 || (lane.lots < kLots && has_ready(std::min(lane.reading, kLotBytes)));
 }
 
 void RdmaPullTable::read_some() noexcept {
-  while (connection_ && !ready_.empty() && lots_ < kLots && reads_.size() < registrar_->device()->read_depth) {
-    if (lots_ != 0 && !has_ready(std::min(reading_, kLotBytes))) return;
-    if (!read_lot()) return;
+  if (ready_.empty()) return;
+  for (Lane& lane : lanes_) look_whether_lot_may_begin(lane);
+  const Nanoseconds now = monotonic_now();
+  while (read_next(now)) {
   }
+  for (Lane& lane : lanes_) post(lane);
 }
 
 // Whether so many bytes could be read.
 bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
-  return std::any_of(ready_.begin(), ready_.end(), [&](const EntryPointer& entry) {
-    const std::uint64_t left = entry->descriptor.length - entry->next;
-    bytes -= std::min(bytes, left);
+  return std::any_of(ready_.begin(), ready_.end(), [&](const RdmaPull* entry) {
+    bytes -= std::min(bytes, entry->unasked());
     return bytes == 0;
   });
 }
 
-// False: there is no room for all of it, until room() is called; or the connection is being lost, and everything begins
-// anew.
-bool RdmaPullTable::read_lot() noexcept {
-  const std::size_t most = std::min(kLotReads, registrar_->device()->read_depth - reads_.size());
-  const std::uint64_t piece = std::min(kPullPiece, registrar_->device()->max_message);
-  std::array<Operation, kLotReads> operations;
-  std::array<EntryPointer, kLotReads> entries;
-  std::size_t count = 0;
-  for (std::uint64_t bytes = 0; count < most && bytes < kLotBytes && !ready_.empty(); ++count) {
-    EntryPointer entry = std::move(ready_.front());
-    ready_.pop_front();
-    const auto length = static_cast<std::uint32_t>(std::min(piece, entry->descriptor.length - entry->next));
-    operations[count] = {.write = false,
-                         .local = entry->destination + entry->next,
-                         .local_key = entry->memory.region->local_key(),
-                         .remote = entry->remote + entry->next,
-                         .remote_key = entry->remote_key,
-                         .length = length,
-                         .id = next_id_ + 2 * count};
-    entry->next += length;
-    bytes += length;
-    entry->ready = entry->next != entry->descriptor.length;
-    if (entry->ready) ready_.push_back(entry);
-    entries[count] = std::move(entry);
+// Adds a read to the next lot of the connection that will have it first. False: there is none, or no room.
+bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
+  if (std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.has_room(); })) return false;
+  for (RdmaPull* const one : ready_) {
+    const auto [next, segment] =
+        lanes_.next(one->unasked(), now, [&](const Lane& lane) { return one->is_open_on(*lane.connection); });
+    if (next == nullptr) continue;
+    Lane& lane = *next;
+    const EntryPointer entry = *one->place;
+    const Opening& opening = *entry->opening_on(*lane.connection);
+    make_unready_locked(*entry);
+    const remote::ByteRange range =
+        entry->take_unasked(std::min<std::uint64_t>(segment, lane.connection->device().max_message));
+    make_ready_locked(*entry);
+    const std::uint64_t length = range.end - range.begin;
+    lane.operations[lane.count] = {.write = false,
+                                   .local = entry->destination + range.begin,
+                                   .local_key = opening.local_key,
+                                   .remote = opening.remote + range.begin,
+                                   .remote_key = opening.remote_key,
+                                   .length = static_cast<std::uint32_t>(length),
+                                   .id = next_id_};
+    next_id_ += 2;
+    lane.next[lane.count++] = {.entry = entry, .range = range, .ends_lot = false};
+    lane.bytes += length;
+    if (entry->is_divided()) {
+      ++lane.divided;
+      lane.pace.asked(length, now);
+    }
+    ++entry->reads;
+    if (lane.count == kLotReads || lane.bytes >= kLotBytes) {
+      post(lane);
+      look_whether_lot_may_begin(lane);
+    }
+    return true;
   }
-  const std::size_t posted = connection_->post(std::span(operations).first(count));
-  for (std::size_t index = count; index > posted; --index) take_back(entries[index - 1], operations[index - 1]);
+  return false;
+}
+
+// What there is no room for waits for room(), or for the loss of the connection.
+void RdmaPullTable::post(Lane& lane) noexcept {
+  const std::size_t count = std::exchange(lane.count, 0);
+  if (count == 0) return;
+  lane.bytes = 0;
+  const std::size_t posted = lane.connection->post(std::span(lane.operations).first(count));
+  lane.is_refused = posted != count;
   for (std::size_t index = 0; index < posted; ++index) {
-    const Operation& one = operations[index];
-    ++entries[index]->reads;
-    const auto offset = static_cast<std::uint64_t>(one.local - entries[index]->destination);
-    reading_ += one.length;
-    reads_.emplace(one.id, Read{std::move(entries[index]), offset, one.length, index + 1 == posted});
+    Read& read = lane.next[index];
+    read.ends_lot = index + 1 == posted;
+    lane.reading += read.length();
+    lane.reads.emplace(lane.operations[index].id, std::move(read));
   }
-  next_id_ += 2 * posted;
-  lots_ += posted != 0 ? 1 : 0;
-  return posted == count;
+  lane.lots += posted != 0 ? 1 : 0;
+  for (std::size_t index = count; index > posted; --index) give_back(lane, std::exchange(lane.next[index - 1], {}));
 }
 
-// A read that was not posted comes first again; of those of one entry the last one is taken back first.
-void RdmaPullTable::take_back(const EntryPointer& entry, const Operation& operation) noexcept {
-  if (entry->ready) std::erase(ready_, entry);
-  entry->next -= operation.length;
-  entry->ready = true;
-  ready_.push_front(entry);
+// It was not read over this connection: it is read next.
+void RdmaPullTable::give_back(Lane& lane, const Read& read) noexcept {
+  RdmaPull& entry = *read.entry;
+  if (entry.is_divided()) {
+    --lane.divided;
+    lane.pace.forget(read.length());
+  }
+  --entry.reads;
+  if (entry.is_over()) {
+    settle(entry);
+    return;
+  }
+  entry.returned.push_back(read.range);
+  make_ready_locked(entry);
 }
 
-// What was read is read again: pieces end in any order.
-void RdmaPullTable::restart(RdmaPull& entry) noexcept {
-  if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
-  entry.ready = false;
-  entry.step = Step::waiting;
-  entry.next = 0;
-  entry.landed = 0;
-}
-
-// Ends it if it has failed and the device is through with it.
+// Ends it if it has failed and no device is at it.
 void RdmaPullTable::settle(RdmaPull& entry) noexcept {
-  if (entry.reads == 0 && entry.failure != RIPC_OK) end(entry, entry.failure);
+  if (entry.failure == RIPC_OK) return;
+  make_unready_locked(entry);
+  if (entry.reads == 0) end(entry, entry.failure);
+}
+
+void RdmaPullTable::forget_questions(RdmaPull& entry) noexcept {
+  for (const Opening& opening : entry.openings) {
+    if (opening.question == 0) continue;
+    if (Lane* const lane = lanes_.find(*opening.connection)) lane->questions.erase(opening.question);
+  }
 }
 
 void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
-  if (entry.ready) std::erase_if(ready_, [&](const auto& other) { return other.get() == &entry; });
-  entry.ready = false;
+  make_unready_locked(entry);
   if (!entry.is_pending()) return;
-  entry.memory = {};
+  forget_questions(entry);
+  entry.openings.clear();
+  entry.memory.clear();
   end_locked(entry, status);
 }
 
@@ -213,94 +299,124 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
 void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
-  connection_ = std::move(connection);
-  ask_all();
+  std::list<Lane> lane(1);
+  lane.front().connection = std::move(connection);
+  lanes_.add(lane);
+  for (const EntryPointer& entry : entries_) {
+    if (!entry->is_over()) ask(*entry);
+  }
+  read_some();
 }
 
 void RdmaPullTable::connection_lost(const QueuePairConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
-  if (connection_.get() != &connection) return;
-  connection_.reset();
-  questions_.clear();
-  offers_.clear();
-  ready_.clear();
-  reads_.clear();
-  lots_ = 0;
-  reading_ = 0;
+  Lane* const lane = lanes_.find(connection);
+  if (lane == nullptr) return;
+  std::erase_if(offers_, [&](const OfferedItem& offer) { return offer.connection == &connection; });
+  for (const EntryPointer& entry : entries_)
+    std::erase_if(entry->openings, [&](const Opening& opening) { return opening.connection == &connection; });
+  for (const auto& [id, read] : lane->reads) give_back(*lane, read);
+  lanes_.remove(*lane);
   for (const EntryPointer& entry : entries_) {
-    entry->ready = false;
-    entry->reads = 0;
-    settle(*entry);
-    if (entry->is_pending()) restart(*entry);
+    if (entry->is_over() || !entry->openings.empty()) continue;
+    make_unready_locked(*entry);
+    ask(*entry);
   }
+  read_some();
   changed_.notify_all();
 }
 
 void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
-  if (connection_.get() != &connection) return;
-  const auto found = questions_.find(frame.id);
-  if (found == questions_.end()) return;
+  Lane* const lane = lanes_.find(connection);
+  if (lane == nullptr) return;
+  const auto found = lane->questions.find(frame.id);
+  if (found == lane->questions.end()) return;
   const EntryPointer entry = std::move(found->second);
-  questions_.erase(found);
-  entry->question = 0;
+  lane->questions.erase(found);
+  if (entry->is_over()) return;
   const auto status = static_cast<ripc_status>(frame.value);
-  if (status != RIPC_OK) {
-    end(*entry, refusal(status));
+  if (status == RIPC_OK) {
+    open(*entry, *entry->opening_on(connection), frame.location, static_cast<std::uint32_t>(frame.key),
+         frame.offset != 0);
+    read_some();
     return;
   }
-  open(entry, frame.location, static_cast<std::uint32_t>(frame.key), frame.offset != 0);
-  read_some();
+  std::erase_if(entry->openings, [&](const Opening& opening) { return opening.connection == &connection; });
+  if (!entry->openings.empty()) return;
+  if (status == RIPC_UNSUPPORTED) {
+    // It was open over another connection, which is lost by now.
+    ask(*entry);
+    return;
+  }
+  entry->failure = refusal(status);
+  settle(*entry);
 }
 
 // To an item that was asked for the answer comes too.
 void RdmaPullTable::offered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
-  if (connection_.get() != &connection) return;
+  if (lanes_.find(connection) == nullptr) return;
   if (frame.value == 0) {
     std::erase_if(offers_, [&](const OfferedItem& offer) { return offer.is_of(frame.key, frame.location); });
     return;
   }
   if (offers_.size() == kOffers) offers_.pop_front();
-  offers_.push_back({frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id), frame.offset != 0});
+  offers_.push_back(
+      {&connection, frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id), frame.offset != 0});
 }
 
 bool RdmaPullTable::read_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
   if (!is_own(id)) return false;
   const std::lock_guard lock(mutex_);
-  const auto found = reads_.find(id);
-  if (found == reads_.end() || connection_.get() != &connection) return true;
+  Lane* const lane = lanes_.find(connection);
+  if (lane == nullptr) return true;
+  const auto found = lane->reads.find(id);
+  if (found == lane->reads.end()) return true;
   const Read read = std::move(found->second);
-  reads_.erase(found);
-  if (read.ends_lot) --lots_;
-  reading_ -= read.length;
+  lane->reads.erase(found);
+  if (read.ends_lot) --lane->lots;
+  lane->reading -= read.length();
   RdmaPull& entry = *read.entry;
-  --entry.reads;
   changed_.notify_all();
-  if (status == RIPC_OK) {
-    entry.landed += read.length;
-    if (entry.landed == entry.descriptor.length) {
-      const std::uint32_t remote_key = entry.ends_key && registrar_->device()->windows ? entry.remote_key : 0;
-      finish_early_locked(entry, *connection_, remote_key);
-      end(entry, RIPC_OK);
+  if (status == RIPC_PEER_DEAD) {
+    lane->is_refused = true;  // it is being lost
+    give_back(*lane, read);
+  } else {
+    if (entry.is_divided()) {
+      --lane->divided;
+      lane->pace.arrived(read.length(), monotonic_now());
     }
-  } else if (status != RIPC_PEER_DEAD && entry.failure == RIPC_OK) {
-    entry.failure = status;
+    --entry.reads;
+    if (status == RIPC_OK) {
+      entry.landed += read.length();
+      if (entry.landed == entry.descriptor.length) {
+        const Opening* const opening = entry.opening_on(connection);
+        const bool ends_key = opening != nullptr && opening->ends_key && connection.device().windows;
+        finish_early_locked(entry, *lane->connection, ends_key ? opening->remote_key : 0);
+        end(entry, RIPC_OK);
+      }
+    } else if (entry.failure == RIPC_OK) {
+      entry.failure = status;
+    }
+    settle(entry);
   }
-  settle(entry);
   read_some();
   return true;
 }
 
 void RdmaPullTable::room(const QueuePairConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
-  if (connection_.get() == &connection) read_some();
+  Lane* const lane = lanes_.find(connection);
+  if (lane == nullptr) return;
+  lane->is_refused = false;
+  read_some();
 }
 
 bool RdmaPullTable::has_backlog() const noexcept {
   const std::lock_guard lock(mutex_);
   return std::any_of(entries_.begin(), entries_.end(),
-                     [](const EntryPointer& entry) { return entry->step == Step::waiting && entry->is_pending(); });
+                     [](const EntryPointer& entry) { return entry->openings.empty() && !entry->is_over(); });
 }
 
 bool RdmaPullTable::is_offered(const wire::Descriptor& item) const noexcept {
@@ -316,7 +432,20 @@ std::size_t RdmaPullTable::offers() const noexcept {
 
 bool RdmaPullTable::busy() const noexcept {
   const std::lock_guard lock(mutex_);
-  return !reads_.empty() || !questions_.empty() || !ready_.empty();
+  return !ready_.empty() || std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return !lane.reads.empty() || !lane.questions.empty();
+  });
+}
+
+bool RdmaPullTable::is_owed(const QueuePairConnection& connection) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const Lane* const lane = lanes_.find(connection);
+  return lane != nullptr && !(lane->reads.empty() && lane->questions.empty());
+}
+
+std::uint64_t RdmaPullTable::rate_of(const QueuePairConnection& connection) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return lanes_.rate_of(connection);
 }
 
 }  // namespace ripc::internal::verbs

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session over RDMA: asks the peer for a remote key of each item, reads it in pieces that all pulls
-// take turns with, and asks anew over another connection for what a lost one has left undone.
+// The pulls of one session over RDMA: asks the peer for a remote key of each item, reads it in segments that all pulls
+// take turns with, and reads over other connections what a lost one has left undone. An item of several segments is
+// opened on all connections there are, and each segment is read over the one that will have it first.
 //
 // Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that looks
-// for an offer; never both at a time. What pull(), start() and connection_made() send is
-// enqueued: the caller flushes the connection.
+// for an offer; of one connection never both at a time. What is sent or posted is enqueued: the caller flushes the
+// connections.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "base/event_loop.hpp"
 #include "remote/bulk/pull_table.hpp"
@@ -21,24 +24,34 @@
 namespace ripc::internal::verbs {
 
 struct RdmaPull : remote::PullEntry<RdmaPull> {
-  enum class Step : std::uint8_t { waiting, asked, open };
   using PullEntry::PullEntry;
 
+  // A connection that it was asked for on.
+  struct Opening {
+    const QueuePairConnection* connection = nullptr;
+    std::uint32_t local_key = 0;  // of the destination
+    std::uint64_t question = 0;   // that the peer is to answer; 0: it has
+    std::uint64_t remote = 0;
+    std::uint32_t remote_key = 0;
+    bool ends_key = false;  // of remote_key: the end of the transfer can end it
+  };
+
   std::byte* destination = nullptr;
-  LocalMemory memory;
-  Step step = Step::waiting;
-  std::uint64_t question = 0;
-  std::uint64_t remote = 0;
-  std::uint32_t remote_key = 0;
-  bool ends_key = false;          // of remote_key: the end of the transfer can end it
+  std::vector<LocalMemory> memory;  // the destination, as each of the devices knows it
+  std::vector<Opening> openings;
   std::size_t reads = 0;          // under way
   ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
-  bool ready = false;             // in ready_
+
+  // Whether several connections carry it.
+  bool is_divided() const noexcept { return descriptor.length > remote::kSegmentSize; }
+  bool is_over() const noexcept { return !is_pending() || failure != RIPC_OK; }
+  Opening* opening_on(const QueuePairConnection& connection) noexcept;
+  bool is_open_on(const QueuePairConnection& connection) noexcept;
 };
 
 class RdmaPullTable : public remote::PullTable<RdmaPull> {
  public:
-  // `registrar`: of the device that the session's connections are made over; `finishes`: of the same session.
+  // `registrar`: of the device that the session's first connection is made over; `finishes`: of the same session.
   RdmaPullTable(std::shared_ptr<Registrar> registrar, EventLoop& loop, remote::FinishTable& finishes)
       : PullTable(finishes), registrar_(std::move(registrar)), loop_(loop) {}
 
@@ -65,16 +78,20 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
 
   // Something waits for a connection.
   bool has_backlog() const noexcept;
-  // Something is under way.
+  // Something is under way; on this connection.
   bool busy() const noexcept;
+  bool is_owed(const QueuePairConnection& connection) const noexcept;
+  // As RailPace tells, in bytes per second; 0: not known.
+  std::uint64_t rate_of(const QueuePairConnection& connection) const noexcept;
   // Items that the peer has offered and nobody has pulled; whether this is one.
   std::size_t offers() const noexcept;
   bool is_offered(const wire::Descriptor& item) const noexcept;
 
  private:
-  using Step = RdmaPull::Step;
+  using Opening = RdmaPull::Opening;
   // What the peer offered, and nobody has pulled so far.
   struct OfferedItem {
+    const QueuePairConnection* connection;
     std::uint64_t key;
     std::uint64_t location;
     std::uint64_t remote;
@@ -87,9 +104,10 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   static constexpr std::size_t kOffers = 128;
   struct Read {
     EntryPointer entry;
-    std::uint64_t offset;
-    std::uint32_t length;
+    remote::ByteRange range;
     bool ends_lot;  // the one that has the completion
+
+    std::uint64_t length() const noexcept { return range.end - range.begin; }
   };
   // One completion, and so one wake-up, is for a lot of reads. The device works on one lot while the next one waits
   // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So who reads one item at a
@@ -97,30 +115,45 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   static constexpr std::size_t kLots = 2;
   static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
   static constexpr std::size_t kLotReads = 8;
+  struct Lane : remote::Lane<QueuePairConnection> {
+    std::unordered_map<std::uint64_t, EntryPointer> questions;  // by their ids
+    std::unordered_map<std::uint64_t, Read> reads;              // likewise, under way
+    std::size_t lots = 0;                                       // under way
+    std::uint64_t reading = 0;                                  // bytes that are under way
+    std::size_t divided = 0;                                    // reads of divided items, those of the next lot too
+    // The next lot: none while it would be too small, or the connection has no room.
+    bool may_begin = true;
+    bool is_refused = false;
+    std::array<Operation, kLotReads> operations;
+    std::array<Read, kLotReads> next;
+    std::size_t count = 0;
+    std::uint64_t bytes = 0;
 
-  void open(const EntryPointer& entry, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept;
-  bool take_offer(const EntryPointer& entry) noexcept;
-  void ask(const EntryPointer& entry) noexcept;
-  void ask_all() noexcept;
+    std::size_t under_way() const noexcept { return divided; }
+    bool has_room() const noexcept;
+  };
+
+  void take_offer(RdmaPull& entry) noexcept;
+  Status find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key) noexcept;
+  ripc_status ask_on(Lane& lane, RdmaPull& entry) noexcept;
+  void ask(RdmaPull& entry) noexcept;
+  void open(RdmaPull& entry, Opening& opening, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept;
   void read_some() noexcept;
+  bool read_next(Nanoseconds now) noexcept;
   bool has_ready(std::uint64_t bytes) const noexcept;
-  bool read_lot() noexcept;
-  void take_back(const EntryPointer& entry, const Operation& operation) noexcept;
-  void restart(RdmaPull& entry) noexcept;
+  void look_whether_lot_may_begin(Lane& lane) const noexcept;
+  void post(Lane& lane) noexcept;
+  void give_back(Lane& lane, const Read& read) noexcept;
   void settle(RdmaPull& entry) noexcept;
+  void forget_questions(RdmaPull& entry) noexcept;
   void end(RdmaPull& entry, ripc_status status) noexcept;
 
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
   std::condition_variable changed_;  // a read has ended
-  std::shared_ptr<QueuePairConnection> connection_;
-  std::deque<OfferedItem> offers_;                             // the oldest first; at most kOffers
-  std::unordered_map<std::uint64_t, EntryPointer> questions_;  // by their ids
-  std::unordered_map<std::uint64_t, Read> reads_;              // likewise
-  std::size_t lots_ = 0;                                       // under way
-  std::uint64_t reading_ = 0;                                  // bytes that are under way
-  std::deque<EntryPointer> ready_;                             // have something to read; taken in turns
-  std::uint64_t next_id_ = 2;                                  // even: pulls
+  remote::Lanes<Lane> lanes_;
+  std::deque<OfferedItem> offers_;  // the oldest first; at most kOffers
+  std::uint64_t next_id_ = 2;       // even: pulls
 };
 
 }  // namespace ripc::internal::verbs

@@ -16,41 +16,50 @@ constexpr std::size_t kMostWrites = 32;  // of one push under way
 
 // ---- The replier ---------------------------------------------------------------------------------------------
 
+std::shared_ptr<QueuePairConnection> RdmaPushTable::connection() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+// The requester's own pull finds out what is wrong, and says so to the sender.
+ripc_status RdmaPushTable::find_memory(RdmaPush& push, Registrar& registrar) noexcept {
+  if (push.bytes().empty() || (push.memory.region && push.memory.region->device() == registrar.device().get()))
+    return RIPC_OK;
+  Result<LocalMemory> memory = registrar.local(push.bytes().data(), push.bytes().size(), false);
+  if (!memory.ok()) return memory.status().code() == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_UNSUPPORTED;
+  push.memory = std::move(*memory);
+  return RIPC_OK;
+}
+
 RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::Bytes bytes) noexcept {
-  LocalMemory registered;
-  ripc_status failure = RIPC_OK;
-  if (!bytes.empty()) {
-    Result<LocalMemory> memory = registrar_->local(bytes.data(), bytes.size(), false);
-    if (memory.ok()) {
-      registered = std::move(*memory);
-    } else {
-      // The requester's own pull finds out what is wrong, and says so to the sender.
-      failure = memory.status().code() == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_UNSUPPORTED;
-    }
-  }
   PushPointer push;
-  std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
     if (dead_) return nullptr;
     push = std::make_shared<RdmaPush>(grant, bytes, next_id_);
-    push->memory = std::move(registered);
-    entries_.emplace(next_id_, push);
     next_id_ += 2;
+  }
+  // Without the lock, and before anybody else knows of it.
+  std::shared_ptr<QueuePairConnection> present = connection();
+  const ripc_status failure = find_memory(*push, present ? present->registrar() : *registrar_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (dead_) return nullptr;
+    entries_.emplace(push->id(), push);
     if (failure == RIPC_OK) {
       place(*push);
     } else {
       push->end(failure);
     }
-    connection = connection_;
+    present = connection_;
   }
-  if (connection) connection->flush();
+  if (present) present->flush();
   return push;
 }
 
 bool RdmaPushTable::needs_connection(const RdmaPush& push) const noexcept {
   const std::lock_guard lock(mutex_);
-  return push.is_pending() && !connection_;
+  return push.is_pending() && !push.over;
 }
 
 ripc_status RdmaPushTable::wait(RdmaPush& push) noexcept {
@@ -59,7 +68,7 @@ ripc_status RdmaPushTable::wait(RdmaPush& push) noexcept {
   std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
-    if (push.writes != 0) connection = connection_;
+    if (push.writes != 0) connection = push.over;
   }
   if (connection) connection->cut();
   close(push);
@@ -89,29 +98,36 @@ bulk::Frame RdmaPushTable::frame_of(const RdmaPush& push, bulk::Type type) noexc
 
 void RdmaPushTable::place(RdmaPush& push) noexcept {
   if (!connection_) return;
+  // It may have waited while another device was there.
+  if (const ripc_status failure = find_memory(push, connection_->registrar()); failure != RIPC_OK) {
+    push.end(failure);
+    return;
+  }
+  push.over = connection_;
   if (push.bytes().empty()) {
     tell(push);
-  } else if (connection_->enqueue(frame_of(push, bulk::Type::ask_write))) {
+  } else if (push.over->enqueue(frame_of(push, bulk::Type::ask_write))) {
     push.step = Step::asked;
   }
-  if (push.step != Step::waiting) push.connection = connection_.get();
+  if (push.step == Step::waiting) push.over.reset();
+  push.connection = push.over.get();
 }
 
 void RdmaPushTable::write_some(RdmaPush& push) noexcept {
-  const std::uint32_t piece = std::min(kPushPiece, registrar_->device()->max_message);
+  const std::uint32_t piece = std::min(kPushPiece, push.over->device().max_message);
   const spi::Bytes bytes = push.bytes();
   while (push.next != bytes.size() && push.writes < kMostWrites) {
     const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, bytes.size() - push.next));
     const std::uint64_t id = next_id_;
     // An RDMA write only reads here.
     auto* const local = const_cast<std::byte*>(bytes.data() + push.next);
-    if (!connection_->post({.write = true,
-                            .local = local,
-                            .local_key = push.memory.region->local_key(),
-                            .remote = push.remote + push.next,
-                            .remote_key = push.remote_key,
-                            .length = length,
-                            .id = id})) {
+    if (!push.over->post({.write = true,
+                          .local = local,
+                          .local_key = push.memory.region->local_key(),
+                          .remote = push.remote + push.next,
+                          .remote_key = push.remote_key,
+                          .length = length,
+                          .id = id})) {
       // Others have the queue, or the connection is being lost: both are told of.
       if (push.writes == 0) push.end(RIPC_UNSUPPORTED);
       return;
@@ -126,7 +142,7 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
 }
 
 void RdmaPushTable::tell(RdmaPush& push) noexcept {
-  if (connection_->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::told;
+  if (push.over->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::told;
 }
 
 // The answer may overtake the completions of what it answers, and a peer may give it before it has anything: until the
@@ -148,10 +164,10 @@ void RdmaPushTable::place_all(const std::shared_ptr<QueuePairConnection>& connec
 
 void RdmaPushTable::connection_lost(const QueuePairConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
-  if (connection_.get() != &connection) return;
-  connection_.reset();
-  writes_.clear();
+  if (connection_.get() == &connection) connection_.reset();
+  std::erase_if(writes_, [&](const auto& write) { return write.second->over.get() == &connection; });
   for (auto& [id, push] : entries_) {
+    if (push->over.get() != &connection) continue;
     push->writes = 0;
     settle(*push);
     if (push->step != Step::waiting) push->end(RIPC_UNSUPPORTED);
@@ -162,9 +178,9 @@ bool RdmaPushTable::answered(const QueuePairConnection& connection, const bulk::
   if (frame.id % 2 == 0) return false;
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
-  if (found == entries_.end() || connection_.get() != &connection) return true;
+  if (found == entries_.end()) return true;
   RdmaPush& push = *found->second;
-  if (push.step != Step::asked || !push.is_pending()) return true;
+  if (push.over.get() != &connection || push.step != Step::asked || !push.is_pending()) return true;
   push.note_progress();
   const auto status = static_cast<ripc_status>(frame.value);
   if (status != RIPC_OK) {
@@ -181,8 +197,9 @@ bool RdmaPushTable::answered(const QueuePairConnection& connection, const bulk::
 void RdmaPushTable::pushed(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
-  if (found == entries_.end() || connection_.get() != &connection || found->second->step != Step::told) return;
+  if (found == entries_.end()) return;
   RdmaPush& push = *found->second;
+  if (push.over.get() != &connection || push.step != Step::told) return;
   push.step = Step::answered;
   push.answer = static_cast<ripc_status>(frame.value) == RIPC_OK ? RIPC_OK : RIPC_REVOKED;
   push.note_progress();
@@ -192,7 +209,7 @@ void RdmaPushTable::pushed(const QueuePairConnection& connection, const bulk::Fr
 void RdmaPushTable::write_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = writes_.find(id);
-  if (found == writes_.end() || connection_.get() != &connection) return;
+  if (found == writes_.end() || found->second->over.get() != &connection) return;
   const PushPointer push = std::move(found->second);
   writes_.erase(found);
   --push->writes;

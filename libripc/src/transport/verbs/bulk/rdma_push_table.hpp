@@ -26,7 +26,8 @@ class RdmaPush final : public remote::OutgoingPush {
   const wire::Grant& grant() const noexcept { return grant_; }
   spi::Bytes bytes() const noexcept { return bytes_; }
 
-  LocalMemory memory;
+  std::shared_ptr<QueuePairConnection> over;  // null: it waits for a connection
+  LocalMemory memory;                         // the bytes, as that connection's device knows them
   Step step = Step::waiting;
   ripc_status answer = RIPC_PENDING;  // the peer's
   std::uint64_t remote = 0;
@@ -50,7 +51,7 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   }
   void died() noexcept;
 
-  // Responder. The caller of the first flushes the connection.
+  // Responder. The connection that pushes go over from now on; those that wait go at once. The caller flushes it.
   void place_all(const std::shared_ptr<QueuePairConnection>& connection) noexcept;
   void connection_lost(const QueuePairConnection& connection) noexcept;
   // The peer has answered the question for a remote key. False: no push asked it.
@@ -70,6 +71,8 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   PushPointer begin(const wire::Grant& grant, spi::Bytes bytes) noexcept;
   bool needs_connection(const RdmaPush& push) const noexcept;
   ripc_status wait(RdmaPush& push) noexcept;
+  std::shared_ptr<QueuePairConnection> connection() const noexcept;
+  static ripc_status find_memory(RdmaPush& push, Registrar& registrar) noexcept;
   void place(RdmaPush& push) noexcept;
   void write_some(RdmaPush& push) noexcept;
   void tell(RdmaPush& push) noexcept;

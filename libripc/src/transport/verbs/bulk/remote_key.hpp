@@ -29,11 +29,12 @@ class RemoteKey final : public remote::RemoteAccess {
   RemoteKey(const RemoteKey&) = delete;
   RemoteKey& operator=(const RemoteKey&) = delete;
 
-  // Any thread. Whether it is of this connection, and has not ended.
-  bool is_open(const void* connection) noexcept {
+  // Any thread. Whether it has not ended; and is of this connection.
+  bool is_open() noexcept {
     const std::lock_guard lock(mutex_);
-    return region_ != nullptr && connection_ == connection;
+    return region_ != nullptr;
   }
+  bool is_open(const void* connection) noexcept { return connection_ == connection && is_open(); }
   void end() noexcept override;
   // Any thread. This side's device says that the peer has ended it: its window is invalid.
   void invalidated() noexcept;

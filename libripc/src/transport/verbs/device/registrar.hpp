@@ -29,6 +29,7 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
+  const Device* device() const noexcept { return device_.get(); }
   ibv_mr* mr() const noexcept { return mr_; }
   std::uint32_t local_key() const noexcept { return mr_->lkey; }
   std::uint32_t remote_key() const noexcept { return mr_->rkey; }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/bulk/lanes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <list>
+#include <memory>
+
+namespace ripc::internal::remote {
+namespace {
+
+constexpr Nanoseconds kRateTime = 1'000'000;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::size_t kMostAhead = 2;
+
+struct Wire {};
+struct TestLane : Lane<Wire> {
+  std::size_t segments = 0;
+  std::size_t under_way() const noexcept { return segments; }
+  bool has_room() const noexcept { return segments < kMostAhead; }
+};
+
+class LanesTest : public testing::Test {
+ protected:
+  // Of this rate, in MiB per millisecond; 0: not known.
+  Wire& add(std::uint64_t rate) {
+    std::list<TestLane> made(1);
+    made.front().connection = std::make_shared<Wire>();
+    Wire& wire = *made.front().connection;
+    if (rate != 0) {
+      made.front().pace.asked(rate * kMiB, 0);
+      made.front().pace.arrived(rate * kMiB, kRateTime);
+    }
+    lanes_.add(made);
+    return wire;
+  }
+  // Who is asked for the next segment.
+  const Wire* ask(std::uint64_t rest = 1024 * kMiB, Nanoseconds now = 0) {
+    const auto [lane, segment] = lanes_.next(rest, now, [&](const TestLane& one) { return can_carry_(one); });
+    if (lane == nullptr) return nullptr;
+    lane->pace.asked(segment, now);
+    ++lane->segments;
+    return lane->connection.get();
+  }
+
+  Lanes<TestLane> lanes_;
+  std::function<bool(const TestLane&)> can_carry_ = [](const TestLane&) { return true; };
+};
+
+TEST_F(LanesTest, WithoutAnyNobodyIsAsked) { EXPECT_EQ(ask(), nullptr); }
+
+TEST_F(LanesTest, OneAloneIsAskedWhileItHasRoom) {
+  const Wire& only = add(0);
+  EXPECT_EQ(ask(), &only);
+  EXPECT_EQ(ask(), &only);
+  EXPECT_EQ(ask(), nullptr);
+}
+
+TEST_F(LanesTest, TheOneThatWillHaveItFirstIsAsked) {
+  const Wire& slow = add(10);
+  const Wire& fast = add(20);
+  EXPECT_EQ(ask(), &fast);
+  EXPECT_EQ(ask(), &slow) << "as soon, and the first";
+  EXPECT_EQ(ask(), &fast);
+  EXPECT_EQ(ask(), nullptr) << "it would be the fast one";
+}
+
+TEST_F(LanesTest, OneOfUnknownRateHasASingleSegment) {
+  const Wire& known = add(10);
+  const Wire& unknown = add(0);
+  EXPECT_EQ(ask(), &unknown);
+  EXPECT_EQ(ask(), &known);
+}
+
+TEST_F(LanesTest, ASpareIsTriedOnceInASecond) {
+  const Wire& spare = add(1);
+  const Wire& fast = add(100);
+  lanes_.find(fast)->segments = 1;
+  lanes_.find(fast)->pace.asked(200 * kMiB, 0);
+  EXPECT_EQ(ask(), &spare);
+  EXPECT_EQ(ask(), &fast) << "not once more";
+}
+
+TEST_F(LanesTest, ASpareIsNotTriedIfThatDelaysTheItem) {
+  (void)add(1);
+  const Wire& fast = add(100);
+  lanes_.find(fast)->pace.asked(200 * kMiB, 0);
+  EXPECT_EQ(ask(kMiB / 2), &fast);
+}
+
+TEST_F(LanesTest, OnlyThoseThatCanCarryTheItemAreAsked) {
+  const Wire& slow = add(1);
+  (void)add(100);
+  can_carry_ = [&](const TestLane& lane) { return lane.connection.get() == &slow; };
+  EXPECT_EQ(ask(), &slow);
+  EXPECT_EQ(ask(), &slow);
+  EXPECT_EQ(ask(), nullptr);
+}
+
+TEST_F(LanesTest, TheQuickestIsTheOneThatOwesLeast) {
+  EXPECT_EQ(lanes_.quickest(), nullptr);
+  const Wire& first = add(10);
+  const Wire& second = add(10);
+  lanes_.find(first)->pace.asked(kMiB, 0);
+  EXPECT_EQ(lanes_.quickest().get(), &second);
+  lanes_.remove(*lanes_.find(second));
+  EXPECT_EQ(lanes_.quickest().get(), &first);
+  EXPECT_NE(lanes_.rate_of(first), 0u);
+  EXPECT_EQ(lanes_.rate_of(second), 0u) << "it is none of them";
+}
+
+}  // namespace
+}  // namespace ripc::internal::remote
