@@ -300,6 +300,7 @@ function(ripc_tests_rdma_lab)
     ripc_add_test(lab.switch lab 60 "${Python3_EXECUTABLE}" "${lab}/switch_test.py")
     ripc_add_test(lab.self_test lab 300 "${Python3_EXECUTABLE}" "${lab}/self_test.py")
     ripc_add_test(lab.fault lab 900 "${Python3_EXECUTABLE}" "${lab}/fault_test.py")
+    ripc_add_test(lab.rails lab 900 "${Python3_EXECUTABLE}" "${lab}/rails_test.py")
     ripc_add_test(lab.fabric lab 600 "${Python3_EXECUTABLE}" "${lab}/fabric_test.py")
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"

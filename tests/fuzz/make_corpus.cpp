@@ -178,7 +178,7 @@ void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "heartbeat", session::Heartbeat{.received = 77});
   write_frame(folder / "want_bulk", session::WantBulk{});
   write_frame(folder / "bye", session::Bye{});
-  write_frame(folder / "bulk_port", session::BulkPort{.port = 7003});
+  write_frame(folder / "bulk_port", session::BulkPort{.port = 7003, .nonce = {}, .address = {}});
   write_frame(
       folder / "open_datagram",
       session::OpenDatagram{

@@ -2,6 +2,7 @@
 #include "capi/transport_options.hpp"
 
 #include <net/if.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -41,7 +42,13 @@ Status read_session_options(remote::SessionOptions& options) {
   return read_switch("RIPC_SOCKET_STREAMS", options.streams);
 }
 
-// "auto", a number of rails, or the interfaces that they leave by.
+// Of a network interface or an RDMA device.
+bool is_device(const std::string& name) {
+  return ::if_nametoindex(name.c_str()) != 0 || (!name.empty() && name.find('/') == std::string::npos &&
+                                                 ::access(("/sys/class/infiniband/" + name).c_str(), F_OK) == 0);
+}
+
+// "auto", a number of rails, or the interfaces or devices that they leave by.
 Status read_rails(remote::RailOptions& rails) {
   const std::string text = environment("RIPC_RAILS");
   if (text.empty() || text == "auto") return {};
@@ -49,7 +56,8 @@ Status read_rails(remote::RailOptions& rails) {
   if (parse_number(text, most)) {
     if (most < 1 || most > remote::kMaxRails)
       return Status(RIPC_INVALID_ARGUMENT, "RIPC_RAILS is '" + text + "': give auto, a number from 1 to " +
-                                               std::to_string(remote::kMaxRails) + ", or names of interfaces.");
+                                               std::to_string(remote::kMaxRails) +
+                                               ", or names of interfaces or RDMA devices.");
     rails.most = most;
     return {};
   }
@@ -57,10 +65,11 @@ Status read_rails(remote::RailOptions& rails) {
     const std::size_t end = std::min(text.find(',', start), text.size());
     const std::string name = text.substr(start, end - start);
     start = end + 1;
-    if (::if_nametoindex(name.c_str()) == 0)
-      return Status(RIPC_INVALID_ARGUMENT,
-                    "RIPC_RAILS names '" + name + "', which is no network interface here: see `ip link`.");
-    rails.interfaces.push_back(name);
+    if (!is_device(name))
+      return Status(RIPC_INVALID_ARGUMENT, "RIPC_RAILS names '" + name +
+                                               "', which is no network interface or RDMA device here: see `ip link` "
+                                               "and `rdma link`.");
+    rails.names.push_back(name);
   }
   return {};
 }
@@ -80,7 +89,7 @@ Result<socket::TransportOptions> read_socket_options(const remote::SessionOption
   status = read_rails(options.rails);
   if (!status.ok()) return status;
   // What leaves by one address or interface has one rail.
-  if (!options.bind_address.empty() || !options.interface.empty()) options.rails = {.most = 1, .interfaces = {}};
+  if (!options.bind_address.empty() || !options.interface.empty()) options.rails = {.most = 1, .names = {}};
   return options;
 }
 
@@ -94,6 +103,8 @@ Result<verbs::TransportOptions> read_verbs_options(const remote::SessionOptions&
   if (!status.ok()) return status;
   options.max_connections = static_cast<std::size_t>(connections);
   status = read_switch("RIPC_VERBS_GROUPS", options.multicast_groups);
+  if (!status.ok()) return status;
+  status = read_rails(options.rails);
   if (!status.ok()) return status;
   return options;
 }

@@ -21,7 +21,7 @@
 
 namespace ripc::internal::wire::session_control {
 
-inline constexpr std::uint8_t kProtocolVersion = 3;
+inline constexpr std::uint8_t kProtocolVersion = 4;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a frame
 inline constexpr std::size_t kMaxHandshakeSize = 256;           // of one of the first three types
@@ -129,14 +129,15 @@ struct WantBulk {};
 // Last frame: the sender ends the session in good order.
 struct Bye {};
 
+using Gid = std::array<std::byte, 16>;
+
 // Sessions of the RDMA transport only, from whoever accepted the session, before anything else: where RDMA connections
-// are accepted, and what they must know.
+// are accepted, and what they must know. One for each address, that of the session first.
 struct BulkPort {
   std::uint32_t port = 0;  // of RDMA_PS_TCP; 1 to 65535
   Nonce nonce{};
+  Gid address{};  // an IP address; IPv4 as ::ffff:a.b.c.d
 };
-
-using Gid = std::array<std::byte, 16>;
 
 // Sessions of the RDMA transport only. As Open, for a link over unreliable datagrams of the device: from there to here
 // comes only credit, to this queue pair.

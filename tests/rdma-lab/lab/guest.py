@@ -33,11 +33,11 @@ class Guest:
     folder    an empty folder for this guest alone; the caller removes it after close()
     output    called with each piece of the command's standard output, from a thread of the guest's own
     error     the same for standard error
-    port      a descriptor of the lab's switch, or None: a node by itself; the caller may close it afterwards
+    ports     a descriptor of each of the lab's switches, or none: a node by itself; the caller may close them afterwards
     devices   as of device_names()
     """
 
-    def __init__(self, *, kernel, folder, command, output, error, node=1, port=None, memory=1024, writable=(),
+    def __init__(self, *, kernel, folder, command, output, error, node=1, ports=(), memory=1024, writable=(),
                  environment=None, processor=0, devices=DEVICES):
         self.node = node
         self.folder = folder
@@ -45,12 +45,12 @@ class Guest:
         self.ready = threading.Event()  # the devices are there
         self.ended = threading.Event()  # the kernel is gone, and all its output was handed on
         self.failure = None  # why the devices are not there
-        self._write_orders(command, writable, environment or {}, "alone" if port is None else "switched", devices)
+        self._write_orders(command, writable, environment or {}, len(ports), devices)
 
         self._control, far_control = socket.socketpair()
         read_output, write_output = os.pipe()
         read_error, write_error = os.pipe()
-        theirs = [write_output, write_error, far_control.fileno()] + ([] if port is None else [port])
+        theirs = [write_output, write_error, far_control.fileno(), *ports]
         arguments = [
             # The guest dies with this process; on one processor it is fast, because its processes never run at once.
             "setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(processor),
@@ -58,8 +58,7 @@ class Guest:
             f"umid=node{node}", f"uml_dir={folder}", f"init={folder}/guest/init", f"lab_folder={folder}",
             "con=null", "con0=null,fd:1", f"con1=null,fd:{write_output}", f"con2=null,fd:{write_error}",
             f"con3=fd:{far_control.fileno()},fd:{far_control.fileno()}"]
-        if port is not None:
-            arguments.append(f"vec0:transport=fd,fd={port},mtu=4200")
+        arguments += [f"vec{link}:transport=fd,fd={port},mtu=4200" for link, port in enumerate(ports)]
         with open(folder / "console", "wb") as console:
             self._process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=theirs,
@@ -75,7 +74,7 @@ class Guest:
             thread.start()
         threading.Thread(target=self._await_end, daemon=True).start()
 
-    def _write_orders(self, command, writable, environment, network, devices):
+    def _write_orders(self, command, writable, environment, links, devices):
         """What guest/init and guest/session read."""
         shutil.copytree(machine.HERE / "guest", self.folder / "guest")
         folders = [self.folder, *writable]
@@ -84,7 +83,7 @@ class Guest:
                   if IDENTIFIER.fullmatch(name) and name not in OWN_ENVIRONMENT}
         passed.setdefault("RIPC_TEST_PROGRAM_DIR", str((machine.HERE / "../../build/release/tests").resolve()))
         (self.folder / "settings").write_text("\n".join([
-            f"node={self.node}", f"network={network}", f"devices={','.join(devices)}",
+            f"node={self.node}", f"links={links}", f"devices={','.join(devices)}",
             f"directory={shlex.quote(os.getcwd())}",
             f"environment=({shlex.join(f'{name}={value}' for name, value in passed.items())})",
             f"command=({shlex.join(command)})", ""]), encoding="utf-8", errors="surrogateescape")

@@ -22,6 +22,9 @@ inline constexpr std::uint32_t kSegmentSize = std::uint32_t{1} << 20;  // the la
 template <typename Of>
 struct Lane {
   using Connection = Of;
+  // What one of unknown rate is tried with: so many segments, of at least so many bytes.
+  static constexpr std::size_t kFirstSegments = 1;
+  static constexpr std::uint64_t kFirstSegment = RailPace::kLeastSegment;
   std::shared_ptr<Connection> connection;
   RailPace pace;
   Nanoseconds probe_at = 0;  // of a spare one: when it is tried again
@@ -73,17 +76,19 @@ class Lanes {
     double best_time = 0;
     for (Lane& lane : lanes_) {
       if (!can_carry(lane)) continue;
-      const std::uint64_t segment = lane.pace.segment(fastest / kSpare, kSegmentSize);
-      const double time = lane.pace.time_for(segment);
-      const bool is_spare = lane.pace.rate() != 0 && lane.pace.rate() * kSpare < fastest;
+      const bool is_new = lane.pace.rate() == 0;
+      const std::uint64_t least = is_new ? Lane::kFirstSegment : RailPace::kLeastSegment;
+      const std::uint64_t segment = std::max(lane.pace.segment(fastest / kSpare, kSegmentSize), least);
+      const double time = is_new && lane.under_way() < Lane::kFirstSegments ? 0 : lane.pace.time_for(segment);
+      const bool is_spare = !is_new && lane.pace.rate() * kSpare < fastest;
       if (is_spare && (now < lane.probe_at || time > time_for_rest)) continue;
       if (best != nullptr && time >= best_time) continue;
       best = &lane;
       best_segment = segment;
       best_time = time;
     }
-    // One of unknown rate has a single segment.
-    if (best == nullptr || !best->has_room() || (best->pace.rate() == 0 && best->under_way() != 0)) return {};
+    if (best == nullptr || !best->has_room()) return {};
+    if (best->pace.rate() == 0 && best->under_way() >= Lane::kFirstSegments) return {};
     if (best->pace.rate() * kSpare < fastest) best->probe_at = now + kProbePause;
     return {best, best_segment};
   }

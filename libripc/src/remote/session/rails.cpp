@@ -26,26 +26,22 @@ std::string interface_of(const Endpoint& local, const ifaddrs* list) {
   return "";
 }
 
-bool contains(const std::vector<std::string>& list, const std::string& text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
-
 }  // namespace
 
 std::string interface_of(const Endpoint& local) { return interface_of(local, list_interfaces().get()); }
 
-std::vector<Rail> find_rails(std::span<const Endpoint> remotes, const RailOptions& options) {
+std::vector<Rail> find_rails(std::span<const Endpoint> remotes, std::size_t most,
+                             const std::function<bool(const Endpoint& local, const std::string& interface)>& can_be) {
   std::vector<Rail> rails;
   if (remotes.empty()) return rails;
   const InterfaceList list = list_interfaces();
   std::vector<std::string> used;
   for (const Endpoint& remote : remotes) {
-    if (rails.size() == options.most) break;
+    if (rails.size() == most) break;
     const Endpoint local = source_for(remote);
     if (!local || local.is_loopback() || local.same_ip(remote)) continue;
     const std::string interface = interface_of(local, list.get());
-    if (contains(used, interface) || (!options.interfaces.empty() && !contains(options.interfaces, interface)))
-      continue;
+    if (std::find(used.begin(), used.end(), interface) != used.end() || !can_be(local, interface)) continue;
     used.push_back(interface);
     rails.push_back({.local = local, .remote = remote});
   }

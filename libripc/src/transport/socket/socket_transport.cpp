@@ -43,8 +43,10 @@ class SocketTransport::Links final : public remote::SessionLinks {
     auto& dialers = session->bulk_dialers;
     std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
     const std::vector<remote::Endpoint> remotes = session->remotes();
-    const std::vector<remote::Rail> rails = remote::find_rails(remotes, transport_.rails_);
-    for (const remote::Rail& rail : rails) {
+    const auto can_be = [&](const remote::Endpoint&, const std::string& interface) {
+      return transport_.rails_.allows(interface);
+    };
+    for (const remote::Rail& rail : remote::find_rails(remotes, transport_.rails_.most, can_be)) {
       const bool is_under_way =
           std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.remote); });
       if (!is_under_way && bulk_->connections_to(rail.remote) < transport_.bulk_connections_)

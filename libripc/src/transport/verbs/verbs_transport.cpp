@@ -2,7 +2,7 @@
 #include "transport/verbs/verbs_transport.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "transport/verbs/datagram/datagram_channel.hpp"
@@ -12,46 +12,13 @@ namespace ripc::internal::verbs {
 
 using remote::SessionPointer;
 
-namespace {
-
-// librdmacm repeats what is lost of a handshake after 4.3 s. A new attempt is sooner there; each waits twice as long.
-constexpr Nanoseconds kFirstPatience = 1'000'000'000;
-constexpr unsigned kMostDoublings = 8;
-constexpr Nanoseconds kRedialPause = 200'000'000;
-// After so many attempts that have failed for no visible reason RDMA does not get through.
-constexpr unsigned kMostDoubts = 3;
-constexpr unsigned kMostRedials = 8;
-// Then other transports are used for so long.
-constexpr Nanoseconds kAvoidance = 60'000'000'000;
-constexpr std::size_t kMostAvoided = 1024;
-
-}  // namespace
-
-// A connection on its way: before the other side has agreed it is nobody else's.
-struct VerbsTransport::Making {
-  std::shared_ptr<QueuePairConnection> connection;
-  std::weak_ptr<QueuePairConnection> made;
-  bool is_made = false;
-
-  std::shared_ptr<QueuePairConnection> finish() {
-    is_made = true;
-    made = connection;
-    return std::move(connection);
-  }
-  // librdmacm says that it has ended.
-  void end() {
-    if (connection) connection->close();
-    connection.reset();
-    if (const auto alive = made.lock()) alive->cut();
-  }
-};
-
 VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const DeviceList> devices, memory::Pool& pool)
     : SessionTransport("verbs", options),
       max_connections_(options.max_connections),
       devices_(std::move(devices)),
       ports_(devices_),
       pool_(pool),
+      rails_(options.rails),
       multicast_groups_(options.multicast_groups && !options.keys) {
   for (const DevicePointer& device : devices_->devices())
     registrars_.push_back(std::make_shared<Registrar>(device, pool));
@@ -114,7 +81,8 @@ std::vector<std::string> VerbsTransport::own_ips() const {
   return ips;
 }
 
-// Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout.
+// Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout. Long
+// items of others go on over the rails that are left.
 void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up) {
   own_ips_changed();
   {
@@ -122,7 +90,26 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
     std::erase_if(avoided_,
                   [&](const Avoided& one) { return std::find(ips.begin(), ips.end(), one.local) != ips.end(); });
   }
-  if (!up) lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."));
+  if (up) {
+    tell_all_ports();
+    return;
+  }
+  lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."));
+  for (const auto& bulk : bulks()) bulk->cut_at(ips);
+}
+
+// Of those sessions that the peer began.
+void VerbsTransport::tell_all_ports() {
+  std::vector<std::pair<SessionPointer, PeerPointer>> incoming;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    for (const auto& [session, peer] : peers_) {
+      if (const SessionPointer alive = session.lock(); alive && alive->incoming) incoming.emplace_back(alive, peer);
+    }
+  }
+  for (const auto& [session, peer] : incoming) {
+    if (!session->lost) tell_ports(session, *peer);
+  }
 }
 
 // Of those for datagrams; a connection ends by itself. Their numbers are what peers know: what used them begins anew.
@@ -177,6 +164,7 @@ void VerbsTransport::ports_come() {
       (void)manager_->listen(port.ip);
   }
   own_ips_changed();
+  tell_all_ports();
 }
 
 std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) const {
@@ -205,11 +193,12 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
                                          options().peer_timeout);
   bulk->start();
   auto peer = std::make_shared<Peer>(*this, std::move(bulk));
-  if (session->incoming) {
-    peer->nonce = remote::random_nonce();
-    session->stream.tell(
-        wire::session_control::BulkPort{.port = manager_->port_at(session->local()), .nonce = peer->nonce});
-  }
+  if (session->incoming) tell_ports(session, *peer);
+  peer->rail_timer.make(loop(), [this, again = std::weak_ptr(session), timed = std::weak_ptr(peer)] {
+    const SessionPointer alive = again.lock();
+    const PeerPointer one = timed.lock();
+    if (alive && one) look_at_rails(alive, one);
+  });
   const std::lock_guard lock(peers_mutex_);
   std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });
   peers_.emplace_back(session, peer);
@@ -232,177 +221,8 @@ std::vector<std::shared_ptr<RdmaBulk>> VerbsTransport::bulks() const {
 
 std::size_t VerbsTransport::connection_count() const {
   const std::vector<std::shared_ptr<RdmaBulk>> all = bulks();
-  return static_cast<std::size_t>(
-      std::count_if(all.begin(), all.end(), [](const auto& bulk) { return bulk->connection() != nullptr; }));
-}
-
-// ---- Connections ---------------------------------------------------------------------------------------------
-
-bool VerbsTransport::told_port(const SessionPointer& session, const PeerPointer& peer,
-                               const wire::session_control::BulkPort& frame) {
-  if (session->incoming || peer->port != 0) return false;
-  peer->port = static_cast<std::uint16_t>(frame.port);
-  peer->nonce = frame.nonce;
-  if (peer->wanted) dial(session, peer);
-  return true;
-}
-
-void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPointer& peer) {
-  if (peer->attempt != 0) return;
-  // A connection that only the other side has lost so far is as good as lost.
-  peer->wanted = true;
-  if (peer->port != 0) dial(session, peer);
-}
-
-void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer) {
-  peer->wanted = false;
-  const ClusterKeys* const keys = options().keys.get();
-  const std::uint64_t number = ++peer->number;
-  const Nanoseconds patience =
-      std::min(options().peer_timeout, kFirstPatience << std::min(peer->failures / 2, kMostDoublings));
-  if (peer->failures == 0) peer->heard = session->stream.received();
-  auto making = std::make_shared<Making>();
-  peer->attempt = manager_->dial(
-      session->local(), session->remote().with_port(peer->port),
-      make_private_data(keys, Side::dialing, peer->nonce, session->id, number, session->key),
-      peer->rdma_bulk->registrar()->device()->read_depth, patience,
-      {.prepare = [this, session, peer, making](const IdPointer& id) { return prepare(session, *peer, *making, id); },
-       .accepted = [this, peer, making, number, keys](const IdPointer&, const PrivateData& words) -> Status {
-         ConnectionPrivateData answer;
-         if (!parse(words, answer) || answer.number != number ||
-             !is_proven(keys, Side::accepting, peer->nonce, answer)) {
-           authenticator().count_refused();
-           return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
-         }
-         peer->attempt = 0;
-         peer->failures = peer->doubts = 0;
-         made(*peer, *making, true);
-         return {};
-       },
-       .ended =
-           [this, session, peer, making](Status reason) {
-             making->end();
-             if (!making->is_made) dial_failed(session, peer, reason);
-           }});
-}
-
-// Whoever waits for the connection may be the peer, who would ask again much later only.
-void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointer& peer, const Status& reason) {
-  peer->attempt = 0;
-  ++peer->failures;
-  const std::uint64_t before = std::exchange(peer->heard, session->stream.received());
-  if (peer->heard != before) ++peer->doubts;
-  if (peer->doubts >= kMostDoubts) {
-    (void)avoid(session, "No connection for long items can be made (" + std::string(reason.text()) + ")");
-    return;
-  }
-  peer->rdma_bulk->dial_failed();
-  loop().add_timer(monotonic_now() + kRedialPause, [this, session, peer] {
-    if (!session->lost && !peer->rdma_bulk->connection() && peer->failures < kMostRedials) connect_bulk(session, peer);
-  });
-}
-
-// Any. RDMA does not get through, though TCP does: others are to be used for a while.
-Status VerbsTransport::avoid(const SessionPointer& session, const std::string& what) {
-  const std::string local = session->local().ip();
-  const std::string remote = session->remote().ip();
-  const Status reason(RIPC_PEER_DEAD, what + " between " + local + " and " + remote +
-                                          ", but TCP does: a firewall or a switch may stop RoCE (UDP port 4791). RDMA "
-                                          "is not tried there again for a minute.");
-  {
-    const std::lock_guard lock(peers_mutex_);
-    const Nanoseconds now = monotonic_now();
-    std::erase_if(avoided_,
-                  [&](const Avoided& one) { return one.until <= now || (one.local == local && one.remote == remote); });
-    if (avoided_.size() >= kMostAvoided) avoided_.erase(avoided_.begin());
-    avoided_.push_back({.local = local, .remote = remote, .reason = reason, .until = now + kAvoidance});
-  }
-  loop().post([this, session, reason] { lose(session, reason); });
-  return reason;
-}
-
-Status VerbsTransport::avoided(const remote::Session& session) {
-  const std::lock_guard lock(peers_mutex_);
-  const auto found = std::find_if(avoided_.begin(), avoided_.end(), [&](const Avoided& one) {
-    return one.local == session.local().ip() && one.remote == session.remote().ip() && monotonic_now() < one.until;
-  });
-  return found == avoided_.end() ? Status() : found->reason;
-}
-
-Result<ibv_qp*> VerbsTransport::prepare(const SessionPointer& session, const Peer& peer, Making& making,
-                                        const IdPointer& id) {
-  if (!peer.rdma_bulk->registrar()->device()->is_of(*id->get()))
-    return Status(RIPC_PEER_DEAD, "The way to " + session->remote().ip() + " has changed to another RDMA device.");
-  Result<std::shared_ptr<QueuePairConnection>> made =
-      QueuePairConnection::create(peer.rdma_bulk->registrar(), id, loop(), peer.rdma_bulk->tally());
-  if (!made.ok()) return made.status();
-  making.connection = std::move(*made);
-  return making.connection->pair();
-}
-
-Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
-  ConnectionPrivateData told;
-  if (!parse(words, told)) {
-    authenticator().count_refused();
-    return RIPC_VERSION_MISMATCH;
-  }
-  const SessionPointer session = session_named(told.session);
-  const PeerPointer peer = session ? peer_of(session) : nullptr;
-  if (!peer || !id->remote().same_ip(session->remote())) {
-    authenticator().count_refused();
-    return RIPC_REFUSED;
-  }
-  if (told.number <= peer->number) return RIPC_REFUSED;  // the older one of two attempts
-  const ClusterKeys* const keys = options().keys.get();
-  if (!is_proven(keys, Side::dialing, peer->nonce, told)) {
-    authenticator().count_refused();
-    return RIPC_REFUSED;
-  }
-  peer->number = told.number;
-  auto making = std::make_shared<Making>();
-  return ConnectionManager::Welcome{
-      .words = make_private_data(keys, Side::accepting, peer->nonce, session->id, told.number),
-      .read_depth = peer->rdma_bulk->registrar()->device()->read_depth,
-      .from = peer.get(),
-      .hooks = {.prepare = [this, session, peer,
-                            making](const IdPointer& own) { return prepare(session, *peer, *making, own); },
-                .accepted = [this, session, peer, making](const IdPointer&, const PrivateData&) -> Status {
-                  bulk_arrived(session);
-                  made(*peer, *making, false);
-                  return {};
-                },
-                .ended = [making](Status) { making->end(); }}};
-}
-
-void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
-  const std::shared_ptr<QueuePairConnection> connection = making.finish();
-  peer.rdma_bulk->adopt(connection, dialed);
-  limit_connections(connection.get());
-}
-
-// Those that were used longest ago make room, if nothing goes over them; if there are too few of those now, later.
-// The newest stays, for what it was made for is only coming.
-void VerbsTransport::limit_connections(const QueuePairConnection* newest) {
-  std::vector<std::pair<std::uint64_t, std::shared_ptr<QueuePairConnection>>> idle;
-  std::size_t count = 0;
-  for (const auto& bulk : bulks()) {
-    const std::shared_ptr<QueuePairConnection> connection = bulk->connection();
-    if (!connection) continue;
-    ++count;
-    if (connection.get() != newest && bulk->idle()) idle.emplace_back(connection->last_use(), connection);
-  }
-  const std::size_t excess = count - std::min(count, max_connections_);
-  std::sort(idle.begin(), idle.end());
-  if (idle.size() > excess) idle.resize(excess);
-  for (const auto& [last_use, connection] : idle) connection->cut();
-  if (idle.size() == excess) {
-    limit_pause_.reset();
-  } else if (limit_timer_ == 0) {
-    limit_timer_ = loop().add_timer(monotonic_now() + limit_pause_.next(), [this] {
-      limit_timer_ = 0;
-      limit_connections();
-    });
-  }
+  return std::accumulate(all.begin(), all.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& bulk) { return sum + bulk->connection_count(); });
 }
 
 }  // namespace ripc::internal::verbs

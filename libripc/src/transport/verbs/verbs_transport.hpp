@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,7 +15,9 @@
 #include <vector>
 
 #include "base/backoff.hpp"
+#include "base/standing_timer.hpp"
 #include "memory/pool.hpp"
+#include "remote/session/rails.hpp"
 #include "remote/session/session_transport.hpp"
 #include "transport/verbs/bulk/connection_private_data.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
@@ -33,7 +36,8 @@ class VerbsPort;
 
 struct TransportOptions : remote::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
-  bool multicast_groups = true;       // messages to groups by the network's multicast, unless there is a cluster key
+  remote::RailOptions rails = {};
+  bool multicast_groups = true;  // messages to groups by the network's multicast, unless there is a cluster key
 };
 
 class VerbsTransport final : public remote::SessionTransport {
@@ -66,6 +70,17 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<std::string> own_ips() const override;
 
  private:
+  // An address of whoever accepts connections, and the attempts to make one to it.
+  struct Rail {
+    remote::Endpoint address;
+    wire::session_control::Nonce nonce{};
+    std::uint16_t port = 0;     // where it is listened
+    std::uint64_t number = 0;   // of the last attempt
+    std::uint64_t attempt = 0;  // the name of the one that goes on; 0: none
+    unsigned failures = 0;      // attempts since one succeeded
+    unsigned doubts = 0;        // those of them during which the peer was heard by the control connection
+    std::uint64_t heard = 0;    // frames there, when the last attempt had ended or the first one began
+  };
   // What a session needs to make connections and links.
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
     Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
@@ -84,14 +99,13 @@ class VerbsTransport final : public remote::SessionTransport {
 
     VerbsTransport& transport;
     const std::shared_ptr<RdmaBulk> rdma_bulk;
-    wire::session_control::Nonce nonce{};  // of whoever accepts
-    std::uint16_t port = 0;                // where the peer accepts; 0: not told yet
-    bool wanted = false;                   // as soon as that is known
-    std::uint64_t number = 0;              // of the last attempt
-    std::uint64_t attempt = 0;             // the name of the one that goes on; 0: none
-    unsigned failures = 0;                 // attempts since one succeeded
-    unsigned doubts = 0;                   // those of them during which the peer was heard by the control connection
-    std::uint64_t heard = 0;               // frames there, when the last attempt had ended or the first one began
+    std::list<Rail> rails;     // as the accepting side has told; the first one is that of the session
+    bool wanted = false;       // a connection, as soon as that is known
+    StandingTimer rail_timer;  // when rails without a connection are tried again
+
+    Rail* rail_to(const remote::Endpoint& address) noexcept;
+    bool is_dialing() const noexcept;
+
     // The route to the peer's port that the session uses, or why there is none. Under peers_mutex_.
     struct Route {
       wire::session_control::Gid gid{};
@@ -123,8 +137,14 @@ class VerbsTransport final : public remote::SessionTransport {
                  const wire::session_control::BulkPort& frame);
   void connect_bulk(const remote::SessionPointer& session, const PeerPointer& peer);
   Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
-  void dial(const remote::SessionPointer& session, const PeerPointer& peer);
-  Result<ibv_qp*> prepare(const remote::SessionPointer& session, const Peer& peer, Making& making, const IdPointer& id);
+  void tell_ports(const remote::SessionPointer& session, Peer& peer);
+  void tell_all_ports();
+  std::vector<remote::Rail> rails_of(const remote::Session& session, Peer& peer) const;
+  void dial_rails(const remote::SessionPointer& session, const PeerPointer& peer);
+  void look_at_rails(const remote::SessionPointer& session, const PeerPointer& peer);
+  void look_at_rails_later(Peer& peer) noexcept;
+  void dial(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const remote::Endpoint& local);
+  Result<ibv_qp*> prepare(const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);
   void ports_changed(const std::vector<std::string>& ips, bool up);
@@ -136,7 +156,7 @@ class VerbsTransport final : public remote::SessionTransport {
                                   const wire::session_control::Gid& gid, std::uint32_t lid);
   Status try_datagrams(const remote::SessionPointer& session, DatagramChannel& channel,
                        wire::session_control::OpenDatagram question, Deadline deadline);
-  void dial_failed(const remote::SessionPointer& session, const PeerPointer& peer, const Status& reason);
+  void dial_failed(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const Status& reason);
   Status avoid(const remote::SessionPointer& session, const std::string& what);
   Status avoided(const remote::Session& session);
   PeerPointer peer_of(const remote::SessionPointer& session);
@@ -162,6 +182,7 @@ class VerbsTransport final : public remote::SessionTransport {
   Backoff limit_pause_{10'000'000, 1'000'000'000};
   std::mutex senders_mutex_;
   std::vector<Senders> senders_;
+  const remote::RailOptions rails_;
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
   // The responder's, but for reading the bulks, and the routes.

@@ -35,14 +35,25 @@ RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> regi
       registrar_(std::move(registrar)),
       pool_(pool),
       rdma_pulls_(registrar_, loop, finishes_),
-      rdma_pushes_(registrar_, loop, stall_timeout) {
+      rdma_pushes_(registrar_, loop, stall_timeout),
+      devices_(registrar_->device()->name) {
   connections_.reserve(remote::kMaxRails);
 }
 
 std::string RdmaBulk::describe() const {
-  std::string text = "RDMA reads over " + registrar_->device()->name + " for long items" +
-                     (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
-  return text + describe_rails();
+  std::string rails = describe_rails();
+  if (rails.empty()) {
+    const std::lock_guard lock(mutex_);
+    rails = " over " + devices_;
+  }
+  return "RDMA reads" + rails + " for long items" +
+         (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
+}
+
+void RdmaBulk::set_devices(const std::vector<std::string>& names) {
+  const std::lock_guard lock(mutex_);
+  devices_.clear();
+  for (const std::string& name : names) devices_ += (devices_.empty() ? "" : " and ") + name;
 }
 
 // ---- Connections ---------------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   bool probe() noexcept;
   const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
+  // Responder. For people: what there may be connections over. Throws std::bad_alloc.
+  void set_devices(const std::vector<std::string>& names);
   // Responder. The port that has one of these addresses of this machine is down.
   void cut_at(const std::vector<std::string>& ips) noexcept;
   // Connections made and lost; for people and tests.
@@ -105,6 +107,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
 
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
+  std::string devices_;  // under mutex_
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 

@@ -116,6 +116,10 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
   static constexpr std::size_t kLotReads = 8;
   struct Lane : remote::Lane<QueuePairConnection> {
+    // Nothing tells when the first byte is there: with less, its rate would be that of the question, or of the little
+    // that it has under way beside the others.
+    static constexpr std::size_t kFirstSegments = kLotBytes / remote::kSegmentSize;
+    static constexpr std::uint64_t kFirstSegment = remote::kSegmentSize;
     std::unordered_map<std::uint64_t, EntryPointer> questions;  // by their ids
     std::unordered_map<std::uint64_t, Read> reads;              // likewise, under way
     std::size_t lots = 0;                                       // under way

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// The RDMA connections of sessions: one over each rail.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace ripc::internal::verbs {
+
+using remote::SessionPointer;
+
+namespace {
+
+// librdmacm repeats what is lost of a handshake after 4.3 s. A new attempt is sooner there; each waits twice as long.
+constexpr Nanoseconds kFirstPatience = 1'000'000'000;
+constexpr unsigned kMostDoublings = 8;
+constexpr unsigned kMostRailDoublings = 1;
+constexpr Nanoseconds kRedialPause = 200'000'000;
+// After so many attempts that have failed for no visible reason RDMA does not get through.
+constexpr unsigned kMostDoubts = 3;
+constexpr unsigned kMostRedials = 8;
+// Within the peer time-out: how often a rail without a connection is tried again, while bytes move over others.
+constexpr Nanoseconds kRailLooks = 16;
+// Of one peer.
+constexpr std::size_t kMostAddresses = 16;
+// Then other transports are used for so long.
+constexpr Nanoseconds kAvoidance = 60'000'000'000;
+constexpr std::size_t kMostAvoided = 1024;
+
+}  // namespace
+
+// A connection on its way: before the other side has agreed it is nobody else's.
+struct VerbsTransport::Making {
+  std::shared_ptr<QueuePairConnection> connection;
+  std::weak_ptr<QueuePairConnection> made;
+  bool is_made = false;
+
+  std::shared_ptr<QueuePairConnection> finish() {
+    is_made = true;
+    made = connection;
+    return std::move(connection);
+  }
+  // librdmacm says that it has ended.
+  void end() {
+    if (connection) connection->close();
+    connection.reset();
+    if (const auto alive = made.lock()) alive->cut();
+  }
+};
+
+// ---- Rails ---------------------------------------------------------------------------------------------------
+
+VerbsTransport::Rail* VerbsTransport::Peer::rail_to(const remote::Endpoint& address) noexcept {
+  const auto found =
+      std::find_if(rails.begin(), rails.end(), [&](const Rail& rail) { return rail.address.same_ip(address); });
+  return found == rails.end() ? nullptr : &*found;
+}
+
+bool VerbsTransport::Peer::is_dialing() const noexcept {
+  return std::any_of(rails.begin(), rails.end(), [](const Rail& rail) { return rail.attempt != 0; });
+}
+
+// The accepting side, at the beginning, and when ports have come: the session's own address first.
+void VerbsTransport::tell_ports(const SessionPointer& session, Peer& peer) {
+  std::vector<std::string> ips = own_ips();
+  ips.insert(ips.begin(), session->local().ip());
+  for (const std::string& ip : ips) {
+    remote::Endpoint address;
+    if (!remote::Endpoint::parse(ip, 0, address)) continue;
+    const std::uint16_t port = manager_->port_at(address);
+    Rail* rail = peer.rail_to(address);
+    if (port == 0 || (rail != nullptr && rail->port == port) ||
+        (rail == nullptr && peer.rails.size() == kMostAddresses))
+      continue;
+    if (rail == nullptr) rail = &peer.rails.emplace_back(Rail{.address = address});
+    rail->port = port;
+    rail->nonce = remote::random_nonce();
+    wire::session_control::BulkPort frame{.port = port, .nonce = rail->nonce};
+    std::memcpy(frame.address.data(), gid_of(address).raw, frame.address.size());
+    session->stream.tell(frame);
+  }
+}
+
+bool VerbsTransport::told_port(const SessionPointer& session, const PeerPointer& peer,
+                               const wire::session_control::BulkPort& frame) {
+  if (session->incoming) return false;
+  sockaddr_in6 told{};
+  told.sin6_family = AF_INET6;
+  std::memcpy(&told.sin6_addr, frame.address.data(), frame.address.size());
+  const remote::Endpoint address = remote::Endpoint::of(reinterpret_cast<const sockaddr&>(told));
+  Rail* rail = peer->rail_to(address);
+  if (rail == nullptr) {
+    if (peer->rails.size() == kMostAddresses) return false;
+    rail = &peer->rails.emplace_back(Rail{.address = address});
+  }
+  rail->port = static_cast<std::uint16_t>(frame.port);
+  rail->nonce = frame.nonce;
+  if (peer->rails.size() > 1) {
+    std::vector<std::string> names;
+    for (const remote::Rail& found : rails_of(*session, *peer)) {
+      if (const std::optional<DevicePort> port = devices_->port_of(found.local.ip()))
+        names.push_back(port->device->name);
+    }
+    if (!names.empty()) peer->rdma_bulk->set_devices(names);
+  }
+  if (peer->wanted) connect_bulk(session, peer);
+  return true;
+}
+
+void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPointer& peer) {
+  if (peer->is_dialing()) return;
+  peer->wanted = peer->rails.empty();
+  if (peer->wanted) return;
+  dial_rails(session, peer);
+  // A connection that only the other side has lost so far is as good as lost.
+  if (!peer->is_dialing()) dial(session, peer, peer->rails.front(), session->local());
+  if (!peer->is_dialing()) peer->rdma_bulk->dial_failed();
+}
+
+// The first address is that of the session; others are those that the peer's record has, whatever the peer tells.
+std::vector<remote::Rail> VerbsTransport::rails_of(const remote::Session& session, Peer& peer) const {
+  std::vector<remote::Endpoint> remotes = session.remotes();
+  std::erase_if(remotes, [&](const remote::Endpoint& remote) { return peer.rail_to(remote) == nullptr; });
+  const auto can_be = [&](const remote::Endpoint& local, const std::string& interface) {
+    const std::optional<DevicePort> port = devices_->port_of(local.ip());
+    return port && ports_.is_up(*port) && (rails_.allows(interface) || rails_.allows(port->device->name));
+  };
+  return remote::find_rails(remotes, rails_.most, can_be);
+}
+
+// One connection over each rail that has none.
+void VerbsTransport::dial_rails(const SessionPointer& session, const PeerPointer& peer) {
+  for (const remote::Rail& found : rails_of(*session, *peer)) {
+    Rail& rail = *peer->rail_to(found.remote);
+    const bool is_first = found.remote.same_ip(session->remote());
+    if (rail.attempt == 0 && peer->rdma_bulk->connections_to(found.remote) == 0)
+      dial(session, peer, rail, is_first ? session->local() : found.local);
+  }
+  // A rail whose port is down is none now.
+  if (peer->rails.size() > 1 && rails_.most > 1) look_at_rails_later(*peer);
+}
+
+void VerbsTransport::look_at_rails(const SessionPointer& session, const PeerPointer& peer) {
+  if (session->lost) return;
+  if (peer->rdma_bulk->probe()) {
+    or_lose(session, [&] { dial_rails(session, peer); });
+  } else {
+    look_at_rails_later(*peer);
+  }
+}
+
+void VerbsTransport::look_at_rails_later(Peer& peer) noexcept {
+  peer.rail_timer.set(monotonic_now() + options().peer_timeout / kRailLooks);
+}
+
+// ---- Connections ---------------------------------------------------------------------------------------------
+
+void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
+                          const remote::Endpoint& local) {
+  const std::shared_ptr<Registrar> registrar = registrar_of(local.ip());
+  if (!registrar) return;  // the device comes or goes just now
+  const ClusterKeys* const keys = options().keys.get();
+  const std::uint64_t number = ++rail.number;
+  const bool is_first = rail.address.same_ip(session->remote());
+  const Nanoseconds patience =
+      std::min(options().peer_timeout,
+               kFirstPatience << std::min(rail.failures / 2, is_first ? kMostDoublings : kMostRailDoublings));
+  if (rail.failures == 0) rail.heard = session->stream.received();
+  auto making = std::make_shared<Making>();
+  rail.attempt = manager_->dial(
+      local, rail.address.with_port(rail.port),
+      make_private_data(keys, Side::dialing, rail.nonce, session->id, number, session->key),
+      registrar->device()->read_depth, patience,
+      {.prepare = [this, peer, making](const IdPointer& id) { return prepare(*peer, *making, id); },
+       .accepted = [this, peer, making, number, keys, &rail](const IdPointer&, const PrivateData& words) -> Status {
+         ConnectionPrivateData answer;
+         if (!parse(words, answer) || answer.number != number ||
+             !is_proven(keys, Side::accepting, rail.nonce, answer)) {
+           authenticator().count_refused();
+           return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
+         }
+         rail.attempt = 0;
+         rail.failures = rail.doubts = 0;
+         made(*peer, *making, true);
+         return {};
+       },
+       .ended =
+           [this, session, peer, making, &rail](Status reason) {
+             making->end();
+             if (!making->is_made) dial_failed(session, peer, rail, reason);
+           }});
+}
+
+// Whoever waits for the connection may be the peer, who would ask again much later only.
+void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
+                                 const Status& reason) {
+  rail.attempt = 0;
+  ++rail.failures;
+  const std::uint64_t before = std::exchange(rail.heard, session->stream.received());
+  if (rail.heard != before) ++rail.doubts;
+  // Another rail may well be down while TCP gets through over this one.
+  if (rail.doubts >= kMostDoubts && rail.address.same_ip(session->remote())) {
+    (void)avoid(session, "No connection for long items can be made (" + std::string(reason.text()) + ")");
+    return;
+  }
+  if (peer->is_dialing()) return;
+  peer->rdma_bulk->dial_failed();
+  loop().add_timer(monotonic_now() + kRedialPause, [this, session, peer, failures = rail.failures] {
+    if (!session->lost && !peer->rdma_bulk->connection() && failures < kMostRedials) connect_bulk(session, peer);
+  });
+}
+
+// Any. RDMA does not get through, though TCP does: others are to be used for a while.
+Status VerbsTransport::avoid(const SessionPointer& session, const std::string& what) {
+  const std::string local = session->local().ip();
+  const std::string remote = session->remote().ip();
+  const Status reason(RIPC_PEER_DEAD, what + " between " + local + " and " + remote +
+                                          ", but TCP does: a firewall or a switch may stop RoCE (UDP port 4791). RDMA "
+                                          "is not tried there again for a minute.");
+  {
+    const std::lock_guard lock(peers_mutex_);
+    const Nanoseconds now = monotonic_now();
+    std::erase_if(avoided_,
+                  [&](const Avoided& one) { return one.until <= now || (one.local == local && one.remote == remote); });
+    if (avoided_.size() >= kMostAvoided) avoided_.erase(avoided_.begin());
+    avoided_.push_back({.local = local, .remote = remote, .reason = reason, .until = now + kAvoidance});
+  }
+  loop().post([this, session, reason] { lose(session, reason); });
+  return reason;
+}
+
+Status VerbsTransport::avoided(const remote::Session& session) {
+  const std::lock_guard lock(peers_mutex_);
+  const auto found = std::find_if(avoided_.begin(), avoided_.end(), [&](const Avoided& one) {
+    return one.local == session.local().ip() && one.remote == session.remote().ip() && monotonic_now() < one.until;
+  });
+  return found == avoided_.end() ? Status() : found->reason;
+}
+
+Result<ibv_qp*> VerbsTransport::prepare(const Peer& peer, Making& making, const IdPointer& id) {
+  const std::shared_ptr<Registrar> registrar = registrar_of(id->local().ip());
+  if (!registrar || !registrar->device()->is_of(*id->get()))
+    return Status(RIPC_PEER_DEAD, "The way to " + id->remote().ip() + " has changed to another RDMA device.");
+  Result<std::shared_ptr<QueuePairConnection>> made =
+      QueuePairConnection::create(registrar, id, loop(), peer.rdma_bulk->tally());
+  if (!made.ok()) return made.status();
+  making.connection = std::move(*made);
+  return making.connection->pair();
+}
+
+Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
+  ConnectionPrivateData told;
+  if (!parse(words, told)) {
+    authenticator().count_refused();
+    return RIPC_VERSION_MISMATCH;
+  }
+  const SessionPointer session = session_named(told.session);
+  const PeerPointer peer = session ? peer_of(session) : nullptr;
+  Rail* const rail = peer ? peer->rail_to(id->local()) : nullptr;
+  // Where the control connection comes from is known.
+  const bool is_strange =
+      rail != nullptr && rail->address.same_ip(session->local()) && !id->remote().same_ip(session->remote());
+  if (rail == nullptr || is_strange) {
+    authenticator().count_refused();
+    return RIPC_REFUSED;
+  }
+  if (told.number <= rail->number) return RIPC_REFUSED;  // the older one of two attempts
+  const ClusterKeys* const keys = options().keys.get();
+  const std::shared_ptr<Registrar> registrar = registrar_of(id->local().ip());
+  if (!is_proven(keys, Side::dialing, rail->nonce, told) || !registrar) {
+    authenticator().count_refused();
+    return RIPC_REFUSED;
+  }
+  rail->number = told.number;
+  auto making = std::make_shared<Making>();
+  return ConnectionManager::Welcome{
+      .words = make_private_data(keys, Side::accepting, rail->nonce, session->id, told.number),
+      .read_depth = registrar->device()->read_depth,
+      .from = rail,
+      .hooks = {.prepare = [this, peer, making](const IdPointer& own) { return prepare(*peer, *making, own); },
+                .accepted = [this, session, peer, making](const IdPointer&, const PrivateData&) -> Status {
+                  bulk_arrived(session);
+                  made(*peer, *making, false);
+                  return {};
+                },
+                .ended = [making](Status) { making->end(); }}};
+}
+
+void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
+  const std::shared_ptr<QueuePairConnection> connection = making.finish();
+  peer.rdma_bulk->adopt(connection, dialed);
+  limit_connections(connection.get());
+}
+
+// Those that were used longest ago make room, if nothing goes over them; if there are too few of those now, later.
+// The newest stays, for what it was made for is only coming.
+void VerbsTransport::limit_connections(const QueuePairConnection* newest) {
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<QueuePairConnection>>> idle;
+  std::size_t count = 0;
+  for (const auto& bulk : bulks()) {
+    const bool is_idle = bulk->idle();
+    for (const auto& connection : bulk->connections()) {
+      ++count;
+      if (connection.get() != newest && is_idle) idle.emplace_back(connection->last_use(), connection);
+    }
+  }
+  const std::size_t excess = count - std::min(count, max_connections_);
+  std::sort(idle.begin(), idle.end());
+  if (idle.size() > excess) idle.resize(excess);
+  for (const auto& [last_use, connection] : idle) connection->cut();
+  if (idle.size() == excess) {
+    limit_pause_.reset();
+  } else if (limit_timer_ == 0) {
+    limit_timer_ = loop().add_timer(monotonic_now() + limit_pause_.next(), [this] {
+      limit_timer_ = 0;
+      limit_connections();
+    });
+  }
+}
+
+}  // namespace ripc::internal::verbs

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""libripc over RDMA between two machines with two pairs of devices, each pair on a switch of its own: `ripc serve` on
+node 1, `ripc get` on node 2. Every byte is checked.
+
+Exit code 77 and the reason where the lab cannot run on this machine."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RIPC = Path(os.environ.get("RIPC_TEST_PROGRAM_DIR", HERE / "../../build/release/tests"), "../bin/ripc").resolve()
+PATIENCE = 120  # seconds, for any run
+FILE = 64 << 20
+
+# Failures are noticed in the peer timeout, or a part of it.
+COMMON = f"""
+set -u
+export RIPC_TRANSPORTS=verbs RIPC_MULTICAST=on RIPC_RUNTIME_DIR=/tmp/run RIPC_PEER_TIMEOUT_MS=2000
+mkdir -p /tmp/run /tmp/files
+ripc() {{ {RIPC} "$@"; }}
+received() {{ cat "/sys/class/net/vec$1/statistics/rx_bytes"; }}
+# What has come over both links since the last call.
+count() {{
+  local first=$(received 0) second=$(received 1)
+  echo "first $((first - base0)) second $((second - base1))"
+  base0=$first base1=$second
+}}
+get() {{ ripc get files big --verify --json --timeout 60 "$@"; }}
+"""
+SERVER = f"""
+head -c {FILE} /dev/urandom >/tmp/files/big
+{RIPC} serve /tmp/files --service files &
+busybox nc -l -p 7000 >/dev/null
+kill $!
+wait $!
+"""
+CLIENT = """
+base0=0 base1=0
+until ripc ping files >/dev/null 2>&1; do :; done
+count >/dev/null
+"""
+END = """
+until busybox nc 10.77.0.1 7000 </dev/null; do :; done
+"""
+# A file is fetched again and again, until something fails in the midst: when some of it has come over the second link.
+# The shell looks seldom, because it has the node's only processor.
+FAULT = """
+is_hit=false
+until $is_hit; do
+  count >/dev/null
+  get --chunk 16M &
+  while kill -0 $! 2>/dev/null && (($(received 1) - base1 < 1000000)); do sleep 0.02; done
+  if kill -0 $! 2>/dev/null; then is_hit=true; {fault}; fi
+  wait $! || exit 1
+done
+echo "whole"
+"""
+# Until the link carries something again.
+REPAIR = """
+echo heal
+count >/dev/null
+until (($(received {link}) - base{link} > 1000000)); do get --chunk 16M >/dev/null || exit 1; done
+echo "taken up again"
+"""
+
+
+class RailsTest(unittest.TestCase):
+    def run_pair(self, client, *options, device="rxe"):
+        """What node 2 prints, after the server and its client have ended well."""
+        script = f"{COMMON}\nif ((LAB_NODE == 1)); then {SERVER} else {CLIENT}{client}{END} fi"
+        done = subprocess.run([HERE / "cluster", "--links", "2", "--devices", device, "--timeout", str(PATIENCE), *options,
+                               "--", "bash", "-c", script],
+                              capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
+        if done.returncode == 77:
+            print(done.stderr)
+            sys.exit(77)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def whole(self, output, count=1):
+        """So many files have come as they are on the server."""
+        results = re.findall(r'"ok":true.*"travelled":"long","transport":"verbs".*"verified":true', output)
+        self.assertEqual(len(results), count, output)
+
+    def shares(self, output):
+        """What has come over each link."""
+        return [tuple(map(int, found)) for found in re.findall(r"first (\d+) second (\d+)", output)]
+
+    def test_long_items_travel_over_both_devices(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_pair("ripc resolve files\nget --chunk 16M\ncount\n", device=device)
+                self.whole(output)
+                self.assertRegex(output, f"RDMA reads over {device}0 and {device}1")
+                [(first, second)] = self.shares(output)
+                self.assertGreater(min(first, second), FILE / 50, output)
+
+    def test_the_setting_limits_and_names_the_rails(self):
+        output = self.run_pair("RIPC_RAILS=1 get --chunk 16M\ncount\nRIPC_RAILS=vec1 get --chunk 16M\ncount\n"
+                               "RIPC_RAILS=rxe1 get --chunk 16M\ncount\nRIPC_RAILS=rxe7 ripc ping files || count\n")
+        self.whole(output, 3)
+        one, interface, device, _ = self.shares(output)
+        self.assertLess(one[1], FILE / 50, output)
+        for shares in (interface, device):
+            self.assertLess(shares[0], FILE / 50, output)
+            self.assertGreater(shares[1], FILE, output)
+
+    def test_a_cable_that_is_pulled_in_the_midst_loses_nothing(self):
+        # With siw, closing the connections of a session over a dead link takes longer than `ripc get` waits.
+        for device, link in (("rxe", 0), ("rxe", 1), ("siw", 1)):
+            with self.subTest(device=device, link=link):
+                output = self.run_pair(FAULT.format(fault="echo out") + REPAIR.format(link=link),
+                                       "--on", "out", f"unplug 1 {link + 1}", "--on", "heal", "heal", device=device)
+                self.assertRegex(output, r'(?s)out\n.*"verified":true.*whole\n.*taken up again')
+
+    def test_a_port_that_goes_down_in_the_midst_loses_nothing(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_pair(FAULT.format(fault="ip link set vec1 down; echo down"), device=device)
+                self.assertRegex(output, r'(?s)down\n.*"verified":true.*whole\n')
+
+
+if __name__ == "__main__":
+    if not os.access(RIPC, os.X_OK):
+        print(f"{RIPC} is not built: cmake --build --preset release --target ripc_cli")
+        sys.exit(77)
+    unittest.main()
