@@ -31,8 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const bool is_proven = ripc::internal::verbs::is_proven(nullptr, Side::dialing, nonce, told);
-  const bool has_mac = std::any_of(words.begin() + 24, words.end(), [](std::byte byte) { return byte != std::byte{}; });
-  require(is_proven == !has_mac);
+  const bool has_proof =
+      std::any_of(words.begin() + 24, words.end(), [](std::byte byte) { return byte != std::byte{}; });
+  require(is_proven == !has_proof);
   const PrivateData again =
       ripc::internal::verbs::make_private_data(nullptr, Side::dialing, nonce, told.session, told.number);
   require(std::equal(again.begin(), again.begin() + 24, words.begin()));

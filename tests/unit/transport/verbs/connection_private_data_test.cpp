@@ -59,7 +59,13 @@ TEST(ConnectionPrivateData, IsProvenWithTheKeyThatTheOtherSideHas) {
   EXPECT_FALSE(is_proven(keys('8').get(), Side::dialing, kNonce, said));
 }
 
-TEST(ConnectionPrivateData, WithoutProofIsRefusedByWhoeverHasAKey) {
+TEST(ConnectionPrivateData, WithoutKeyShowsTheNonce) {
+  ConnectionPrivateData said;
+  ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, {}, 77, 5), said));
+  EXPECT_FALSE(is_proven(nullptr, Side::dialing, kNonce, said)) << "the session's number alone is no proof";
+}
+
+TEST(ConnectionPrivateData, WithoutKeyIsRefusedByWhoeverHasOne) {
   ConnectionPrivateData said;
   ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, kNonce, 77, 5), said));
   EXPECT_FALSE(is_proven(keys('7').get(), Side::dialing, kNonce, said));

@@ -113,6 +113,19 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
+// The name of the session is all that they know: not what its control connection has told.
+TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
+  if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+  const auto connected = server_->transport().bulks().front()->connection();
+  ASSERT_NE(connected, nullptr);
+  const PrivateData words = make_private_data(nullptr, Side::dialing, {}, session(), 1000);
+  EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
+  EXPECT_EQ(server_->transport().handshakes_refused(), 1u);
+  EXPECT_EQ(server_->transport().bulks().front()->connection(), connected) << "the session's own stays";
+  ASSERT_NO_FATAL_FAILURE(all_is_well());
+}
+
 class KeyedStrangers : public Strangers {
  protected:
   KeyedStrangers() : Strangers(with_key('a')) {}

@@ -2,7 +2,7 @@
 // What the two ends of an RDMA connection say to each other before there is one: which session it belongs to, and that
 // they are the two that have this session. docs/wire.md is the specification.
 //
-//   56 bytes   u8 version | 7 zero | u64 session | u64 number | MAC (32)
+//   56 bytes   u8 version | 7 zero | u64 session | u64 number | proof (32)
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ namespace ripc::internal::verbs {
 struct ConnectionPrivateData {
   std::uint64_t session = 0;
   std::uint64_t number = 0;  // of the attempt in its session; grows
-  ClusterKeys::Mac mac{};
+  ClusterKeys::Mac proof{};
 };
 
 enum class Side : std::uint8_t { dialing, accepting };
 
-// The MAC is over the nonce that the accepting side has told over the control connection; zero without keys. `key`: the
-// index of the one that the other side has.
+// The proof is a MAC over the nonce that the accepting side has told over the control connection; without keys the
+// nonce itself, which only the two ends of that connection know. `key`: the index of the one that the other side has.
 PrivateData make_private_data(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
                               std::uint64_t session, std::uint64_t number, std::size_t key = 0);
 // False: it is none, or of another version.
