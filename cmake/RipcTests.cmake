@@ -317,11 +317,17 @@ function(ripc_tests_rdma_lab)
       # In the lab there is what each of them needs.
       set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "  SKIPPED ]" " 0 tests from 0 test suites ran")
     endforeach()
-    # The conformance suite: over one device in one node, and with the peers on another node, over sockets too.
-    set(runs conformance.rxe conformance.siw pair.socket pair.rxe pair.siw)
+    # The conformance suite: over one device in one node, and with the peers on another node, over sockets too, and over
+    # two pairs of devices.
+    set(runs conformance.rxe conformance.siw pair.socket pair.rxe pair.siw pair.rails)
     foreach(run IN LISTS runs)
       string(REGEX REPLACE ".*[.]" "" devices ${run})
       set(transport verbs)
+      set(links 1)
+      if(devices STREQUAL "rails")
+        set(devices rxe)
+        set(links 2)
+      endif()
       if(devices STREQUAL "socket")
         set(transport socket)
         set(devices rxe,siw)
@@ -330,7 +336,7 @@ function(ripc_tests_rdma_lab)
         ripc_add_test(lab.${run} lab 1800 "${Python3_EXECUTABLE}" "${lab}/node" --timeout 1740
           --devices ${devices} -- "$<TARGET_FILE:ripc_conformance_tests>")
       else()
-        ripc_add_test(lab.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/cluster" --nodes 2 --timeout 840
+        ripc_add_test(lab.${run} lab 900 "${Python3_EXECUTABLE}" "${lab}/cluster" --nodes 2 --links ${links} --timeout 840
           --devices ${devices} -- "${lab}/conformance-pair" "$<TARGET_FILE:ripc_conformance_tests>")
       endif()
       set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT

@@ -2,11 +2,13 @@
 // Counters, and what a message costs: copies, wakes, allocations.
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "allocation_counter.hpp"
 #include "harness.hpp"
+#include "puppet.hpp"
 
 namespace conformance {
 namespace {
@@ -35,23 +37,28 @@ CONFORMANCE_SUITE(Allocations);
 
 // ---- Rails -------------------------------------------------------------------------------------------------------
 
-TEST_P(Statistics, TellOfTheRailsThatLongItemsTake) {
-  const auto rails = [&] {
+class Rails : public Statistics {
+ protected:
+  std::vector<ripc_rail_info> rails_to(ripc_service_id id) const {
     std::vector<ripc_rail_info> found;
     const auto add = [](void* to, const ripc_rail_info* rail) {
       EXPECT_EQ(rail->size, sizeof *rail);
       static_cast<std::vector<ripc_rail_info>*>(to)->push_back(*rail);
     };
-    EXPECT_EQ(ripc_list_rails(server_context_.get(), client_id(), add, &found), RIPC_OK) << ripc_last_error();
+    EXPECT_EQ(ripc_list_rails(server_context_.get(), id, add, &found), RIPC_OK) << ripc_last_error();
     return found;
-  };
-  EXPECT_TRUE(rails().empty()) << "nothing long has come yet";
+  }
+};
+CONFORMANCE_SUITE(Rails);
+
+TEST_P(Rails, AreThoseThatLongItemsTake) {
+  EXPECT_TRUE(rails_to(client_id()).empty()) << "nothing long has come yet";
   const Bytes data = pattern(300'000, 1);
   Bytes window(data.size());
   ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);
   const Ticket ticket = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
   EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data));
-  const std::vector<ripc_rail_info> after = rails();
+  const std::vector<ripc_rail_info> after = rails_to(client_id());
   if (GetParam() == "shm") {
     EXPECT_TRUE(after.empty());
     return;
@@ -65,7 +72,27 @@ TEST_P(Statistics, TellOfTheRailsThatLongItemsTake) {
   EXPECT_EQ(after[0].spare, 0u);
 }
 
-TEST_P(Statistics, OfRailsNeedAServiceThatIsThere) {
+// RIPC_TEST_RAILS: how many join the hosts, if the peers are on another one.
+TEST_P(Rails, AreAllThatJoinTheHosts) {
+  constexpr std::size_t kSize = 12'000'000;
+  const char* const told = std::getenv("RIPC_TEST_RAILS");
+  const std::size_t count = GetParam() == "shm" ? 0 : told == nullptr ? 1 : std::strtoul(told, nullptr, 10);
+  Puppet puppet(peer_setup());
+  ASSERT_EQ(puppet.register_id(77), "RIPC_OK");
+  Bytes window(kSize);
+  const auto has_carried = [](const ripc_rail_info& rail) { return rail.bytes_received > 1'000'000; };
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);
+    EXPECT_EQ(puppet.call("send_long " + std::to_string(server_id()) + ' ' + std::to_string(kSize) + " 22 foreign 0"),
+              "RIPC_OK");
+    EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, pattern(kSize, 22)));
+    EXPECT_EQ(puppet.call("wait"), "RIPC_OK");
+    const std::vector<ripc_rail_info> rails = rails_to(77);
+    return HasFailure() || (rails.size() == count && std::all_of(rails.begin(), rails.end(), has_carried));
+  }));
+}
+
+TEST_P(Rails, AreAskedForByAServiceThatIsThere) {
   const auto none = [](void*, const ripc_rail_info*) { FAIL(); };
   EXPECT_EQ(ripc_list_rails(server_context_.get(), client_id(), nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_list_rails(nullptr, client_id(), none, nullptr), RIPC_INVALID_ARGUMENT);
