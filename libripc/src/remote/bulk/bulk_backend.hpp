@@ -164,7 +164,7 @@ class BulkBackend : public Bulk {
       }
       const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(),
                                             [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
-      const unsigned too_long = is_any_heard ? kLooksBeside : most_looks_;
+      const unsigned too_long = is_any_heard ? kLooksBeside : kLooks;
       for (const Member& member : connections_) {
         if (member.silence.lasts(too_long)) silent.push_back(member.connection);
       }
@@ -184,14 +184,13 @@ class BulkBackend : public Bulk {
   // Looks for connections that owe something and are silent, within the stall timeout.
   static constexpr unsigned kLooks = 16;
 
-  // `most`: connections that this side asks for. `most_looks`: after so many without news, a connection ends.
-  BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds stall_timeout, unsigned most_looks, std::size_t most,
-              Pulls& pulls, Pushes& pushes) noexcept
+  // `most`: connections that this side asks for.
+  BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds stall_timeout, std::size_t most, Pulls& pulls,
+              Pushes& pushes) noexcept
       : Bulk(loop, std::move(hooks)),
         pulls_(pulls),
         pushes_(pushes),
         most_(most),
-        most_looks_(most_looks),
         silence_(loop, stall_timeout / kLooks) {}
 
   // Before any other call. Throws std::bad_alloc.
@@ -260,7 +259,6 @@ class BulkBackend : public Bulk {
   Pulls& pulls_;
   Pushes& pushes_;
   const std::size_t most_;
-  const unsigned most_looks_;
   SilenceWatch silence_;
 
   mutable std::mutex mutex_;  // for the following

@@ -10,8 +10,6 @@
 #include <new>
 #include <optional>
 
-#include "remote/session/rails.hpp"
-
 namespace ripc::internal::socket {
 
 namespace {
@@ -40,8 +38,7 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
 // ---- Connections ---------------------------------------------------------------------------------------------
 
 StreamBulk::StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options)
-    : BulkBackend(loop, std::move(hooks), options.stall_timeout, kLooks, options.connections, stream_pulls_,
-                  stream_pushes_),
+    : BulkBackend(loop, std::move(hooks), options.stall_timeout, options.connections, stream_pulls_, stream_pushes_),
       stall_timeout_(options.stall_timeout) {
   connections_.reserve(kMaxBulkConnections);
 }

@@ -57,8 +57,14 @@ VerbsTransport::Rail* VerbsTransport::Peer::rail_to(const remote::Endpoint& addr
   return found == rails.end() ? nullptr : &*found;
 }
 
-bool VerbsTransport::Peer::is_dialing() const noexcept {
-  return std::any_of(rails.begin(), rails.end(), [](const Rail& rail) { return rail.attempt != 0; });
+bool VerbsTransport::is_dialed(const remote::Session& session, const Rail& rail) noexcept {
+  const auto& dialers = session.bulk_dialers;
+  return rail.attempt != 0 ||
+         std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.address); });
+}
+
+bool VerbsTransport::is_dialing(const remote::Session& session, const Peer& peer) noexcept {
+  return std::any_of(peer.rails.begin(), peer.rails.end(), [&](const Rail& rail) { return is_dialed(session, rail); });
 }
 
 // The accepting side, at the beginning, and when ports have come: the session's own address first.
@@ -109,13 +115,14 @@ bool VerbsTransport::told_port(const SessionPointer& session, const PeerPointer&
 }
 
 void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPointer& peer) {
-  if (peer->is_dialing()) return;
+  if (is_dialing(*session, *peer)) return;
   peer->wanted = peer->rails.empty();
   if (peer->wanted) return;
   dial_rails(session, peer);
   // A connection that only the other side has lost so far is as good as lost.
-  if (!peer->is_dialing()) dial(session, peer, peer->rails.front(), session->local());
-  if (!peer->is_dialing()) peer->rdma_bulk->dial_failed();
+  Rail* const own = peer->rail_to(session->remote());
+  if (own != nullptr && !is_dialing(*session, *peer)) dial(session, peer, *own, session->local());
+  if (!is_dialing(*session, *peer)) peer->rdma_bulk->dial_failed();
 }
 
 // The first address is that of the session; others are those that the peer's record has, whatever the peer tells.
@@ -134,7 +141,7 @@ void VerbsTransport::dial_rails(const SessionPointer& session, const PeerPointer
   for (const remote::Rail& found : rails_of(*session, *peer)) {
     Rail& rail = *peer->rail_to(found.remote);
     const bool is_first = found.remote.same_ip(session->remote());
-    if (rail.attempt == 0 && peer->rdma_bulk->connections_to(found.remote) == 0)
+    if (!is_dialed(*session, rail) && peer->rdma_bulk->connections_to(found.remote) == 0)
       dial(session, peer, rail, is_first ? session->local() : found.local);
   }
   // A rail whose port is down is none now.
@@ -160,18 +167,42 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
                           const remote::Endpoint& local) {
   const std::shared_ptr<Registrar> registrar = registrar_of(local.ip());
   if (!registrar) return;  // the device comes or goes just now
-  const ClusterKeys* const keys = options().keys.get();
-  const std::uint64_t number = ++rail.number;
   const bool is_first = rail.address.same_ip(session->remote());
   const Nanoseconds patience =
       std::min(options().peer_timeout,
                kFirstPatience << std::min(rail.failures / 2, is_first ? kMostDoublings : kMostRailDoublings));
   if (rail.failures == 0) rail.heard = session->stream.received();
+  const auto ask = [this, session, peer, &rail, local, patience, read_depth = registrar->device()->read_depth] {
+    ask_for_connection(session, peer, rail, local, patience, read_depth);
+  };
+  if (!registrar->device()->iwarp) {
+    ask();
+    return;
+  }
+  // siw makes its TCP connection within rdma_connect(): where nothing gets through, that blocks for two minutes.
+  std::vector<remote::Endpoint> there = session->remotes();
+  std::erase_if(there, [&](const remote::Endpoint& remote) { return !remote.same_ip(rail.address); });
+  auto& dialers = session->bulk_dialers;
+  std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
+  dialers.push_back(remote::Dialer::dial(
+      loop(), authenticator(), std::move(there), hello(session, wire::session_control::Role::bulk), session->context,
+      Deadline::after(patience), [this, session, peer, &rail, ask](const remote::Greeted& greeted) {
+        if (greeted.status.ok()) {
+          ask();
+        } else {
+          dial_failed(session, peer, rail, greeted.status);
+        }
+      }));
+}
+
+void VerbsTransport::ask_for_connection(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
+                                        const remote::Endpoint& local, Nanoseconds patience, std::uint8_t read_depth) {
+  const ClusterKeys* const keys = options().keys.get();
+  const std::uint64_t number = ++rail.number;
   auto making = std::make_shared<Making>();
   rail.attempt = manager_->dial(
       local, rail.address.with_port(rail.port),
-      make_private_data(keys, Side::dialing, rail.nonce, session->id, number, session->key),
-      registrar->device()->read_depth, patience,
+      make_private_data(keys, Side::dialing, rail.nonce, session->id, number, session->key), read_depth, patience,
       {.prepare = [this, peer, making](const IdPointer& id) { return prepare(*peer, *making, id); },
        .accepted = [this, peer, making, number, keys, &rail](const IdPointer&, const PrivateData& words) -> Status {
          ConnectionPrivateData answer;
@@ -204,7 +235,7 @@ void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointe
     (void)avoid(session, "No connection for long items can be made (" + std::string(reason.text()) + ")");
     return;
   }
-  if (peer->is_dialing()) return;
+  if (is_dialing(*session, *peer)) return;
   peer->rdma_bulk->dial_failed();
   loop().add_timer(monotonic_now() + kRedialPause, [this, session, peer, failures = rail.failures] {
     if (!session->lost && !peer->rdma_bulk->connection() && failures < kMostRedials) connect_bulk(session, peer);

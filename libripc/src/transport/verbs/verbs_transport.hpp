@@ -104,7 +104,6 @@ class VerbsTransport final : public remote::SessionTransport {
     StandingTimer rail_timer;  // when rails without a connection are tried again
 
     Rail* rail_to(const remote::Endpoint& address) noexcept;
-    bool is_dialing() const noexcept;
 
     // The route to the peer's port that the session uses, or why there is none. Under peers_mutex_.
     struct Route {
@@ -143,7 +142,11 @@ class VerbsTransport final : public remote::SessionTransport {
   void dial_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails_later(Peer& peer) noexcept;
+  static bool is_dialed(const remote::Session& session, const Rail& rail) noexcept;
+  static bool is_dialing(const remote::Session& session, const Peer& peer) noexcept;
   void dial(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const remote::Endpoint& local);
+  void ask_for_connection(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail,
+                          const remote::Endpoint& local, Nanoseconds patience, std::uint8_t read_depth);
   Result<ibv_qp*> prepare(const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);

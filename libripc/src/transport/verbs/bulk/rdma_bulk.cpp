@@ -15,11 +15,6 @@ namespace bulk = wire::bulk;
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
 
-// A connection that owes something and has no other beside it is cut after so many looks without news, 1.5 stall
-// timeouts. By then the session with a dead peer has ended: over siw, cutting the connection to a dead host blocks for
-// a minute.
-constexpr unsigned kMostLooks = 24;
-
 // What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
   return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
@@ -30,7 +25,7 @@ constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
 
 RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> registrar, memory::Pool& pool,
                    EventLoop& loop, remote::BulkHooks hooks, Nanoseconds stall_timeout)
-    : BulkBackend(loop, std::move(hooks), stall_timeout, kMostLooks, 1, rdma_pulls_, rdma_pushes_),
+    : BulkBackend(loop, std::move(hooks), stall_timeout, 1, rdma_pulls_, rdma_pushes_),
       first_peer_(peer),
       registrar_(std::move(registrar)),
       pool_(pool),
