@@ -174,7 +174,7 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
     return {};
   }
   const bool has_moved = !first && (!local.same_ip(session->local()) || !remote.same_ip(session->remote()));
-  if (has_moved && !session->links->can_move())
+  if (has_moved && !session->links->can_move_to(local))
     return Status(RIPC_PEER_DEAD, "The peer has a new address; its links are reopened.");
   end_when_cut(fd, options_.peer_timeout);
   if (first || has_moved) session->set_ends(local, remote);
@@ -444,17 +444,6 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
   for (const auto& [link, weak] : session->take_channels()) {
     const std::shared_ptr<LinkChannel> channel = weak.lock();
     if (channel && channel->end(RIPC_PEER_DEAD)) host_->channel_lost(*channel, RIPC_PEER_DEAD);
-  }
-}
-
-void SessionTransport::lose_sessions_at(std::span<const std::string> ips, const Status& reason) {
-  std::vector<SessionPointer> sessions;
-  {
-    const std::lock_guard lock(mutex_);
-    sessions = sessions_;
-  }
-  for (const SessionPointer& session : sessions) {
-    if (std::find(ips.begin(), ips.end(), session->local().ip()) != ips.end()) lose(session, reason);
   }
 }
 

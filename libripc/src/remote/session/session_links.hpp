@@ -21,13 +21,13 @@ class SessionLinks {
 
   // Constant.
   virtual std::shared_ptr<Bulk> bulk() const noexcept = 0;
-  // Constant. Whether links and long items go on when the control connection has moved to other addresses.
-  virtual bool can_move() const noexcept = 0;
   // Any thread. A link to a service of the peer.
   virtual Result<std::shared_ptr<LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
                                                     Deadline deadline) = 0;
 
   // ---- Responder, without locks held ----
+  // Whether links and long items go on when the control connection has moved to this address of this machine.
+  virtual bool can_move_to(const Endpoint& local) const = 0;
   // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end the
   // bulk has it, or Bulk::dial_failed() is called.
   virtual void connect_bulk(const SessionPointer& session) = 0;

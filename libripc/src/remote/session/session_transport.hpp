@@ -125,8 +125,6 @@ class SessionTransport : public spi::Transport {
   }
   // Any thread. Waits until `done` (checked under the mutex), the end of the transport or the deadline; false then.
   bool wait(const std::function<bool()>& done, Deadline deadline);
-  // Responder. Loses the sessions that leave by these addresses of this machine. After std::bad_alloc some of them.
-  void lose_sessions_at(std::span<const std::string> ips, const Status& reason);
   // There is a bulk connection, whoever has wished for it.
   void bulk_arrived(const SessionPointer& session) noexcept {
     session->bulk_wanted_until = 0;

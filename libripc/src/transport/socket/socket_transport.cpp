@@ -28,7 +28,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
   }
 
   std::shared_ptr<remote::Bulk> bulk() const noexcept override { return bulk_; }
-  bool can_move() const noexcept override { return true; }
+  bool can_move_to(const remote::Endpoint&) const override { return true; }
   Result<std::shared_ptr<remote::LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
                                                     Deadline deadline) override {
     return transport_.open_udp_link(session, id, deadline);

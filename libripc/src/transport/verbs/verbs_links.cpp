@@ -116,6 +116,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
   if (!senders.ok()) return senders.status();
   const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
   if (!sender) return open_udp_link(session, id, deadline);
+  peer.uses_datagrams = true;
   const DatagramAddress own = sender->address();
   wire::session_control::OpenDatagram question{.service = id,
                                                .gid = own.gid,
@@ -214,6 +215,7 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
     }
     const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
     const std::shared_ptr<Registrar> registrar = registrar_of(session->local().ip());
+    if (sender) peer.uses_datagrams = true;
     const Result<AddressHandle> handle =
         sender ? handle_to(session, peer, *sender, frame.gid, frame.lid) : Result<AddressHandle>(RIPC_UNSUPPORTED);
     if (!handle.ok()) {

@@ -12,6 +12,14 @@ namespace ripc::internal::verbs {
 
 using remote::SessionPointer;
 
+namespace {
+
+bool leaves_by(const remote::Session& session, const std::vector<std::string>& ips) {
+  return std::find(ips.begin(), ips.end(), session.local().ip()) != ips.end();
+}
+
+}  // namespace
+
 VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const DeviceList> devices, memory::Pool& pool)
     : SessionTransport("verbs", options),
       max_connections_(options.max_connections),
@@ -81,8 +89,34 @@ std::vector<std::string> VerbsTransport::own_ips() const {
   return ips;
 }
 
-// Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout. Long
-// items of others go on over the rails that are left.
+bool VerbsTransport::is_up(const remote::Endpoint& local) const {
+  const std::optional<DevicePort> port = devices_->port_of(local.ip());
+  return port && ports_.is_up(*port);
+}
+
+// Now that its own port is down. Which way is left for one that the peer began, the peer knows.
+bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const {
+  if (peer.uses_datagrams || session.local().same_ip(session.remote())) return false;
+  if (session.incoming) return !own_ips().empty();
+  const std::vector<remote::Rail> rails = rails_of(session, peer);
+  return std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return is_up(rail.local); });
+}
+
+// After std::bad_alloc some of them.
+void VerbsTransport::lose_sessions(const Status& reason,
+                                   const std::function<bool(const remote::Session&, Peer&)>& are_lost) {
+  std::vector<SessionPointer> lost;
+  {
+    const std::lock_guard lock(peers_mutex_);
+    for (const auto& [session, peer] : peers_) {
+      if (const SessionPointer alive = session.lock(); alive && are_lost(*alive, *peer)) lost.push_back(alive);
+    }
+  }
+  for (const SessionPointer& session : lost) lose(session, reason);
+}
+
+// Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout, unless
+// their sessions may move. Long items of others go on over the rails that are left.
 void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up) {
   own_ips_changed();
   {
@@ -94,7 +128,9 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
     tell_all_ports();
     return;
   }
-  lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."));
+  lose_sessions(
+      Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."),
+      [&](const remote::Session& session, Peer& peer) { return leaves_by(session, ips) && !may_move(session, peer); });
   for (const auto& bulk : bulks()) bulk->cut_at(ips);
 }
 
@@ -126,13 +162,17 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
   for_each_port([&](VerbsPort& port) {
     for (std::string& ip : port.give_up(*device, true)) ips.push_back(std::move(ip));
   });
-  if (!ips.empty())
-    lose_sessions_at(ips, Status(RIPC_PEER_DEAD, "A queue of the RDMA device " + device->name +
-                                                     " has stopped with an error: it is recreated. See dmesg."));
+  lose_sessions(
+      Status(RIPC_PEER_DEAD,
+             "A queue of the RDMA device " + device->name + " has stopped with an error: it is recreated. See dmesg."),
+      [&](const remote::Session& session, const Peer& peer) { return peer.uses_datagrams && leaves_by(session, ips); });
 }
 
-// Its sessions have ended. Who still has something of it lets go when it notices that.
+// Who still has something of it lets go when it notices that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
+  lose_sessions(
+      Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
+      [&](const remote::Session&, const Peer& peer) { return peer.rdma_bulk->registrar()->device() == device; });
   manager_->forget(*device);
   if (memberships_) memberships_->forget(*device);
   {

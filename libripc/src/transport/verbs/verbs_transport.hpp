@@ -3,6 +3,7 @@
 // that are made when they are first needed. Protocol: docs/wire.md.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -85,7 +86,7 @@ class VerbsTransport final : public remote::SessionTransport {
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
     Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
     std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
-    bool can_move() const noexcept override { return false; }  // its devices belong to the addresses
+    bool can_move_to(const remote::Endpoint& local) const override { return !uses_datagrams && transport.is_up(local); }
     Result<std::shared_ptr<remote::LinkChannel>> open(const remote::SessionPointer& session, ripc_service_id id,
                                                       Deadline deadline) override {
       return transport.open_link(session, *this, id, deadline);
@@ -99,6 +100,8 @@ class VerbsTransport final : public remote::SessionTransport {
 
     VerbsTransport& transport;
     const std::shared_ptr<RdmaBulk> rdma_bulk;
+    // Links have gone over the datagrams of the devices at both ends of the session: it ends with those.
+    std::atomic<bool> uses_datagrams{false};
     std::list<Rail> rails;     // as the accepting side has told; the first one is that of the session
     bool wanted = false;       // a connection, as soon as that is known
     StandingTimer rail_timer;  // when rails without a connection are tried again
@@ -150,6 +153,9 @@ class VerbsTransport final : public remote::SessionTransport {
   Result<ibv_qp*> prepare(const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);
+  bool is_up(const remote::Endpoint& local) const;
+  bool may_move(const remote::Session& session, Peer& peer) const;
+  void lose_sessions(const Status& reason, const std::function<bool(const remote::Session&, Peer&)>& are_lost);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void queue_lost(const DevicePointer& device);
   void device_gone(const DevicePointer& device);
