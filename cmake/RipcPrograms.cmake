@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs: the command line (bin/ripc), the examples (examples/NAME) and the benchmark programs (tests/bench_NAME).
+# An example that needs another library is built where that library is installed.
 
 if(RIPC_BUILD_CLI)
   file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/libripc/cli/*.cpp")
@@ -24,6 +25,16 @@ if(RIPC_BUILD_CLI)
 endif()
 
 if(RIPC_BUILD_EXAMPLES)
+  # ripc_add_example(NAME SOURCES...)
+  function(ripc_add_example name)
+    add_executable(ripc_example_${name} ${ARGN})
+    ripc_configure_target(ripc_example_${name})
+    target_link_libraries(ripc_example_${name} PRIVATE ripc Threads::Threads)
+    set_target_properties(ripc_example_${name} PROPERTIES
+      OUTPUT_NAME "${name}"
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+  endfunction()
+
   file(GLOB example_sources CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/examples/*.c" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
   set(example_names "")
@@ -36,13 +47,37 @@ if(RIPC_BUILD_EXAMPLES)
       string(APPEND name "${extension}")
     endif()
     list(APPEND example_names "${name}")
-    add_executable(ripc_example_${name} "${source}")
-    ripc_configure_target(ripc_example_${name})
-    target_link_libraries(ripc_example_${name} PRIVATE ripc Threads::Threads)
-    set_target_properties(ripc_example_${name} PROPERTIES
-      OUTPUT_NAME "${name}"
-      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
+    ripc_add_example(${name} "${source}")
   endforeach()
+
+  # Typed calls with FlatBuffers.
+  find_package(FlatBuffers QUIET)
+  find_program(RIPC_FLATC flatc)
+  if(FlatBuffers_FOUND AND RIPC_FLATC)
+    set(schema "${PROJECT_SOURCE_DIR}/examples/flatbuffers/weather.fbs")
+    set(generated "${PROJECT_BINARY_DIR}/examples/generated")
+    add_custom_command(OUTPUT "${generated}/weather_generated.h"
+      COMMAND "${RIPC_FLATC}" --cpp -o "${generated}" "${schema}" DEPENDS "${schema}")
+    ripc_add_example(calls_flatbuffers "${PROJECT_SOURCE_DIR}/examples/flatbuffers/calls_flatbuffers.cpp"
+      "${generated}/weather_generated.h")
+    target_include_directories(ripc_example_calls_flatbuffers SYSTEM PRIVATE "${generated}")
+  else()
+    message(STATUS "libripc: examples/flatbuffers is not built: FlatBuffers not found "
+      "(scripts/setup test installs libflatbuffers-dev and flatbuffers-compiler)")
+  endif()
+
+  # Key-value service and transactions.
+  find_package(absl QUIET)
+  find_package(CLI11 QUIET)
+  if(absl_FOUND AND CLI11_FOUND)
+    foreach(name kv transactions)
+      ripc_add_example(${name} "${PROJECT_SOURCE_DIR}/examples/kv/${name}.cpp")
+      target_link_libraries(ripc_example_${name} PRIVATE absl::flat_hash_map absl::node_hash_map CLI11::CLI11
+        nlohmann_json::nlohmann_json)
+    endforeach()
+  else()
+    message(STATUS "libripc: examples/kv is not built: Abseil not found (scripts/setup test installs libabsl-dev)")
+  endif()
 endif()
 
 if(RIPC_BUILD_BENCH)

@@ -138,6 +138,24 @@ if try calls; then
     "calls: cake: 1 x 4" "calls: nothing: 1 x 7" "calls: rolls: 12 x 5"
 fi
 
+# Built where FlatBuffers is installed.
+if [ -x "$programs/calls_flatbuffers" ] && try calls_flatbuffers; then
+  run_client calls_flatbuffers Ny Inari nowhere || fail calls_flatbuffers "the client failed"
+  finish calls_flatbuffers "calls_flatbuffers: serving" -- \
+    "calls_flatbuffers: Ny: -2 to 3 -1 to 4 0 to 5" "calls_flatbuffers: Inari: -5 to 3 -4 to 4 -3 to 5" \
+    "calls_flatbuffers: nowhere: -7 to 3 -6 to 4 -5 to 5"
+fi
+
+# Built where Abseil is installed. What the client prints is figures, but for these.
+if [ -x "$programs/kv" ] && try kv --keys 5000 --threads 2; then
+  for window in 1 16; do
+    run_client kv --keys 5000 --threads 2 --gets 0.5 --window "$window" --operations 20000 || fail kv "the client failed"
+  done
+  kill -TERM "$server"
+  sed -i 's/.*\("wrong":[0-9]*,"failed":[0-9]*\).*/\1/' "$work/client"
+  finish kv "kv: serving" "kv: 5000 keys" -- '"wrong":0,"failed":0' '"wrong":0,"failed":0'
+fi
+
 if try notification; then
   run_client notification || fail notification "the client failed"
   finish notification "notification: serving" -- \

@@ -44,10 +44,10 @@ ROOMS = {
     "test support": ("tests/support", ["public C"]),
     "conformance tests": ("tests/conformance", ["public", "test support"]),
     "package tests": ("tests/package", ["public"]),
-    "unit tests": ("tests/unit", ["all", "public", "cli", "test support"]),
+    "unit tests": ("tests/unit", ["all", "public", "cli", "examples", "test support"]),
     "fault tests": ("tests/fault", ["all", "public", "test support"]),
     "fuzz tests": ("tests/fuzz", ["all", "public", "cli"]),
-    "bench tests": ("tests/bench", ["all", "public", "test support"]),
+    "bench tests": ("tests/bench", ["all", "public", "examples", "test support"]),
 }
 # "public" is any public header, "public C" the C headers only: the C++ wrapper lies above the C interface.
 C_HEADERS = "libripc/include/ripc/*.h"

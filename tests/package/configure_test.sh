@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Without GoogleTest, or with GoogleTest and without GoogleMock, everything but the tests is configured, and CMake says so.
+# Without Abseil and FlatBuffers everything but their examples is.
 set -euo pipefail
 work=$(mktemp -d "${TMPDIR:-/tmp}/ripc-configure.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -21,7 +22,10 @@ configured() {
   fi
 }
 
-configured no-googletest -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON
+configured no-googletest -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_absl=ON \
+  -DCMAKE_DISABLE_FIND_PACKAGE_FlatBuffers=ON
+grep -F "examples/kv is not built" "$work/log"
+grep -F "examples/flatbuffers is not built" "$work/log"
 mkdir "$work/package"
 echo 'add_library(GTest::gtest INTERFACE IMPORTED)' >"$work/package/GTestConfig.cmake"
 configured no-googlemock -DGTest_DIR="$work/package"
