@@ -68,9 +68,7 @@ class Coordinator {
   using Parts = std::array<Part, kMaxServers>;
 
   // One call to each server that has something to do in a phase. All are under way before the first is awaited.
-  struct Phase {
-    std::array<std::optional<ripc::Call>, kMaxServers> calls;
-  };
+  using Phase = std::array<std::optional<ripc::Call>, kMaxServers>;
   // `item(part)`: what a server gets behind the header; nothing if it has no part in the phase.
   template <typename ItemOf>
   void begin(Phase& phase, Method method, const Header& header, const Parts& parts, ItemOf item) {
@@ -80,7 +78,7 @@ class Coordinator {
       if (!second) continue;
       if (begun++ == 1 && method == deadly_ && header.number > deadly_after_) (void)raise(SIGKILL);
       const std::array items = {plain_item(header), *second};
-      phase.calls[index].emplace(rpc_.handle(), servers_[index], method, items, ripc::CallOptions{});
+      phase[index].emplace(rpc_.handle(), servers_[index], method, items, ripc::CallOptions{});
     }
   }
   template <typename T>
@@ -94,7 +92,7 @@ class Coordinator {
     Phase phase;
     begin(phase, method, header, parts, item);
     bool all_done = true;
-    for (auto& each : phase.calls) {
+    for (auto& each : phase) {
       if (!each) continue;
       ripc::Call& call = *each;  // GCC 12 awaits only what has a name
       const auto result = co_await call;
@@ -113,8 +111,8 @@ class Coordinator {
     Phase phase;
     begin(phase, kExecute, header, parts, [](const Part& part) { return if_any(part.wants); });
     for (std::size_t index = 0; index < servers_.size(); ++index) {
-      if (!phase.calls[index]) continue;
-      ripc::Call& call = *phase.calls[index];
+      if (!phase[index]) continue;
+      ripc::Call& call = *phase[index];
       const auto result = co_await call;
       end = std::max(end, take(result, plan, parts[index]));
     }
