@@ -67,7 +67,8 @@ ripc::Task<int> ask(ripc::Rpc& rpc, ripc::ServiceId station, std::vector<std::st
     const auto end = co_await ripc::call_typed<Forecast>(rpc, station, kForecast, question);
     if (!end.value) co_return fail("no forecast", end.result.error());
     std::printf("calls_flatbuffers: %s:", (*end.value)->place()->c_str());
-    for (const weather::Day* day : *(*end.value)->days()) std::printf(" %d to %d", day->low(), day->high());
+    const auto& days = *(*end.value)->days();
+    for (const weather::Day* day : days) std::printf(" %d to %d", day->low(), day->high());
     std::puts("");
   }
   co_return 0;
