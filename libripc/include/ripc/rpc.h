@@ -41,6 +41,7 @@ typedef struct ripc_rpc_options {
   uint32_t max_sessions; /* clients served at once; 0: 65536 */
   uint32_t workers;      /* threads for handlers that are registered with RIPC_RPC_WORKER, up to 1024; 0: none */
   uint32_t worker_queue; /* requests that wait for a worker; 0: 1024 */
+  uint32_t recorded;     /* 1: what has no callback is read with ripc_rpc_run_records(), see ripc/rpc_records.h */
 } ripc_rpc_options;
 
 RIPC_API void ripc_rpc_options_init(ripc_rpc_options *options);
@@ -63,7 +64,8 @@ typedef enum ripc_rpc_handler_flags {
 } ripc_rpc_handler_flags;
 
 /* Registers the handler of a method, before the first ripc_rpc_run(). A call to a method without a handler is refused
- * with RIPC_UNSUPPORTED. RIPC_INVALID_ARGUMENT: it has one, or RIPC_RPC_WORKER is set and there are no workers. */
+ * with RIPC_UNSUPPORTED. RIPC_INVALID_ARGUMENT: it has one, RIPC_RPC_WORKER is set and there are no workers, or the
+ * handler is NULL and options.recorded is not set. */
 RIPC_API ripc_status ripc_rpc_handle(ripc_rpc *rpc, uint32_t method, uint32_t flags, ripc_rpc_handler handler,
                                      void *user);
 
@@ -91,6 +93,8 @@ RIPC_API ripc_status ripc_request_reply(ripc_request *request, uint32_t code, co
                                         ripc_ticket **ticket);
 /* Ends a request without an answer: its call may have run, and has this status. NULL is ignored. */
 RIPC_API void ripc_request_drop(ripc_request *request, ripc_status status);
+/* The same, of a request that nothing was done for: its call did not run. */
+RIPC_API void ripc_request_refuse(ripc_request *request, ripc_status status);
 
 /* ---- Making calls ------------------------------------------------------------------------------------------ */
 

@@ -42,6 +42,7 @@ inline const core::Message* from(const ripc_message* handle) noexcept {
 inline core::ViewHold* from(ripc_view_hold* handle) noexcept { return reinterpret_cast<core::ViewHold*>(handle); }
 inline ripc_view_hold* handle(core::ViewHold* hold) noexcept { return reinterpret_cast<ripc_view_hold*>(hold); }
 inline ripc_context* handle(core::Context* context) noexcept { return reinterpret_cast<ripc_context*>(context); }
+inline ripc_message* handle(core::Message* message) noexcept { return reinterpret_cast<ripc_message*>(message); }
 inline ripc_service* handle(core::Service* service) noexcept { return reinterpret_cast<ripc_service*>(service); }
 
 // RIPC_OK if calls on the handle make sense.

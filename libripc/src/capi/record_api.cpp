@@ -8,6 +8,7 @@
 #include "base/copy.hpp"
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "capi/records.hpp"
 
 using namespace ripc::internal;        // NOLINT: the C functions stand outside of any namespace
 using namespace ripc::internal::capi;  // NOLINT
@@ -15,7 +16,7 @@ using namespace ripc::internal::capi;  // NOLINT
 namespace {
 
 constexpr std::size_t kMostAtOnce = 64;
-constexpr std::size_t kAlignment = 8;
+constexpr std::size_t kAlignment = kRecordAlignment;
 static_assert(alignof(ripc_record) <= kAlignment && alignof(ripc_item_view) <= kAlignment);
 static_assert(sizeof(ripc_record) % kAlignment == 0 && sizeof(ripc_item_view) % kAlignment == 0);
 
@@ -43,33 +44,37 @@ class ShortItems {
   const std::byte* end_;
 };
 
-// Returns where the next record begins. The message is given back unless the record refers to it.
-std::byte* write_record(core::Message* message, std::byte* to, const std::byte* end) noexcept {
+}  // namespace
+
+namespace ripc::internal::capi {
+
+RecordWritten write_record(const core::Message& message, std::size_t first, std::byte* to,
+                           const std::byte* end) noexcept {
+  const std::span<const ripc_item_view> items(message.items + first, message.item_count - first);
   auto* record = reinterpret_cast<ripc_record*>(to);
   auto* views = reinterpret_cast<ripc_item_view*>(record + 1);
-  auto* returns = reinterpret_cast<std::uint64_t*>(views + message->item_count);
+  auto* returns = reinterpret_cast<std::uint64_t*>(views + items.size());
   std::size_t return_count = 0;
-  if (message->attachments) [[unlikely]] {
-    for (const wire::Grant& grant : message->attachments->grants) returns[return_count++] = grant.length;
+  if (message.attachments) [[unlikely]] {
+    for (const wire::Grant& grant : message.attachments->grants) returns[return_count++] = grant.length;
   }
-  bool keep = return_count != 0;
-  ShortItems items(reinterpret_cast<std::byte*>(returns + return_count), end);
-  for (std::uint32_t index = 0; index < message->item_count; ++index) {
-    ripc_item_view& view = views[index] = message->items[index];
-    if (view.kind == RIPC_VIEW_SHORT ? !items.take(view) : view.kind == RIPC_VIEW_LENT) keep = true;
+  bool is_needed = false;
+  ShortItems bytes(reinterpret_cast<std::byte*>(returns + return_count), end);
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    ripc_item_view& view = views[index] = items[index];
+    if (view.kind == RIPC_VIEW_SHORT ? !bytes.take(view) : view.kind == RIPC_VIEW_LENT) is_needed = true;
   }
-  *record = {.record_size = static_cast<std::uint32_t>(items.end_of_taken() - to),
-             .tag = message->tag,
-             .source = message->source,
-             .in_reply_to = message->in_reply_to,
-             .message = keep ? reinterpret_cast<ripc_message*>(message) : nullptr,
-             .item_count = message->item_count,
+  *record = {.record_size = static_cast<std::uint32_t>(bytes.end_of_taken() - to),
+             .tag = message.tag,
+             .source = message.source,
+             .in_reply_to = message.in_reply_to,
+             .message = nullptr,
+             .item_count = static_cast<std::uint32_t>(items.size()),
              .return_count = static_cast<std::uint32_t>(return_count)};
-  if (!keep) core::MessagePool::release(message);
-  return items.end_of_taken();
+  return {record, is_needed, bytes.end_of_taken()};
 }
 
-}  // namespace
+}  // namespace ripc::internal::capi
 
 extern "C" ripc_status ripc_receive_records(ripc_service* service, uint32_t flags, uint64_t timeout, void* records,
                                             size_t size, size_t capacity, size_t* count) {
@@ -91,8 +96,16 @@ extern "C" ripc_status ripc_receive_records(ripc_service* service, uint32_t flag
   auto* next = static_cast<std::byte*>(records);
   const std::byte* const end = next + size;
   // Each of those that follow must find room for a record without bytes.
-  for (std::size_t index = 0; index < received; ++index)
-    next = write_record(messages[index], next, end - (received - 1 - index) * RIPC_MAX_RECORD);
+  for (std::size_t index = 0; index < received; ++index) {
+    core::Message* const message = messages[index];
+    const RecordWritten written = write_record(*message, 0, next, end - (received - 1 - index) * RIPC_MAX_RECORD);
+    next = written.next;
+    if (written.is_needed || written.record->return_count != 0) {
+      written.record->message = handle(message);
+    } else {
+      core::MessagePool::release(message);
+    }
+  }
   *count = received;
   return RIPC_OK;
 }

@@ -6,8 +6,8 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "capi/rpc_handle.hpp"
 #include "ripc/rpc.h"
-#include "rpc/endpoint.hpp"
 
 using namespace ripc::internal;        // NOLINT: the C functions stand outside of any namespace
 using namespace ripc::internal::capi;  // NOLINT
@@ -16,18 +16,6 @@ namespace {
 
 constexpr Nanoseconds kDefaultCallTimeout = 5'000'000'000;
 constexpr std::uint32_t kMaxWorkers = 1024;
-
-rpc::Endpoint* from(ripc_rpc* handle) noexcept { return reinterpret_cast<rpc::Endpoint*>(handle); }
-
-// guarded() for a call on an endpoint.
-template <typename Call>
-ripc_status on_endpoint(ripc_rpc* handle, const Call& call) noexcept {
-  return guarded([&]() -> Status {
-    if (handle == nullptr) return RIPC_INVALID_ARGUMENT;
-    if (!from(handle)->service().context().usable()) return RIPC_FORKED;
-    return call(*from(handle));
-  });
-}
 
 std::uint32_t or_default(std::uint32_t given, std::uint32_t value) noexcept { return given != 0 ? given : value; }
 
@@ -39,6 +27,7 @@ Status read_options(const ripc_rpc_options* given, rpc::Endpoint::Options& optio
   options.server.max_sessions = or_default(known.max_sessions, options.server.max_sessions);
   options.workers = known.workers;
   options.worker_queue = or_default(known.worker_queue, options.worker_queue);
+  options.is_recorded = known.recorded != 0;
   if (!std::has_single_bit(options.client.slots) || options.client.slots > RIPC_RPC_MAX_SLOTS)
     return Status(RIPC_INVALID_ARGUMENT, "slots is a power of 2, from 1 to 256.");
   if (options.workers > kMaxWorkers) return Status(RIPC_INVALID_ARGUMENT, "An endpoint has at most 1024 workers.");
@@ -114,7 +103,7 @@ void ripc_rpc_destroy(ripc_rpc* rpc) { delete from(rpc); }
 
 ripc_status ripc_rpc_handle(ripc_rpc* rpc, uint32_t method, uint32_t flags, ripc_rpc_handler handler, void* user) {
   return on_endpoint(rpc, [&](rpc::Endpoint& self) -> Status {
-    if (handler == nullptr || (flags & ~std::uint32_t{RIPC_RPC_WORKER}) != 0) return RIPC_INVALID_ARGUMENT;
+    if ((flags & ~std::uint32_t{RIPC_RPC_WORKER}) != 0) return RIPC_INVALID_ARGUMENT;
     return self.handle(method, {handler, user, (flags & RIPC_RPC_WORKER) != 0});
   });
 }
@@ -166,6 +155,12 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
 void ripc_request_drop(ripc_request* request, ripc_status status) {
   if (request == nullptr) return;
   request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::may_have_run);
+}
+
+void ripc_request_refuse(ripc_request* request, ripc_status status) {
+  if (request == nullptr) return;
+  const std::shared_ptr<rpc::Server> server = request->server;
+  server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::not_run);
 }
 
 // ---- Calling -------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ Endpoint::Endpoint(core::Service& service, const Options& options)
     : service_(service),
       messenger_(service),
       workers_(options.workers != 0 ? std::make_unique<Workers>(options.workers, options.worker_queue) : nullptr),
+      recorder_(options.is_recorded ? std::make_unique<Recorder>() : nullptr),
       client_(std::make_shared<Client>(messenger_, options.client)),
       server_(std::make_shared<Server>(messenger_, workers_.get(), options.server)) {}
 
@@ -48,6 +49,35 @@ Endpoint::~Endpoint() {
   server_->close();
 }
 
+void Endpoint::close() {
+  is_closed_ = true;
+  (void)client_->end_all(RIPC_CLOSED);
+}
+
+Status Endpoint::handle(std::uint32_t method, const Handler& handler) {
+  if (handler.run != nullptr) return server_->handle(method, handler);
+  if (!recorder_ || handler.is_for_workers)
+    return Status(RIPC_INVALID_ARGUMENT, "There is no handler: give one, or set ripc_rpc_options.recorded.");
+  return server_->handle(method, recorder_->handler(handler.user));
+}
+
+Status Endpoint::call(const CallRequest& request, std::uint64_t* name) {
+  if (request.done != nullptr || !recorder_) return client_->begin(request, name);
+  Recorder::Expected& end = recorder_->expect(request.user);
+  CallRequest recorded = request;
+  recorded.done = &Recorder::ended;
+  recorded.user = &end;
+  Status begun = client_->begin(recorded, name);
+  if (!begun.ok()) recorder_->forget(end);
+  return begun;
+}
+
+Status Endpoint::cancel(std::uint64_t name) {
+  Status cancelled = client_->cancel(name);
+  if (recorder_ && cancelled.ok()) messenger_.wake();
+  return cancelled;
+}
+
 // ---- The thread that runs it ---------------------------------------------------------------------------------
 
 Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
@@ -56,6 +86,24 @@ Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
   if (!runner_.compare_exchange_strong(none, std::this_thread::get_id()))
     return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
   const Status status = run_some(Deadline::after(timeout), events);
+  leave();
+  return status;
+}
+
+Status Endpoint::run_recorded(Nanoseconds timeout, std::span<Recorder::Event> events, std::size_t& count) {
+  count = 0;
+  if (!recorder_) return Status(RIPC_INVALID_ARGUMENT, "The endpoint records nothing: set ripc_rpc_options.recorded.");
+  std::thread::id none{};
+  if (!runner_.compare_exchange_strong(none, std::this_thread::get_id()))
+    return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
+  Status status;
+  count = recorder_->take(events);
+  if (count == 0) {
+    std::size_t happened = 0;
+    status = is_closed_ ? Status(RIPC_CLOSED) : run_some(Deadline::after(timeout), happened);
+    count = recorder_->take(events);
+    if (count != 0) status = {};
+  }
   leave();
   return status;
 }
@@ -75,7 +123,7 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
     const Nanoseconds until = is_due ? 0 : std::min({deadline.at(), client_->sleep_until(), server_->next_due()});
     ripc_status status = RIPC_OK;
     events += receive(until == UINT64_MAX ? until : until > now ? until - now : 0, status);
-    if (events != 0) return {};
+    if (events != 0 || (recorder_ && !recorder_->empty())) return {};
     if (status == RIPC_FENCED || status == RIPC_CLOSED) {
       // No answer finds its way here any more.
       events += client_->end_all(status);

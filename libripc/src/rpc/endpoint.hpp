@@ -13,6 +13,7 @@
 
 #include "core/service.hpp"
 #include "rpc/client.hpp"
+#include "rpc/recorder.hpp"
 #include "rpc/server.hpp"
 #include "rpc/service_messenger.hpp"
 
@@ -25,6 +26,7 @@ class Endpoint {
     Server::Options server;
     std::uint32_t workers = 0;
     std::uint32_t worker_queue = 1024;
+    bool is_recorded = false;  // what has no callback is read with run_recorded()
   };
   // RIPC_ID_IN_USE: the service has one.
   static Result<std::unique_ptr<Endpoint>> create(core::Service& service, const Options& options);
@@ -32,11 +34,11 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  Status handle(std::uint32_t method, const Handler& handler) { return server_->handle(method, handler); }
+  Status handle(std::uint32_t method, const Handler& handler);
   // Any thread.
-  Status call(const CallRequest& request, std::uint64_t* name) { return client_->begin(request, name); }
+  Status call(const CallRequest& request, std::uint64_t* name);
   Status call_and_wait(const CallRequest& request, ripc_call_result& result);
-  Status cancel(std::uint64_t name) { return client_->cancel(name); }
+  Status cancel(std::uint64_t name);
   Nanoseconds now() const noexcept { return messenger_.now(); }
   ripc_rpc_statistics statistics() const noexcept;
   // By method.
@@ -45,6 +47,10 @@ class Endpoint {
 
   // One thread at a time; RIPC_AGAIN for others.
   Status run(Nanoseconds timeout, std::size_t& events);
+  // The same, and takes what was recorded, if anything is, without running. RIPC_CLOSED: nothing, and it was closed.
+  Status run_recorded(Nanoseconds timeout, std::span<Recorder::Event> events, std::size_t& count);
+  // Nobody runs it: ends every call.
+  void close();
 
  private:
   Endpoint(core::Service& service, const Options& options);
@@ -56,10 +62,12 @@ class Endpoint {
 
   core::Service& service_;
   ServiceMessenger messenger_;
-  std::unique_ptr<Workers> workers_;  // null: none
+  std::unique_ptr<Workers> workers_;    // null: none
+  std::unique_ptr<Recorder> recorder_;  // null: everything has a callback
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Server> server_;
-  bool observes_ = false;                  // the service
+  bool observes_ = false;  // the service
+  bool is_closed_ = false;
   Nanoseconds received_at_ = 0;            // of the messages that came last; the thread's that runs it
   std::atomic<std::thread::id> runner_{};  // the thread in run()
   std::mutex turn_mutex_;

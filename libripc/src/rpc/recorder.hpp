@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests and ends of calls that nobody is called for: they wait here until the application reads them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "ripc/rpc.h"
+#include "rpc/workers.hpp"
+
+namespace ripc::internal::rpc {
+
+class Recorder {
+ public:
+  // Either a request, which is the reader's, or the end of a call.
+  struct Event {
+    void* user = nullptr;
+    ripc_request* request = nullptr;
+    ripc_call_result result;
+  };
+  struct Expected {
+    Recorder* recorder = nullptr;
+    Expected* next = nullptr;
+    Event event;
+  };
+
+  Recorder() = default;
+  // Drops what nobody has read.
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // ---- Any thread ----
+  bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
+  // For a call whose `done` is ended(), with the result as its user: so its end needs no memory.
+  Expected& expect(void* user);
+  // It was not begun.
+  void forget(Expected& expected) noexcept;
+  static void ended(void* expected, const ripc_call_result* result) noexcept;
+
+  // ---- The thread that runs the endpoint ----
+  // Before it runs: a handler that writes down its requests.
+  Handler handler(void* user);
+  // How many events there were, at most as many as there is room for.
+  std::size_t take(std::span<Event> to) noexcept;
+
+ private:
+  struct Method {
+    Recorder* recorder;
+    void* user;
+  };
+  static void requested(void* method, ripc_request* request) noexcept;
+
+  std::atomic<std::size_t> count_{0};
+  std::vector<std::unique_ptr<Method>> methods_;
+  ripc_request* first_request_ = nullptr;
+  ripc_request* last_request_ = nullptr;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Expected>> all_;
+  Expected* free_ = nullptr;
+  Expected* first_ended_ = nullptr;
+  Expected* last_ended_ = nullptr;
+};
+
+}  // namespace ripc::internal::rpc
