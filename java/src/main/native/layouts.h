@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "ripc/ripc.h"
+#include "ripc/rpc_records.h"
 
 #define RIPC_CHECK_SIZE(type, expected) static_assert(sizeof(type) == (expected), #type)
 #define RIPC_CHECK_OFFSET(type, field, expected) static_assert(offsetof(type, field) == (expected), #type "." #field)
@@ -101,3 +102,27 @@ RIPC_CHECK_SIZE(ripc_service_statistics, 200);
 RIPC_CHECK_OFFSET(ripc_service_statistics, again, 88);
 RIPC_CHECK_OFFSET(ripc_service_statistics, packets_duplicate, 184);
 RIPC_CHECK_OFFSET(ripc_service_statistics, group_packets, 192);
+RIPC_CHECK_SIZE(ripc_rpc_options, 32);
+RIPC_CHECK_OFFSET(ripc_rpc_options, slots, 8);
+RIPC_CHECK_OFFSET(ripc_rpc_options, queue, 12);
+RIPC_CHECK_OFFSET(ripc_rpc_options, max_sessions, 16);
+RIPC_CHECK_OFFSET(ripc_rpc_options, workers, 20);
+RIPC_CHECK_OFFSET(ripc_rpc_options, worker_queue, 24);
+RIPC_CHECK_OFFSET(ripc_rpc_options, recorded, 28);
+RIPC_CHECK_SIZE(ripc_call_options, 56);
+RIPC_CHECK_OFFSET(ripc_call_options, timeout, 8);
+RIPC_CHECK_OFFSET(ripc_call_options, return_count, 16);
+RIPC_CHECK_OFFSET(ripc_call_options, returns, 24);
+RIPC_CHECK_OFFSET(ripc_call_options, parent, 32);
+RIPC_CHECK_OFFSET(ripc_call_options, loan_ended, 40);
+RIPC_CHECK_OFFSET(ripc_call_options, loan_user, 48);
+RIPC_CHECK_SIZE(ripc_rpc_record, 40);
+RIPC_CHECK_OFFSET(ripc_rpc_record, code, 4);
+RIPC_CHECK_OFFSET(ripc_rpc_record, user, 8);
+RIPC_CHECK_OFFSET(ripc_rpc_record, request, 16);
+RIPC_CHECK_OFFSET(ripc_rpc_record, deadline, 24);
+RIPC_CHECK_OFFSET(ripc_rpc_record, outcome, 32);
+RIPC_CHECK_OFFSET(ripc_rpc_record, status, 36);
+RIPC_CHECK_SIZE(ripc_rpc_statistics, 112);
+RIPC_CHECK_OFFSET(ripc_rpc_statistics, calls, 8);
+RIPC_CHECK_OFFSET(ripc_rpc_statistics, dropped, 104);

@@ -18,7 +18,8 @@ static void *pointer(jlong address) { return (void *)(uintptr_t)address; }
 
 // ---- The functions that are called by name ---------------------------------------------------------------------
 //
-// Every argument is an integer or a pointer, each of which has a register of its own on the processors that there are.
+// Every argument is an integer or a pointer, each of which has a register, or a place on the stack, of its own on the
+// processors that there are.
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the arguments are names of types and functions
 #define TYPE_J jlong
@@ -29,13 +30,13 @@ typedef void (*Function)(void);
 
 #define INDEX(name, ...) k_##name,
 enum {
-  RIPC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX) LIBC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX)
-      kCalls
+  RIPC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX, INDEX)
+      LIBC_CALLS(INDEX, INDEX, INDEX, INDEX, INDEX) kCalls
 };
 enum { kRipcCalls = k_epoll_create1 };
 
 #define NAME(name, ...) #name,
-static const char *const kNames[] = {RIPC_CALLS(NAME, NAME, NAME, NAME, NAME, NAME, NAME, NAME)
+static const char *const kNames[] = {RIPC_CALLS(NAME, NAME, NAME, NAME, NAME, NAME, NAME, NAME, NAME)
                                          LIBC_CALLS(NAME, NAME, NAME, NAME, NAME)};
 
 static Function functions[kCalls];
@@ -78,6 +79,9 @@ static _Thread_local int last_error_number;
 #define STUB7(STUB, name, R, A, B, C, D, E, F, G)                                                                \
   STUB(name, R, (T(A), T(B), T(C), T(D), T(E), T(F), T(G)), (a, b, c, d, e, f, g), HERE, T(A) a, T(B) b, T(C) c, \
        T(D) d, T(E) e, T(F) f, T(G) g)
+#define STUB9(STUB, name, R, A, B, C, D, E, F, G, H, I)                                                            \
+  STUB(name, R, (T(A), T(B), T(C), T(D), T(E), T(F), T(G), T(H), T(I)), (a, b, c, d, e, f, g, h, i), HERE, T(A) a, \
+       T(B) b, T(C) c, T(D) d, T(E) e, T(F) f, T(G) g, T(H) h, T(I) i)
 
 #define RIPC0(...) STUB0(RIPC_STUB, __VA_ARGS__)
 #define RIPC1(...) STUB1(RIPC_STUB, __VA_ARGS__)
@@ -87,13 +91,14 @@ static _Thread_local int last_error_number;
 #define RIPC5(...) STUB5(RIPC_STUB, __VA_ARGS__)
 #define RIPC6(...) STUB6(RIPC_STUB, __VA_ARGS__)
 #define RIPC7(...) STUB7(RIPC_STUB, __VA_ARGS__)
+#define RIPC9(...) STUB9(RIPC_STUB, __VA_ARGS__)
 #define LIBC1(...) STUB1(LIBC_STUB, __VA_ARGS__)
 #define LIBC2(...) STUB2(LIBC_STUB, __VA_ARGS__)
 #define LIBC3(...) STUB3(LIBC_STUB, __VA_ARGS__)
 #define LIBC4(...) STUB4(LIBC_STUB, __VA_ARGS__)
 #define LIBC6(...) STUB6(LIBC_STUB, __VA_ARGS__)
 
-RIPC_CALLS(RIPC0, RIPC1, RIPC2, RIPC3, RIPC4, RIPC5, RIPC6, RIPC7)
+RIPC_CALLS(RIPC0, RIPC1, RIPC2, RIPC3, RIPC4, RIPC5, RIPC6, RIPC7, RIPC9)
 LIBC_CALLS(LIBC1, LIBC2, LIBC3, LIBC4, LIBC6)
 
 #define METHOD0(name, R) {#name, "()" #R, (void *)(uintptr_t)call_##name},
@@ -104,9 +109,11 @@ LIBC_CALLS(LIBC1, LIBC2, LIBC3, LIBC4, LIBC6)
 #define METHOD5(name, R, A, B, C, D, E) {#name, "(" #A #B #C #D #E ")" #R, (void *)(uintptr_t)call_##name},
 #define METHOD6(name, R, A, B, C, D, E, F) {#name, "(" #A #B #C #D #E #F ")" #R, (void *)(uintptr_t)call_##name},
 #define METHOD7(name, R, A, B, C, D, E, F, G) {#name, "(" #A #B #C #D #E #F #G ")" #R, (void *)(uintptr_t)call_##name},
+#define METHOD9(name, R, A, B, C, D, E, F, G, H, I) \
+  {#name, "(" #A #B #C #D #E #F #G #H #I ")" #R, (void *)(uintptr_t)call_##name},
 
 static const JNINativeMethod kRipcMethods[] = {
-    RIPC_CALLS(METHOD0, METHOD1, METHOD2, METHOD3, METHOD4, METHOD5, METHOD6, METHOD7)};
+    RIPC_CALLS(METHOD0, METHOD1, METHOD2, METHOD3, METHOD4, METHOD5, METHOD6, METHOD7, METHOD9)};
 static const JNINativeMethod kLibcMethods[] = {LIBC_CALLS(METHOD1, METHOD2, METHOD3, METHOD4, METHOD6)};
 // NOLINTEND(bugprone-macro-parentheses)
 
@@ -162,7 +169,7 @@ static void notification_came(void *user, ripc_service_id source, const ripc_ite
   end_upcall(env);
 }
 
-// A ripc_service_visitor and a ripc_finding_visitor.
+// Any visitor of ripc.h.
 static void visit(void *user, const void *found) {
   JNIEnv *const env = attach();
   if (env == NULL) return;

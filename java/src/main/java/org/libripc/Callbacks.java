@@ -12,6 +12,7 @@ import org.libripc.internal.Binding;
 import org.libripc.internal.Layout;
 import org.libripc.internal.Layout.View;
 import org.libripc.internal.NativeBinding;
+import org.libripc.internal.Uncaught;
 import org.libripc.internal.Upcalls;
 
 /**
@@ -119,14 +120,14 @@ final class Callbacks {
     }
   }
 
-  private static void run(Runnable body) {
+  /** Runs what must not wait for this thread, and throws nothing. */
+  static void run(Runnable body) {
     RUNNING.set(true);
     try {
       body.run();
     } catch (Throwable thrown) {
       // Nothing may leave a function that native code has called.
-      Thread thread = Thread.currentThread();
-      thread.getUncaughtExceptionHandler().uncaughtException(thread, thrown);
+      Uncaught.tell(thrown);
     } finally {
       RUNNING.remove();
     }

@@ -38,7 +38,7 @@ public final class Message implements AutoCloseable {
   private ByteBuffer bytes;
   private int offset;
   private int itemCount;
-  private MessageHandle handle;
+  private NativeMessage handle;
   private Cleaner.Cleanable cleanable;
   private ReceiveWindow[] windows;
   private ReturnBuffer[] returned;
@@ -59,9 +59,67 @@ public final class Message implements AutoCloseable {
    * @param core of the service, which this has only if somebody is to be given the message
    */
   int load(ServiceCore core, Chunk records, int at) {
+    long address = begin(core, records, at);
+    long request = bytes.getLong(at + Record.IN_REPLY_TO);
+    if (request != 0)
+      takeReturned(core.requestAnswered(request, bytes.getLong(at + Record.SOURCE)));
+    if (address != 0) takeHandle(core, address);
+    STATE.setRelease(this, OPEN);
+    return bytes.getInt(at + Record.RECORD_SIZE);
+  }
+
+  /**
+   * The same with the arguments of a request, or with an answer.
+   *
+   * @param buffers of the call that is answered; null if it had none
+   * @param request whose message it is; null: the message is the reader's
+   */
+  void loadCall(
+      ServiceCore core, Chunk records, int at, ReturnBuffer[] buffers, IncomingCall request) {
+    long address = begin(core, records, at);
+    takeReturned(buffers);
+    if (request != null) {
+      handle = request;
+      request.lent = address == 0 ? null : lentItems();
+    } else if (address != 0) {
+      takeAnswer(core, address);
+    }
+    STATE.setRelease(this, OPEN);
+  }
+
+  // Nobody but this refers to the handle: it is not lost before somebody else has the message.
+  private void takeAnswer(ServiceCore core, long address) {
+    NativeMessage.Lent[] lent = lentItems();
+    if (lent != null && core.ripc().guard().tryEnter()) {
+      handle = new MessageHandle(core.ripc(), address);
+      handle.lent = lent;
+    } else {
+      core.binding().releaseMessage(address);
+    }
+  }
+
+  /** Moves what this shows into a message that keeps it. This is closed. */
+  Message own(NativeMessage newHandle) {
+    Message own = new Message(service, false);
+    own.chunk = chunk;
+    own.bytes = bytes;
+    own.offset = offset;
+    own.itemCount = itemCount;
+    own.returned = returned;
+    own.copies = copies;
+    own.handle = newHandle;
+    if (newHandle instanceof MessageHandle net) own.cleanable = Leaks.CLEANER.register(own, net);
+    chunk.retain(1);
+    STATE.setRelease(this, 0);
+    STATE.setRelease(own, OPEN);
+    return own;
+  }
+
+  private long begin(ServiceCore core, Chunk records, int at) {
     if (chunk != records) {
       chunk = records;
       bytes = records.block.bytes;
+      views = null;
     }
     offset = at;
     itemCount = bytes.getInt(at + Record.ITEM_COUNT);
@@ -81,11 +139,7 @@ public final class Message implements AutoCloseable {
         default -> {}
       }
     }
-    long request = bytes.getLong(at + Record.IN_REPLY_TO);
-    if (request != 0) takeReturned(core, request, bytes.getLong(at + Record.SOURCE));
-    if (address != 0) takeHandle(core, address);
-    STATE.setRelease(this, OPEN);
-    return bytes.getInt(at + Record.RECORD_SIZE);
+    return address;
   }
 
   private void takeWindow(ServiceCore core, int index, int view) {
@@ -97,9 +151,9 @@ public final class Message implements AutoCloseable {
     window.returned();
   }
 
-  private void takeReturned(ServiceCore core, long request, long source) {
-    returned = core.requestAnswered(request, source);
-    if (returned == null) return;
+  private void takeReturned(ReturnBuffer[] buffers) {
+    returned = buffers;
+    if (buffers == null) return;
     for (int index = 0; index < itemCount; ++index) {
       int view = viewAt(index);
       if (bytes.getInt(view + View.KIND) != View.RETURNED) continue;
@@ -137,22 +191,28 @@ public final class Message implements AutoCloseable {
   }
 
   private void takeHandle(ServiceCore core, long address) {
-    boolean needed = bytes.getInt(offset + Record.RETURN_COUNT) != 0;
-    MessageHandle.Lent[] lent = null;
-    for (int index = 0; index < itemCount; ++index) {
-      int view = viewAt(index);
-      if (bytes.getInt(view + View.KIND) != View.LENT) continue;
-      needed = true;
-      if (lent == null) lent = new MessageHandle.Lent[itemCount];
-      lent[index] =
-          new MessageHandle.Lent(bytes.getLong(view + View.DATA), bytes.getLong(view + View.SIZE));
-    }
+    NativeMessage.Lent[] lent = lentItems();
+    boolean needed = lent != null || bytes.getInt(offset + Record.RETURN_COUNT) != 0;
     if (needed && core.ripc().guard().tryEnter()) {
-      handle = new MessageHandle(core.ripc(), address, lent);
-      cleanable = Leaks.CLEANER.register(this, handle);
+      MessageHandle made = new MessageHandle(core.ripc(), address);
+      made.lent = lent;
+      handle = made;
+      cleanable = Leaks.CLEANER.register(this, made);
     } else {
       core.binding().releaseMessage(address);
     }
+  }
+
+  private NativeMessage.Lent[] lentItems() {
+    NativeMessage.Lent[] lent = null;
+    for (int index = 0; index < itemCount; ++index) {
+      int view = viewAt(index);
+      if (bytes.getInt(view + View.KIND) != View.LENT) continue;
+      if (lent == null) lent = new NativeMessage.Lent[itemCount];
+      lent[index] =
+          new NativeMessage.Lent(bytes.getLong(view + View.DATA), bytes.getLong(view + View.SIZE));
+    }
+    return lent;
   }
 
   private int viewAt(int index) {
@@ -286,14 +346,14 @@ public final class Message implements AutoCloseable {
     int view = open(index);
     if (bytes.getInt(view + View.KIND) == View.LENT) return lent().copyTo(index, from, to);
     long size = bytes.getLong(view + View.SIZE);
-    MessageHandle.checkFrom(from, size);
+    NativeMessage.checkFrom(from, size);
     int count = (int) Math.min(size - from, to.remaining());
     ByteBuffer item = item(index);
     FileMemory.copy(to, item.slice(item.position() + (int) from, count));
     return count;
   }
 
-  private MessageHandle lent() {
+  private NativeMessage lent() {
     if (handle == null) throw new IllegalStateException("The context is closed.");
     return handle;
   }
@@ -338,7 +398,7 @@ public final class Message implements AutoCloseable {
    * The native message to reply to, to be left afterwards; null if there is nothing but its source
    * to know.
    */
-  MessageHandle handle() {
+  NativeMessage handle() {
     open();
     return handle;
   }
@@ -354,7 +414,7 @@ public final class Message implements AutoCloseable {
     if (!STATE.compareAndSet(this, OPEN, 0)) return;
     if (handle != null) {
       handle.close();
-      cleanable.clean();
+      if (cleanable != null) cleanable.clean();
     }
     if (!reused) chunk.release();
   }

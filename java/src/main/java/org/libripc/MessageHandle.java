@@ -1,123 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import java.nio.ByteBuffer;
-import java.nio.ReadOnlyBufferException;
 import org.libripc.internal.Guard;
-import org.libripc.internal.NativeBinding;
-import org.libripc.internal.NativeBlock;
 
 /**
- * A native message that Java still needs: it has lent views, or return buffers to reply into. Keeps
- * the context. Run by the garbage collector's net if its {@link Message} was never closed.
+ * The native message of a {@link Message} that has lent views, or return buffers to reply into.
+ * Keeps the context. Run by the garbage collector's net if its {@link Message} was never closed.
  */
-final class MessageHandle implements Runnable {
-  /**
-   * Where a lent item is. Kept with what keeps it readable: the record that told it is written over
-   * as soon as the message is closed.
-   */
-  record Lent(long data, long size) {}
-
-  private final RipcCore ripc;
+final class MessageHandle extends NativeMessage implements Runnable {
   private final long address;
-  private final Lent[] lent;
   private final Throwable trace = Leaks.trace();
   private final Guard guard = new Guard(this::destroy);
 
-  /**
-   * The context is entered for it already.
-   *
-   * @param lent by the index of the item, null for those that are not lent; null if none is
-   */
-  MessageHandle(RipcCore ripc, long address, Lent[] lent) {
-    this.ripc = ripc;
+  /** The context is entered for it already. */
+  MessageHandle(RipcCore ripc, long address) {
+    super(ripc);
     this.address = address;
-    this.lent = lent;
     ripc.handles().add(this);
   }
 
+  @Override
   long enter() {
     if (!guard.tryEnter())
       throw new IllegalStateException("This message was closed: it cannot be used any more.");
     return address;
   }
 
+  @Override
   void leave() {
     guard.leave();
   }
 
-  private Lent lent(int index) {
-    Lent item = lent != null && index < lent.length ? lent[index] : null;
-    if (item == null) throw new IllegalStateException("Another thread has received meanwhile.");
-    return item;
-  }
-
-  static void checkFrom(long from, long size) {
-    if (from < 0 || from > size)
-      throw new IndexOutOfBoundsException("byte " + from + " of " + size);
-  }
-
-  /** Copies bytes of a lent item, as {@link Message#copyTo}. */
-  int copyTo(int index, long from, ByteBuffer to) {
-    Lent item = lent(index);
-    checkFrom(from, item.size);
-    if (to.isReadOnly()) throw new ReadOnlyBufferException();
-    int most = (int) Math.min(item.size - from, to.remaining());
-    ByteBuffer target = to.isDirect() ? to.slice() : ByteBuffer.allocateDirect(most);
-    int count = Math.min(most, target.capacity());
-    enter();
-    try {
-      NativeBinding binding = ripc.binding();
-      long at = binding.addressOf(target);
-      if (FileMemory.isMapped(target)) {
-        FileMemory.copy(at, item.data + from, count);
-      } else {
-        binding.copy(at, item.data + from, count);
-      }
-    } finally {
-      leave();
-    }
-    if (to.isDirect()) {
-      to.position(to.position() + count);
-    } else {
-      to.put(target);
-    }
-    return count;
-  }
-
-  /**
-   * A lent item where it is, read only. Its memory is never unmapped while a buffer over it can be
-   * reached, but it is the sender's again when the message was closed.
-   */
-  ByteBuffer borrow(int index) {
-    Lent item = lent(index);
-    if (item.size > Integer.MAX_VALUE)
-      throw new IllegalStateException("Item " + index + " is too large for one buffer.");
-    NativeBlock hold = new NativeBlock(8);
-    long message = enter();
-    try {
-      ripc.enter();
-      int status = ripc.binding().holdViews(message, hold.address);
-      if (status != 0) {
-        ripc.guard().leave();
-        throw RipcException.ofLastCall(status);
-      }
-      ByteBuffer root = ripc.binding().view(item.data, item.size);
-      Leaks.CLEANER.register(root, endOfViews(ripc, hold.bytes.getLong(0)));
-      return root.asReadOnlyBuffer();
-    } finally {
-      leave();
-    }
-  }
-
-  // Must not refer to the buffer.
-  private static Runnable endOfViews(RipcCore ripc, long hold) {
-    return () -> {
-      ripc.binding().releaseViews(hold);
-      ripc.guard().leave();
-    };
-  }
-
+  @Override
   void close() {
     guard.close();
   }

@@ -47,9 +47,9 @@ public final class Outgoing {
   // The copies of items, then the arguments of native calls, in one piece of memory.
   //
   // The arguments of plain messages are apart. They only ever hold numbers that are harmless in any
-  // mixture: short items that start in the first INLINE bytes and have at most INLINE bytes, so
-  // that they end in here whatever threads that share this object do. The others are written by
-  // one thread at a time (IN_USE).
+  // mixture: items that are copied, start in the first INLINE bytes and have at most INLINE bytes,
+  // so that they end in here whatever threads that share this object do. The others are written
+  // by one thread at a time (IN_USE).
   private static final int PLAIN_OPTIONS = INLINE;
   private static final int PLAIN_ITEMS = PLAIN_OPTIONS + SendOptions.BYTES;
   private static final int OPTIONS = PLAIN_ITEMS + Layout.MAX_ITEMS * Item.BYTES;
@@ -108,8 +108,6 @@ public final class Outgoing {
   public Outgoing() {
     memory.putLong(PLAIN_OPTIONS, SendOptions.BYTES);
     memory.putLong(OPTIONS, SendOptions.BYTES);
-    for (int index = 0; index < Layout.MAX_ITEMS; ++index)
-      memory.putInt(PLAIN_ITEMS + index * Item.BYTES + Item.KIND, SHORT);
   }
 
   /** Empties it. Returns this. */
@@ -300,8 +298,12 @@ public final class Outgoing {
     return false;
   }
 
-  /** For a plain message: its AUTO items as short ones. Returns how many there are. */
-  int preparePlain() {
+  /**
+   * For a plain message. Returns how many items there are.
+   *
+   * @param all whether its AUTO items are short ones, too
+   */
+  int preparePlain(boolean all) {
     int items = count;
     for (int index = 0; index < items; ++index) {
       int from = inlineAt[index];
@@ -310,6 +312,7 @@ public final class Outgoing {
       int at = PLAIN_ITEMS + index * Item.BYTES;
       memory.putLong(at + Item.DATA, block.address + from);
       memory.putLong(at + Item.SIZE, size);
+      memory.putInt(at + Item.KIND, all || kinds[index] == SHORT ? SHORT : AUTO);
     }
     memory.putInt(PLAIN_OPTIONS + SendOptions.TAG, tag);
     return items;
@@ -343,31 +346,52 @@ public final class Outgoing {
     return Arrays.copyOf(attached, returnCount);
   }
 
-  /** What the memory of a message's items is kept by. */
-  static final class Memory {
-    /** What the ticket has to keep: the sources of LONG items, retained where they are counted. */
-    final List<Object> lent = new ArrayList<>();
-
-    /** What is kept during the call. */
-    final List<Object> used = new ArrayList<>();
+  /**
+   * Between {@link #begin} and {@link #end}: {@link #prepareItems}, and the options are filled.
+   *
+   * @param user of the ticket; 0 without
+   */
+  int prepare(
+      RipcCore ripc,
+      ItemMemory kept,
+      long user,
+      boolean group,
+      boolean returns,
+      ReturnBuffer[] buffers,
+      LongSupplier shortLimit) {
+    int items = prepareItems(ripc, kept, group, returns, buffers, shortLimit);
+    memory.putInt(OPTIONS + SendOptions.TAG, tag);
+    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, buffers.length);
+    memory.putLong(OPTIONS + SendOptions.RETURNS, returns(buffers));
+    memory.putLong(OPTIONS + SendOptions.TIMEOUT, timeout);
+    memory.putLong(OPTIONS + SendOptions.CALLBACK, user == 0 ? 0 : Callbacks.TICKET_ADDRESS);
+    memory.putLong(OPTIONS + SendOptions.USER, user);
+    memory.putLong(
+        OPTIONS + SendOptions.REQUEST_ID, buffers.length == 0 ? 0 : block.address + REQUEST);
+    memory.putLong(OPTIONS + SendOptions.OUTCOME, group ? block.address + OUTCOME : 0);
+    memory.putInt(OPTIONS + SendOptions.FLAGS, unordered ? SendOptions.UNORDERED : 0);
+    memory.putLong(REQUEST, 0);
+    memory.putLong(OUTCOME, Outcome.BYTES);
+    memory.putLong(OUTCOME + Outcome.MEMBERS, 0);
+    memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
+    memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
+    return items;
   }
 
   /**
-   * Between {@link #begin} and {@link #end}: every item gets memory that stays where it is, and the
-   * options are filled.
+   * Between {@link #begin} and {@link #end}: every item, and every return buffer, gets memory that
+   * stays where it is.
    *
    * @param kept gets what is to be kept
-   * @param user of the ticket; 0 without
    * @param group whether it goes to a group, which takes short items only
    * @param returns whether there may be return buffers to write into
    * @param buffers of this message
    * @param shortLimit how large an item may be that travels short, at most; is asked for rarely
    * @return how many items there are
    */
-  int prepare(
+  int prepareItems(
       RipcCore ripc,
-      Memory kept,
-      long user,
+      ItemMemory kept,
       boolean group,
       boolean returns,
       ReturnBuffer[] buffers,
@@ -390,23 +414,7 @@ public final class Outgoing {
               : stableAddress(ripc, index, kind, size, kept, shortLimit);
       memory.putLong(at + Item.DATA, address);
     }
-    memory.putInt(OPTIONS + SendOptions.TAG, tag);
-    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, buffers.length);
-    memory.putLong(
-        OPTIONS + SendOptions.RETURNS, buffers.length == 0 ? 0 : block.address + RETURNS);
-    memory.putLong(OPTIONS + SendOptions.TIMEOUT, timeout);
-    memory.putLong(OPTIONS + SendOptions.CALLBACK, user == 0 ? 0 : Callbacks.TICKET_ADDRESS);
-    memory.putLong(OPTIONS + SendOptions.USER, user);
-    memory.putLong(
-        OPTIONS + SendOptions.REQUEST_ID, buffers.length == 0 ? 0 : block.address + REQUEST);
-    memory.putLong(OPTIONS + SendOptions.OUTCOME, group ? block.address + OUTCOME : 0);
-    memory.putInt(OPTIONS + SendOptions.FLAGS, unordered ? SendOptions.UNORDERED : 0);
     memory.putLong(TICKET, 0);
-    memory.putLong(REQUEST, 0);
-    memory.putLong(OUTCOME, Outcome.BYTES);
-    memory.putLong(OUTCOME + Outcome.MEMBERS, 0);
-    memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
-    memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
     for (int index = 0; index < buffers.length; ++index) {
       int at = RETURNS + index * Layout.ReturnBuffer.BYTES;
       memory.putLong(at + Layout.ReturnBuffer.DATA, buffers[index].landing());
@@ -416,7 +424,7 @@ public final class Outgoing {
   }
 
   private long stableAddress(
-      RipcCore ripc, int index, int kind, int size, Memory kept, LongSupplier shortLimit) {
+      RipcCore ripc, int index, int kind, int size, ItemMemory kept, LongSupplier shortLimit) {
     ByteBuffer source = sources[index];
     int position = positions[index];
     if (source == null || size > source.capacity() - position) throw mixture();
@@ -452,6 +460,10 @@ public final class Outgoing {
 
   long items() {
     return block.address + ITEMS;
+  }
+
+  long returns(ReturnBuffer[] buffers) {
+    return buffers.length == 0 ? 0 : block.address + RETURNS;
   }
 
   long options() {

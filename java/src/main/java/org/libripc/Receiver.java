@@ -4,8 +4,6 @@ package org.libripc;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.Reference;
-import java.util.ArrayList;
-import java.util.List;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 
@@ -16,7 +14,8 @@ import org.libripc.internal.Layout.Record;
 final class Receiver {
   private static final VarHandle BUSY;
   private static final int LEND = 1; // RIPC_RECEIVE_LEND
-  private static final int MOST_CHUNKS = 8;
+  private static final int RECEIVING = 1;
+  private static final int FOR_CALLS = 2;
   private static final int FORGETTING = 16; // receives after which a large message counts for less
   private static final int MOST_AT_ONCE = 16;
   private static final int FEW = 4; // for which a chunk always has room
@@ -42,7 +41,7 @@ final class Receiver {
   private volatile int busy;
 
   // All below: the thread that is busy.
-  private final List<Chunk> chunks = new ArrayList<>();
+  private final Chunks chunks = new Chunks();
   private Chunk chunk;
   private int next; // of the messages received but not given out: where the first one is
   private volatile int prefetched; // and how many there are
@@ -77,9 +76,13 @@ final class Receiver {
 
   // While this thread is in here the service is not unregistered: close() waits for it.
   private void begin() {
-    if (!BUSY.compareAndSet(this, 0, 1)) {
+    if (!BUSY.compareAndSet(this, 0, RECEIVING)) {
       // It may be close() that is in here.
       if (service.isClosed()) throw ServiceCore.closed();
+      if (busy == FOR_CALLS) {
+        throw new IllegalStateException(
+            "An Rpc receives from this service: run that, or register another service.");
+      }
       throw new IllegalStateException(
           "Another thread receives from this service: one at a time may.");
     }
@@ -89,7 +92,13 @@ final class Receiver {
     }
   }
 
-  private void end() {
+  /** Nobody but an endpoint of calls receives, until {@link #end}. */
+  void beginCalls() {
+    begin();
+    busy = FOR_CALLS;
+  }
+
+  void end() {
     BUSY.setRelease(this, 0);
   }
 
@@ -188,19 +197,8 @@ final class Receiver {
 
   /** Makes `chunk` one with room for a few messages. */
   private void makeRoom() {
-    if (chunk != null && chunk.isFree()) chunk.end = 0; // the memory that is in the cache
     int size = expected >= LARGE_MESSAGE ? LARGE_CHUNK : CHUNK;
-    if (chunk != null && chunk.size() >= size && capacity() >= FEW) return;
-    chunk = null;
-    for (Chunk each : chunks) {
-      if (each.isFree() && each.size() >= size) chunk = each;
-    }
-    if (chunk == null) {
-      // Messages that are held for long keep theirs, without being in the list.
-      if (chunks.size() == MOST_CHUNKS) chunks.remove(0);
-      chunks.add(chunk = new Chunk(size));
-    }
-    chunk.end = 0;
+    chunk = chunks.withRoom(size, FEW * (Record.LARGEST + expected));
   }
 
   private void got(int count) {
@@ -233,7 +231,7 @@ final class Receiver {
 
   /** The service is being closed, and nobody is inside: what nobody will ask for is given back. */
   void drop() {
-    while (!BUSY.compareAndSet(this, 0, 1)) Thread.onSpinWait();
+    while (!BUSY.compareAndSet(this, 0, RECEIVING)) Thread.onSpinWait();
     try {
       for (Message message = giveOut(null); message != null; message = giveOut(null))
         message.close();

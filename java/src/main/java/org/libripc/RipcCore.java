@@ -29,7 +29,7 @@ final class RipcCore {
   private final BufferPool pool;
   private final Registrations registrations = new Registrations(this);
   private final Set<ServiceCore> services = ConcurrentHashMap.newKeySet();
-  private final Set<MessageHandle> handles = ConcurrentHashMap.newKeySet();
+  private final Set<NativeMessage> handles = ConcurrentHashMap.newKeySet();
   private final Set<ServiceWatch> watches = ConcurrentHashMap.newKeySet();
   private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
   private final AtomicLong nextWindow = new AtomicLong(1);
@@ -136,7 +136,7 @@ final class RipcCore {
     return services;
   }
 
-  Set<MessageHandle> handles() {
+  Set<NativeMessage> handles() {
     return handles;
   }
 
@@ -188,7 +188,7 @@ final class RipcCore {
         () -> {
           for (ServiceWatch watch : watches) watch.close();
           for (ServiceCore service : services) service.close();
-          for (MessageHandle each : handles) each.close();
+          for (NativeMessage each : handles) each.close();
           withdrawAll();
           pool.close();
           registrations.close();

@@ -97,14 +97,14 @@ final class Sender {
 
   /** Null: no room. */
   Ticket tryReply(Service by, Message to, Outgoing message) {
-    MessageHandle handle = to.handle();
+    NativeMessage handle = to.handle();
     return handle == null
         ? trySend(by, to.source(), message)
         : sendAny(by, to.source().value(), message, false, handle);
   }
 
   private int sendPlain(Service by, long to, Outgoing message) {
-    int items = message.preparePlain();
+    int items = message.preparePlain(true);
     service.enter();
     try {
       return binding.send(
@@ -117,7 +117,7 @@ final class Sender {
 
   // Long items, return buffers, groups.
   private Ticket sendAny(
-      Service by, long to, Outgoing message, boolean group, MessageHandle replyTo) {
+      Service by, long to, Outgoing message, boolean group, NativeMessage replyTo) {
     message.begin();
     try {
       return sendBegun(by, to, message, group, replyTo);
@@ -129,8 +129,8 @@ final class Sender {
   }
 
   private Ticket sendBegun(
-      Service by, long to, Outgoing message, boolean group, MessageHandle replyTo) {
-    Outgoing.Memory memory = new Outgoing.Memory();
+      Service by, long to, Outgoing message, boolean group, NativeMessage replyTo) {
+    ItemMemory memory = new ItemMemory();
     ReturnBuffer[] returns = message.returnBuffers();
     Ticket ticket = null;
     boolean kept = false;
@@ -162,7 +162,7 @@ final class Sender {
     return kept ? ticket : Ticket.DONE;
   }
 
-  private void keepQuiet(Ticket ticket) {
+  void keepQuiet(Ticket ticket) {
     settle();
     quietCount.incrementAndGet();
     quiet.add(ticket);
@@ -185,10 +185,10 @@ final class Sender {
   private int prepared(
       long to,
       Outgoing message,
-      Outgoing.Memory memory,
+      ItemMemory memory,
       long user,
       boolean group,
-      MessageHandle replyTo,
+      NativeMessage replyTo,
       ReturnBuffer[] returns) {
     int items =
         message.prepare(ripc, memory, user, group, replyTo != null, returns, () -> shortLimit(to));
@@ -196,13 +196,13 @@ final class Sender {
   }
 
   /** Of one item alone; without a limit if that is not known: the send will say why. */
-  private long shortLimit(long to) {
+  long shortLimit(long to) {
     NativeBlock limit = new NativeBlock(8);
     int status = binding.shortLimit(service.handle(), to, 1, limit.address);
     return status == 0 ? limit.bytes.getLong(0) : Long.MAX_VALUE;
   }
 
-  private int call(long to, Outgoing message, int items, MessageHandle replyTo) {
+  private int call(long to, Outgoing message, int items, NativeMessage replyTo) {
     if (replyTo == null) {
       return binding.send(
           service.handle(), to, message.items(), items, message.options(), message.ticketAddress());
@@ -221,13 +221,18 @@ final class Sender {
     }
   }
 
+  /** Whether quiet messages are not known to have been taken. */
+  boolean mayBeQuiet() {
+    return quietCount.get() != 0;
+  }
+
   private int request(
       Long to,
       Outgoing message,
-      Outgoing.Memory memory,
+      ItemMemory memory,
       long user,
       ReturnBuffer[] buffers,
-      MessageHandle replyTo) {
+      NativeMessage replyTo) {
     int status = -1;
     int attached = 0;
     try {
@@ -296,7 +301,7 @@ final class Sender {
         throw new IllegalArgumentException(
             "sendMany() takes messages of short items, at most 4 KiB in all, in order and without return buffers: send() takes any");
       }
-      int items = message.preparePlain();
+      int items = message.preparePlain(true);
       block.bytes.putLong(
           index * OutgoingMessage.BYTES + OutgoingMessage.ITEMS, message.plainItems());
       block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.COUNT, items);
@@ -319,7 +324,7 @@ final class Sender {
   }
 
   void notify(Service by, NativeBlock name, Outgoing arguments) {
-    Outgoing.Memory memory = new Outgoing.Memory();
+    ItemMemory memory = new ItemMemory();
     service.enter();
     try {
       int items =

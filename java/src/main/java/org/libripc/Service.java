@@ -9,6 +9,7 @@ import java.util.concurrent.TimeUnit;
 import org.libripc.internal.Layout;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
+import org.libripc.internal.RpcEndpoint;
 
 /**
  * A registered service ID with its receive queue: what sends and receives. Any thread may send, at
@@ -21,6 +22,10 @@ import org.libripc.internal.NativeBlock;
  * <p>Times of 0 do not wait; {@code receive()} without a time waits for ever.
  */
 public final class Service implements AutoCloseable {
+  static {
+    RpcEndpoint.Door.to(Endpoint::new);
+  }
+
   /** What the garbage collector's net needs to know. */
   private record Net(ServiceCore core, ServiceId id, String name, Throwable trace)
       implements Runnable {

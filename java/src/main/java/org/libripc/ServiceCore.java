@@ -29,6 +29,7 @@ final class ServiceCore {
   private final Set<RipcSelector.Key> keys =
       Collections.newSetFromMap(Collections.synchronizedMap(new WeakHashMap<>()));
   private final ConcurrentHashMap<Notification, Long> notifications = new ConcurrentHashMap<>();
+  private volatile Endpoint endpoint; // null: it has no calls
   private ServiceId lastPeer; // only a cache: any thread may put another one here
 
   /** The context is entered for it already. */
@@ -114,6 +115,10 @@ final class ServiceCore {
     return sender.requestAnswered(request, from);
   }
 
+  void endpoint(Endpoint newEndpoint) {
+    endpoint = newEndpoint;
+  }
+
   ServiceId idOfPeer(long value) {
     ServiceId known = lastPeer;
     if (known == null || known.value() != value) lastPeer = known = ServiceId.of(value);
@@ -133,6 +138,8 @@ final class ServiceCore {
         () -> {
           // Each wait in turn: one interrupt ends one.
           while (guard.inside() > 1 || receiver.isBusy()) {
+            Endpoint calls = endpoint;
+            if (calls != null) calls.close();
             binding.interrupt(handle);
             LockSupport.parkNanos(CLOSE_PAUSE);
             // An interrupted thread does not park; it closes all the same.

@@ -123,23 +123,38 @@ final class Waiting {
     if (Thread.interrupted()) throw new InterruptedException();
     if (timeout == 0) return receiveNow(buffer, size, capacity, flags);
     // Most receives end in the first look, which makes no garbage.
-    long first = Math.min(FIRST_LOOK, service.ripc().spinNanos());
-    if (first > 0 && (timeout == Layout.FOREVER || timeout > first)) {
+    long first = firstLook(timeout);
+    if (first > 0) {
       int result = receiveOnce(buffer, size, capacity, flags, first);
-      if (result > 0) return result;
-      if (result == -Status.INTERRUPTED.code()) {
-        interrupted();
-      } else if (result != -Status.TIMEOUT.code()) {
-        return checked(result);
-      }
-    } else {
-      first = 0;
+      if (isOver(result)) return checked(result);
     }
-    long left = timeout == Layout.FOREVER ? timeout : timeout - first;
     return checked(
         run(
             time -> binding.receiveBatch(service.handle(), flags, time, buffer, size, capacity),
-            left));
+            timeout == Layout.FOREVER ? timeout : timeout - first));
+  }
+
+  /** Any native wait: 0 if nothing came in the time. */
+  int await(Wait wait, long timeout) throws InterruptedException {
+    if (Thread.interrupted()) throw new InterruptedException();
+    long first = timeout == 0 ? 0 : firstLook(timeout);
+    if (first > 0 || timeout == 0) {
+      int result = wait.run(first);
+      if (isOver(result)) return checked(result);
+      if (timeout == 0) return 0;
+    }
+    return checked(run(wait, timeout == Layout.FOREVER ? timeout : timeout - first));
+  }
+
+  private long firstLook(long timeout) {
+    long first = Math.min(FIRST_LOOK, service.ripc().spinNanos());
+    return timeout == Layout.FOREVER || timeout > first ? first : 0;
+  }
+
+  private boolean isOver(int result) throws InterruptedException {
+    if (result != -Status.INTERRUPTED.code()) return result != -Status.TIMEOUT.code();
+    interrupted();
+    return false;
   }
 
   // The receiver is the guard: it is entered by one thread only, and close() waits until it has

@@ -275,4 +275,65 @@ abstract class DirectBinding implements NativeBinding {
   public int diagnose(long options, long user) {
     return NativeCalls.ripc_diagnose(options, visitorFunction(), user);
   }
+
+  @Override
+  public int rpcCall(
+      long rpc, long to, int method, long items, int count, long options, long user, long call) {
+    return NativeCalls.ripc_rpc_call(rpc, to, method, items, count, options, 0, user, call);
+  }
+
+  @Override
+  public int rpcRunRecords(long rpc, long timeout, long buffer, int size, long count) {
+    return NativeCalls.ripc_rpc_run_records(rpc, timeout, buffer, size, count);
+  }
+
+  @Override
+  public int requestReply(long request, int code, long items, int count, long ticket) {
+    return NativeCalls.ripc_request_reply(request, code, items, count, ticket);
+  }
+
+  @Override
+  public int rpcCreate(long service, long options, long rpc) {
+    return NativeCalls.ripc_rpc_create(service, options, rpc);
+  }
+
+  @Override
+  public int rpcClose(long rpc) {
+    return NativeCalls.ripc_rpc_close(rpc);
+  }
+
+  @Override
+  public void rpcDestroy(long rpc) {
+    NativeCalls.ripc_rpc_destroy(rpc);
+  }
+
+  @Override
+  public int rpcHandle(long rpc, int method, long user) {
+    return NativeCalls.ripc_rpc_handle(rpc, method, 0, 0, user);
+  }
+
+  @Override
+  public int rpcCancel(long rpc, long call) {
+    return NativeCalls.ripc_rpc_cancel(rpc, call);
+  }
+
+  @Override
+  public void requestDrop(long request, int status) {
+    NativeCalls.ripc_request_drop(request, status);
+  }
+
+  @Override
+  public void requestRefuse(long request, int status) {
+    NativeCalls.ripc_request_refuse(request, status);
+  }
+
+  @Override
+  public long requestTimeLeft(long request) {
+    return NativeCalls.ripc_request_time_left(request);
+  }
+
+  @Override
+  public int rpcStatistics(long rpc, long statistics) {
+    return NativeCalls.ripc_rpc_get_statistics(rpc, statistics);
+  }
 }

@@ -2,8 +2,8 @@
 package org.libripc.internal;
 
 /**
- * Sizes and offsets of the structures of ripc.h; java/src/main/native/layouts.h checks them when it
- * is compiled.
+ * Sizes and offsets of the structures of ripc.h and rpc.h; java/src/main/native/layouts.h checks
+ * them when it is compiled.
  */
 public final class Layout {
   private Layout() {}
@@ -208,4 +208,51 @@ public final class Layout {
 
   /** ripc_service_statistics: its size, then 24 counters. */
   public static final int SERVICE_STATISTICS = 200;
+
+  /** ripc_rpc_options. */
+  public static final class RpcOptions {
+    private RpcOptions() {}
+
+    public static final int BYTES = 32;
+    public static final int SLOTS = 8;
+    public static final int QUEUE = 12;
+    public static final int MAX_SESSIONS = 16;
+    public static final int WORKERS = 20;
+    public static final int WORKER_QUEUE = 24;
+    public static final int RECORDED = 28;
+  }
+
+  /** ripc_call_options. */
+  public static final class CallOptions {
+    private CallOptions() {}
+
+    public static final int BYTES = 56;
+    public static final int TIMEOUT = 8;
+    public static final int RETURN_COUNT = 16;
+    public static final int RETURNS = 24;
+    public static final int PARENT = 32;
+    public static final int LOAN_ENDED = 40;
+    public static final int LOAN_USER = 48;
+  }
+
+  /** ripc_rpc_record: what comes before the {@link Record} of a request or an answer. */
+  public static final class CallRecord {
+    private CallRecord() {}
+
+    public static final int BYTES = 40;
+    public static final int KIND = 0;
+    public static final int CODE = 4;
+    public static final int USER = 8;
+    public static final int REQUEST = 16;
+    public static final int DEADLINE = 24;
+    public static final int OUTCOME = 32;
+    public static final int STATUS = 36;
+
+    public static final int END = 1;
+
+    public static final int LARGEST = BYTES + Record.LARGEST;
+  }
+
+  /** ripc_rpc_statistics: its size, then 13 counters. */
+  public static final int RPC_STATISTICS = 112;
 }

@@ -153,6 +153,36 @@ public interface NativeBinding {
 
   int diagnose(long options, long user);
 
+  // ---- Calls. The first three are for every one ----
+
+  /** The end is recorded, with {@code user}. */
+  int rpcCall(
+      long rpc, long to, int method, long items, int count, long options, long user, long call);
+
+  /** Writes records ({@link Layout.CallRecord}) into {@code buffer}. */
+  int rpcRunRecords(long rpc, long timeout, long buffer, int size, long count);
+
+  int requestReply(long request, int code, long items, int count, long ticket);
+
+  int rpcCreate(long service, long options, long rpc);
+
+  int rpcClose(long rpc);
+
+  void rpcDestroy(long rpc);
+
+  /** The requests are recorded, with {@code user}. */
+  int rpcHandle(long rpc, int method, long user);
+
+  int rpcCancel(long rpc, long call);
+
+  void requestDrop(long request, int status);
+
+  void requestRefuse(long request, int status);
+
+  long requestTimeLeft(long request);
+
+  int rpcStatistics(long rpc, long statistics);
+
   // ---- Memory ----
 
   /** Memory that libripc or a peer owns, as a direct buffer in native byte order. */

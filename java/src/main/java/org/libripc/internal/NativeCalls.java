@@ -2,8 +2,8 @@
 package org.libripc.internal;
 
 /**
- * The functions of ripc.h, with size_t and pointers as long: 64-bit systems only. The binding
- * registers them: libripc-jni.so (its list is in java/src/main/native/calls.h), or JNA.
+ * The functions of ripc.h and rpc.h, with size_t and pointers as long: 64-bit systems only. The
+ * binding registers them: libripc-jni.so (its list is in java/src/main/native/calls.h), or JNA.
  */
 final class NativeCalls {
   private NativeCalls() {}
@@ -118,4 +118,38 @@ final class NativeCalls {
   static native int ripc_group_members(long context, long group, long visitor, long user);
 
   static native int ripc_diagnose(long options, long visitor, long user);
+
+  static native int ripc_rpc_create(long service, long options, long rpc);
+
+  static native int ripc_rpc_close(long rpc);
+
+  static native void ripc_rpc_destroy(long rpc);
+
+  static native int ripc_rpc_handle(long rpc, int method, int flags, long handler, long user);
+
+  static native int ripc_rpc_call(
+      long rpc,
+      long to,
+      int method,
+      long items,
+      long count,
+      long options,
+      long done,
+      long user,
+      long call);
+
+  static native int ripc_rpc_cancel(long rpc, long call);
+
+  static native int ripc_rpc_run_records(
+      long rpc, long timeout, long records, long size, long count);
+
+  static native int ripc_request_reply(long request, int code, long items, long count, long ticket);
+
+  static native void ripc_request_drop(long request, int status);
+
+  static native void ripc_request_refuse(long request, int status);
+
+  static native long ripc_request_time_left(long request);
+
+  static native int ripc_rpc_get_statistics(long rpc, long statistics);
 }

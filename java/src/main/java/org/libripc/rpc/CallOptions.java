@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.rpc;
+
+import java.util.concurrent.TimeUnit;
+import org.libripc.internal.Layout;
+
+/**
+ * How a call is made. Made once and used again, it makes no garbage; it is read while the call
+ * begins. One thread at a time.
+ */
+public final class CallOptions {
+  long timeout = Layout.DEFAULT_TIME;
+  Request parent;
+
+  /** Those of a call without options. */
+  public CallOptions() {}
+
+  /**
+   * How long the whole call may take: finding the service, waiting for a slot, the handler and the
+   * way back. 5 seconds if it is not set, and as long as it takes with {@link Long#MAX_VALUE}.
+   * Returns this.
+   */
+  public CallOptions timeout(long time, TimeUnit unit) {
+    timeout = time == Long.MAX_VALUE ? Layout.FOREVER : Math.max(0, unit.toNanos(time));
+    return this;
+  }
+
+  /**
+   * The request that the call is made for, which must not have ended: the call gets no more time
+   * than that has left. Null: none. Returns this.
+   */
+  public CallOptions parent(Request request) {
+    parent = request;
+    return this;
+  }
+}

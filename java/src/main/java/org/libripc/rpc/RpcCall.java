@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.rpc;
+
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.LockSupport;
+import org.libripc.internal.RpcEndpoint;
+
+/**
+ * A call under way. It completes with its result, whatever the outcome is, in the thread that runs
+ * the endpoint; what depends on it without an executor of its own runs there, and must not wait for
+ * other calls. The {@link CallResult} is to be closed.
+ *
+ * <p>Nobody else can complete it: {@link #complete} and the like return false or throw.
+ */
+public final class RpcCall extends CompletableFuture<CallResult> implements RpcEndpoint.Borrower {
+  private final RpcEndpoint endpoint;
+  private long name; // before anybody else has this
+  private Runnable giveBack; // return buffers
+  private volatile Thread waiting;
+
+  RpcCall(RpcEndpoint endpoint) {
+    this.endpoint = endpoint;
+  }
+
+  RpcCall begun(long newName) {
+    name = newName;
+    return this;
+  }
+
+  /** Who is woken by the end. */
+  void wakes(Thread thread) {
+    waiting = thread;
+  }
+
+  void ended(CallResult result) {
+    if (!super.complete(result)) result.close();
+    Thread thread = waiting;
+    if (thread != null) LockSupport.unpark(thread);
+  }
+
+  /** Not for applications. */
+  @Override
+  public void lends(Runnable newGiveBack) {
+    giveBack = newGiveBack;
+  }
+
+  /**
+   * Ends the call: the server is told, and the return buffers are the application's again. A call
+   * that was cancelled may have run.
+   *
+   * @param mayInterruptIfRunning has no effect
+   * @return false if it has ended otherwise
+   */
+  @Override
+  public boolean cancel(boolean mayInterruptIfRunning) {
+    if (isDone() || !endpoint.cancel(name)) return isCancelled();
+    if (giveBack != null) giveBack.run();
+    return super.cancel(mayInterruptIfRunning);
+  }
+
+  /** Does nothing: only the library completes a call. */
+  @Override
+  public boolean complete(CallResult value) {
+    return false;
+  }
+
+  /** Does nothing: only the library completes a call. */
+  @Override
+  public boolean completeExceptionally(Throwable problem) {
+    return false;
+  }
+
+  /** Not supported. */
+  @Override
+  public void obtrudeValue(CallResult value) {
+    throw new UnsupportedOperationException("only the library completes a call");
+  }
+
+  /** Not supported. */
+  @Override
+  public void obtrudeException(Throwable problem) {
+    throw new UnsupportedOperationException("only the library completes a call");
+  }
+
+  /** Dependents are plain futures. */
+  @Override
+  public <U> CompletableFuture<U> newIncompleteFuture() {
+    return new CompletableFuture<>();
+  }
+}

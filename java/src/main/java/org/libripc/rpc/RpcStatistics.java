@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.rpc;
+
+/**
+ * Counters of an {@link Rpc} since it was opened. Immutable.
+ *
+ * @param calls calls begun; those that ended are in the next three
+ * @param answered calls that were answered
+ * @param didNotRun calls that did not run
+ * @param mayHaveRun calls that may have run
+ * @param repeats requests and questions sent again, on paths that lose packets
+ * @param requestsRun requests handed to a handler
+ * @param requestsRefused requests refused: unknown method, busy executor, no session
+ * @param requestsExpired requests that did not run, because the caller's time was over or it had
+ *     cancelled
+ * @param duplicates requests that had come already
+ * @param answersRepeated kept answers sent again
+ * @param sessionsOpened sessions with servers
+ * @param sessionsServed sessions of clients
+ * @param dropped messages that are no calls, or of no session
+ */
+public record RpcStatistics(
+    long calls,
+    long answered,
+    long didNotRun,
+    long mayHaveRun,
+    long repeats,
+    long requestsRun,
+    long requestsRefused,
+    long requestsExpired,
+    long duplicates,
+    long answersRepeated,
+    long sessionsOpened,
+    long sessionsServed,
+    long dropped) {}
