@@ -70,7 +70,8 @@
   C2(ripc_request_drop, V, J, I)                       \
   C2(ripc_request_refuse, V, J, I)                     \
   C1(ripc_request_time_left, J, J)                     \
-  C2(ripc_rpc_get_statistics, I, J, J)
+  C2(ripc_rpc_get_statistics, I, J, J)                 \
+  C3(ripc_rpc_list_methods, I, J, J, J)
 
 #define LIBC_CALLS(C1, C2, C3, C4, C6) \
   C1(epoll_create1, I, I)              \

@@ -5,8 +5,10 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Guard;
 import org.libripc.internal.Layout;
@@ -139,6 +141,7 @@ final class Endpoint implements RpcEndpoint {
       int method,
       Outgoing arguments,
       long timeout,
+      boolean idempotent,
       RpcRequest parent,
       Object caller) {
     long left = parent == null ? timeout : least(timeout, parent.timeLeft());
@@ -147,7 +150,10 @@ final class Endpoint implements RpcEndpoint {
     NativeBlock block = ARGUMENTS.take();
     int status = -1;
     try {
-      block.bytes.putLong(CallOptions.TIMEOUT, left);
+      block
+          .bytes
+          .putLong(CallOptions.TIMEOUT, left)
+          .putInt(CallOptions.IDEMPOTENT, idempotent ? 1 : 0);
       status =
           arguments.isPlain()
               ? callPlain(to, method, arguments, block, slot)
@@ -424,6 +430,18 @@ final class Endpoint implements RpcEndpoint {
     enter();
     try {
       RipcException.check(binding.rpcStatistics(handle, block.address));
+    } finally {
+      guard.leave();
+    }
+  }
+
+  @Override
+  public void methods(Consumer<ByteBuffer> visitor) {
+    enter();
+    try {
+      Callbacks.visit(
+          found -> visitor.accept(binding.view(found, Layout.MethodStatistics.BYTES)),
+          user -> RipcException.check(binding.rpcMethods(handle, user)));
     } finally {
       guard.leave();
     }

@@ -26,6 +26,11 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.libripc.internal.Layout;
+import org.libripc.rpc.CallOptions;
+import org.libripc.rpc.Latency;
+import org.libripc.rpc.MethodStatistics;
+import org.libripc.rpc.RpcBuilder;
+import org.libripc.rpc.RpcStatistics;
 
 /** Whatever is in the C headers is in Java, under the name and the number that it has there. */
 class HeaderTest {
@@ -54,7 +59,19 @@ class HeaderTest {
           Map.entry("ripc_message_get_item", "in the record"),
           Map.entry("ripc_message_get_in_reply_to", "in the record"),
           Map.entry("ripc_message_get_return_count", "in the record"),
-          Map.entry("ripc_message_get_return_size", "in the record"));
+          Map.entry("ripc_message_get_return_size", "in the record"),
+          Map.entry("ripc_rpc_options_init", "Endpoint fills all of them"),
+          Map.entry("ripc_call_options_init", "Endpoint fills all of them"),
+          Map.entry("ripc_call_result_init", "in the record"),
+          Map.entry("ripc_rpc_statistics_init", "Layout has its size"),
+          Map.entry("ripc_rpc_run", "ripc_rpc_run_records()"),
+          Map.entry("ripc_rpc_call_wait", "Rpc.callWait()"),
+          Map.entry("ripc_request_get_source", "in the record"),
+          Map.entry("ripc_request_get_method", "in the record"),
+          Map.entry("ripc_request_get_item_count", "in the record"),
+          Map.entry("ripc_request_get_item", "in the record"),
+          Map.entry("ripc_request_get_return_count", "in the record"),
+          Map.entry("ripc_request_get_return_size", "in the record"));
 
   /**
    * A lease that is given away ends while buffers over it can still be reached: what they show
@@ -67,17 +84,12 @@ class HeaderTest {
   private static String read() {
     try (Stream<Path> files = Files.list(Path.of("../libripc/include/ripc"))) {
       StringBuilder text = new StringBuilder();
-      for (Path file : files.filter(HeaderTest::isBound).sorted().toList())
+      for (Path file : files.filter(file -> file.toString().endsWith(".h")).sorted().toList())
         text.append(Files.readString(file));
       return text.toString().replaceAll("(?s)/\\*.*?\\*/", "");
     } catch (IOException problem) {
       throw new java.io.UncheckedIOException(problem);
     }
-  }
-
-  /** Calls are not in Java. */
-  private static boolean isBound(Path file) {
-    return file.toString().endsWith(".h") && !file.endsWith("rpc.h");
   }
 
   private Stream<Matcher> matches(String pattern) {
@@ -133,7 +145,8 @@ class HeaderTest {
     "ripc_peer_policy, RIPC_PEERS_, org.libripc.RipcBuilder$Peers",
     "ripc_network, RIPC_NETWORK_, org.libripc.RipcBuilder$Network",
     "ripc_item_kind, RIPC_ITEM_, org.libripc.ItemKind",
-    "ripc_view_kind, RIPC_VIEW_, org.libripc.ViewKind"
+    "ripc_view_kind, RIPC_VIEW_, org.libripc.ViewKind",
+    "ripc_call_outcome, RIPC_CALL_, org.libripc.rpc.CallOutcome"
   })
   void everyEnumHasTheSameValues(String type, String prefix, String name) throws Exception {
     List<String> names = new ArrayList<>();
@@ -183,20 +196,21 @@ class HeaderTest {
       for (String declarator : parts.group(2).split(",")) {
         Matcher field = pattern("(\\*?)(\\w+)(?:\\[(\\w+)\\])?\\s*$", declarator);
         int size = field.group(1).isEmpty() ? sizeOf(parts.group(1)) : 8;
-        end = (end + size - 1) / size * size;
+        int alignment = Math.min(size, 8);
+        end = (end + alignment - 1) / alignment * alignment;
         fields.put(field.group(2), end);
-        String count = field.group(3);
-        if (count == null) {
-          end += size;
-        } else {
-          end +=
-              size
-                  * (count.equals("RIPC_MAX_GROUPS") ? Layout.MAX_GROUPS : Integer.parseInt(count));
-        }
+        end += size * countOf(field.group(3));
       }
     }
     fields.put("", (end + 7) / 8 * 8);
     return fields;
+  }
+
+  /** Of the elements of an array. */
+  private int countOf(String number) {
+    if (number == null) return 1;
+    if (Character.isDigit(number.charAt(0))) return Integer.parseInt(number);
+    return Integer.parseInt(pattern("#define " + number + " (\\d+)", header).group(1));
   }
 
   private static int sizeOf(String type) {
@@ -204,6 +218,7 @@ class HeaderTest {
       case "char" -> 1;
       case "uint32_t" -> 4;
       case "void", "size_t", "uint64_t", "ripc_service_id", "ripc_ticket_callback" -> 8;
+      case "ripc_latency" -> Layout.Latency.BYTES;
       default -> throw new AssertionError("what is a " + type + "?");
     };
   }
@@ -222,7 +237,12 @@ class HeaderTest {
     "ripc_notification, NotificationName",
     "ripc_service_info, Info",
     "ripc_rail_info, Rail",
-    "ripc_finding, Finding"
+    "ripc_finding, Finding",
+    "ripc_rpc_options, RpcOptions",
+    "ripc_call_options, CallOptions",
+    "ripc_rpc_record, CallRecord",
+    "ripc_latency, Latency",
+    "ripc_rpc_method_statistics, MethodStatistics"
   })
   void everyFieldIsWhereItIs(String name, String layout) throws Exception {
     Map<String, Integer> fields = structure(name);
@@ -257,7 +277,14 @@ class HeaderTest {
             "ripc_rail_info",
             "ripc_finding",
             "ripc_pool_statistics",
-            "ripc_service_statistics");
+            "ripc_service_statistics",
+            "ripc_rpc_options",
+            "ripc_call_options",
+            "ripc_call_result", // comes as a record
+            "ripc_rpc_record",
+            "ripc_rpc_statistics",
+            "ripc_latency",
+            "ripc_rpc_method_statistics");
     assertEquals(
         known,
         matches("typedef struct (\\w+) \\{")
@@ -291,6 +318,10 @@ class HeaderTest {
     pool.add("inUse"); // counted in Java
     assertEquals(pool, components(PoolStatistics.class));
     assertEquals(Layout.POOL_STATISTICS, structure("ripc_pool_statistics").get(""));
+    assertEquals(fields("ripc_rpc_statistics"), components(RpcStatistics.class));
+    assertEquals(Layout.RPC_STATISTICS, structure("ripc_rpc_statistics").get(""));
+    assertEquals(fields("ripc_rpc_method_statistics"), components(MethodStatistics.class));
+    assertEquals(fields("ripc_latency"), components(Latency.class));
   }
 
   @Test
@@ -335,5 +366,23 @@ class HeaderTest {
             "timeout",
             "flags",
             "unordered"));
+    assertSettable(
+        "ripc_rpc_options",
+        RpcBuilder.class,
+        // Handlers have any Executor, and Java always reads records.
+        Map.of("workers", "open", "workerQueue", "open", "recorded", "open"));
+    assertSettable(
+        "ripc_call_options",
+        CallOptions.class,
+        // The arguments are an Outgoing, and a loan ends as that of any other.
+        Map.of(
+            "returns",
+            "timeout",
+            "returnCount",
+            "timeout",
+            "loanEnded",
+            "timeout",
+            "loanUser",
+            "timeout"));
   }
 }

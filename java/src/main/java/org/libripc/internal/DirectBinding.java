@@ -336,4 +336,9 @@ abstract class DirectBinding implements NativeBinding {
   public int rpcStatistics(long rpc, long statistics) {
     return NativeCalls.ripc_rpc_get_statistics(rpc, statistics);
   }
+
+  @Override
+  public int rpcMethods(long rpc, long user) {
+    return NativeCalls.ripc_rpc_list_methods(rpc, visitorFunction(), user);
+  }
 }

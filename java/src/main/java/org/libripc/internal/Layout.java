@@ -226,13 +226,14 @@ public final class Layout {
   public static final class CallOptions {
     private CallOptions() {}
 
-    public static final int BYTES = 56;
+    public static final int BYTES = 64;
     public static final int TIMEOUT = 8;
     public static final int RETURN_COUNT = 16;
     public static final int RETURNS = 24;
     public static final int PARENT = 32;
     public static final int LOAN_ENDED = 40;
     public static final int LOAN_USER = 48;
+    public static final int IDEMPOTENT = 56;
   }
 
   /** ripc_rpc_record: what comes before the {@link Record} of a request or an answer. */
@@ -251,6 +252,40 @@ public final class Layout {
     public static final int END = 1;
 
     public static final int LARGEST = BYTES + Record.LARGEST;
+  }
+
+  /** ripc_latency. */
+  public static final class Latency {
+    private Latency() {}
+
+    public static final int BYTES = 64;
+    public static final int COUNT = 0;
+    public static final int MINIMUM = 8;
+    public static final int MEAN = 16;
+    public static final int P50 = 24;
+    public static final int P90 = 32;
+    public static final int P99 = 40;
+    public static final int P999 = 48;
+    public static final int MAXIMUM = 56;
+  }
+
+  /** ripc_rpc_method_statistics. */
+  public static final class MethodStatistics {
+    private MethodStatistics() {}
+
+    public static final int BYTES = 464;
+    public static final int METHOD = 8;
+    public static final int CALLS = 16;
+    public static final int ANSWERED = 24;
+    public static final int DID_NOT_RUN = 32;
+    public static final int MAY_HAVE_RUN = 40;
+    public static final int REPEATS = 48;
+    public static final int STATUSES = 56;
+    public static final int CALL_TIME = 312;
+    public static final int REQUESTS_RUN = 376;
+    public static final int REQUESTS_REFUSED = 384;
+    public static final int REQUESTS_EXPIRED = 392;
+    public static final int REQUEST_TIME = 400;
   }
 
   /** ripc_rpc_statistics: its size, then 13 counters. */

@@ -183,6 +183,9 @@ public interface NativeBinding {
 
   int rpcStatistics(long rpc, long statistics);
 
+  /** As of the names and paths above. */
+  int rpcMethods(long rpc, long user);
+
   // ---- Memory ----
 
   /** Memory that libripc or a peer owns, as a direct buffer in native byte order. */

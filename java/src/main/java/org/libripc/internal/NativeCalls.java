@@ -152,4 +152,6 @@ final class NativeCalls {
   static native long ripc_request_time_left(long request);
 
   static native int ripc_rpc_get_statistics(long rpc, long statistics);
+
+  static native int ripc_rpc_list_methods(long rpc, long visitor, long user);
 }

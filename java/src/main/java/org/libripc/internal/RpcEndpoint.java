@@ -2,6 +2,8 @@
 package org.libripc.internal;
 
 import java.lang.ref.Cleaner;
+import java.nio.ByteBuffer;
+import java.util.function.Consumer;
 import org.libripc.Message;
 import org.libripc.Outgoing;
 import org.libripc.Service;
@@ -70,7 +72,13 @@ public interface RpcEndpoint {
    * @param parent may be null
    */
   long call(
-      ServiceId to, int method, Outgoing arguments, long timeout, RpcRequest parent, Object caller);
+      ServiceId to,
+      int method,
+      Outgoing arguments,
+      long timeout,
+      boolean idempotent,
+      RpcRequest parent,
+      Object caller);
 
   /** False if it has ended. Its end is told all the same, by a run. */
   boolean cancel(long call);
@@ -88,6 +96,9 @@ public interface RpcEndpoint {
 
   /** Fills the structure at the address of a block. */
   void statistics(NativeBlock block);
+
+  /** Shows a structure for each method. */
+  void methods(Consumer<ByteBuffer> visitor);
 
   boolean isClosed();
 

@@ -11,6 +11,7 @@ import org.libripc.internal.Layout;
 public final class CallOptions {
   long timeout = Layout.DEFAULT_TIME;
   Request parent;
+  boolean idempotent;
 
   /** Those of a call without options. */
   public CallOptions() {}
@@ -31,6 +32,15 @@ public final class CallOptions {
    */
   public CallOptions parent(Request request) {
     parent = request;
+    return this;
+  }
+
+  /**
+   * Whether running twice does no harm. A call to a group then goes to another member also where it
+   * may have run. Returns this.
+   */
+  public CallOptions idempotent(boolean on) {
+    idempotent = on;
     return this;
   }
 }

@@ -4,6 +4,8 @@ package org.libripc.rpc;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -180,6 +182,7 @@ public final class Rpc implements AutoCloseable {
           method,
           arguments,
           options.timeout,
+          options.idempotent,
           options.parent == null ? null : options.parent.handle(),
           caller);
     } finally {
@@ -327,6 +330,14 @@ public final class Rpc implements AutoCloseable {
     for (int index = 0; index < c.length; ++index) c[index] = block.bytes.getLong(8 * index);
     return new RpcStatistics(
         c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13]);
+  }
+
+  /** Those of each method that was called or has a handler, in ascending order. */
+  public List<MethodStatistics> methods() {
+    List<MethodStatistics> methods = new ArrayList<>();
+    endpoint.methods(found -> methods.add(MethodStatistics.read(found)));
+    Reference.reachabilityFence(this);
+    return methods;
   }
 
   // ---- The end ----

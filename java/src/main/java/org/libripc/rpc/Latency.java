@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.rpc;
+
+import java.nio.ByteBuffer;
+import org.libripc.internal.Layout;
+
+/**
+ * Times in nanoseconds, at most 1.6 % too large. All are 0 if the count is. Immutable.
+ *
+ * @param count how many there were
+ * @param minimum the shortest
+ * @param mean their mean
+ * @param p50 what half of them do not exceed
+ * @param p90 what 90 % do not exceed
+ * @param p99 what 99 % do not exceed
+ * @param p999 what 99.9 % do not exceed
+ * @param maximum the longest
+ */
+public record Latency(
+    long count, long minimum, long mean, long p50, long p90, long p99, long p999, long maximum) {
+  static Latency read(ByteBuffer from, int at) {
+    return new Latency(
+        from.getLong(at + Layout.Latency.COUNT),
+        from.getLong(at + Layout.Latency.MINIMUM),
+        from.getLong(at + Layout.Latency.MEAN),
+        from.getLong(at + Layout.Latency.P50),
+        from.getLong(at + Layout.Latency.P90),
+        from.getLong(at + Layout.Latency.P99),
+        from.getLong(at + Layout.Latency.P999),
+        from.getLong(at + Layout.Latency.MAXIMUM));
+  }
+}
