@@ -71,18 +71,19 @@ final class Endpoint implements RpcEndpoint {
     binding = service.binding();
     request = new IncomingCall(this);
     service.enter();
-    boolean made = false;
-    service.receiver().beginCalls();
+    long created = 0;
     try {
-      handle = create(slotCount, queue, maxSessions);
-      service.endpoint(this);
-      made = true;
-    } finally {
-      if (!made) {
-        service.receiver().end();
-        service.guard().leave();
+      service.receiver().beginCalls();
+      try {
+        created = create(slotCount, queue, maxSessions);
+      } finally {
+        if (created == 0) service.receiver().end();
       }
+    } finally {
+      if (created == 0) service.guard().leave();
     }
+    handle = created;
+    service.endpoint(this);
   }
 
   private static NativeBlock arguments() {
