@@ -379,7 +379,6 @@ class CallHandlersTest extends CallPairTest {
     Outgoing many = new Outgoing();
     for (int count = 0; count < 64; ++count) many.add(bytes("x"));
     assertThrows(RipcException.class, () -> caller.call(to(), ECHO, many));
-    assertThrows(RipcException.class, () -> caller.call(ServiceId.of(0), ECHO, bytes("x")));
     assertThrows(NullPointerException.class, () -> caller.call(null, ECHO, bytes("x")));
     assertThrows(NullPointerException.class, () -> caller.call(to(), ECHO, (Outgoing) null));
     assertThrows(

@@ -93,4 +93,14 @@ class ExamplesTest {
             + "Requests: the ticket of the answer is complete",
         run(0, "Requests"));
   }
+
+  @Test
+  void calls() throws Exception {
+    Process server = start("Calls", "server");
+    assertEquals("Calls: serving", server.inputReader().readLine());
+    assertEquals(
+        "Calls: cake: 20 each, 12 in stock\nCalls: rolls: 25 each, 12 in stock",
+        run(0, "Calls", "client", "cake", "rolls", "bye"));
+    assertEquals("Calls: shop is closed", ended(0, server));
+  }
 }

@@ -12,10 +12,11 @@ import org.libripc.Outgoing;
 import org.libripc.Ripc;
 import org.libripc.RipcException;
 import org.libripc.Service;
+import org.libripc.rpc.Rpc;
 
 /**
- * The other process of a benchmark: `Far DIRECTORY echo|sink|blocks`. Ends with its standard input,
- * of which each byte is, for `blocks`, one block of echoes; in between it does not spin.
+ * The other process of a benchmark: `Far DIRECTORY echo|sink|blocks|calls`. Ends with its standard
+ * input, of which each byte is, for `blocks`, one block of echoes; in between it does not spin.
  */
 final class Far {
   private Far() {}
@@ -42,6 +43,11 @@ final class Far {
                 }
               });
       end.start();
+      if (arguments[1].equals("calls")) {
+        calls(service);
+        end.join();
+        return;
+      }
       try (MessageBatch batch = service.batch(64, 1 << 16)) {
         if (arguments[1].equals("echo")) {
           while (true) echo(service, batch, Integer.MAX_VALUE);
@@ -73,6 +79,14 @@ final class Far {
         Message received = batch.get(index);
         service.send(received.source(), back.clear().add(received.item(0)));
       }
+    }
+  }
+
+  private static void calls(Service service) throws InterruptedException {
+    Outgoing back = new Outgoing();
+    try (Rpc rpc = Rpc.open(service)) {
+      rpc.on(Calls.ECHO, request -> request.reply(back.clear().add(request.item(0))));
+      rpc.serve();
     }
   }
 
