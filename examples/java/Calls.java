@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.libripc.Outgoing;
 import org.libripc.Ripc;
 import org.libripc.Service;
@@ -37,6 +38,7 @@ public final class Calls {
   }
 
   private static void serve() throws InterruptedException {
+    AtomicBoolean closed = new AtomicBoolean();
     ExecutorService executor = Executors.newFixedThreadPool(2);
     try (Ripc ripc = Ripc.open();
         Service service = ripc.service().name("shop").register();
@@ -49,11 +51,11 @@ public final class Calls {
           BYE,
           request -> {
             request.reply(new Outgoing());
-            rpc.close();
+            closed.set(true);
           });
       System.out.println("Calls: serving");
-      rpc.serve();
-      System.out.println("Calls: " + rpc.service().name() + " is closed");
+      while (!closed.get()) rpc.run(1, TimeUnit.SECONDS);
+      System.out.println("Calls: the shop is closed");
     } finally {
       executor.shutdown();
     }

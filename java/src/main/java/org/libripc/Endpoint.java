@@ -297,6 +297,8 @@ final class Endpoint implements RpcEndpoint {
       ticket.sent(message.ticketHandle());
       service.sender().keepQuiet(ticket);
       kept = true;
+      // It may wait without a limit.
+      if (runner != Thread.currentThread()) binding.interrupt(service.handle());
       return ticket;
     } finally {
       if (!kept) CountedMemory.releaseAll(memory.lent);
@@ -330,7 +332,7 @@ final class Endpoint implements RpcEndpoint {
     ripc.enter();
     try {
       chunk = chunks.withRoom(CHUNK, FEW);
-      int found = await(nanos);
+      int found = service.waiting().await(wait, nanos);
       if (found != 0) chunk.end = tell(found);
       return found;
     } finally {
@@ -338,28 +340,19 @@ final class Endpoint implements RpcEndpoint {
     }
   }
 
-  private int await(long nanos) throws InterruptedException {
-    if (service.sender().settle() == 0) return service.waiting().await(wait, nanos);
-    long started = System.nanoTime();
-    for (; ; ) {
-      long left = nanos < 0 ? LOOK : Math.max(0, nanos - (System.nanoTime() - started));
-      int found = service.waiting().await(wait, Math.min(left, LOOK));
-      if (found != 0 || left == 0) return found;
-      service.sender().settle();
-    }
-  }
-
   // One native wait: how many records there are, or a status as a negative number.
   private int runOnce(long timeout) {
     enter();
     try {
+      boolean looks = service.sender().settle() != 0 && (timeout < 0 || timeout > LOOK);
       int status =
           binding.rpcRunRecords(
               handle,
-              timeout,
+              looks ? LOOK : timeout,
               chunk.block.address + chunk.end,
               chunk.size() - chunk.end,
               count.address);
+      if (looks && status == Status.TIMEOUT.code()) status = Status.INTERRUPTED.code();
       return status == 0 ? (int) count.bytes.getLong(0) : -status;
     } finally {
       guard.leave();

@@ -7,6 +7,8 @@ import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.libripc.rpc.CallHandler;
+import org.libripc.rpc.Rpc;
 
 /** How much garbage a message makes: what docs/java.md says. */
 class AllocationTest extends PairTest {
@@ -61,5 +63,35 @@ class AllocationTest extends PairTest {
         "garbage, %s over %s, single: %.2f bytes a message%n",
         Ripc.bindingName(), transport, bytes);
     assertTrue(bytes <= (isShm() ? 132 : 172), bytes + " bytes for each message");
+  }
+
+  @Test
+  void aCallMakesNoGarbageIfItsObjectsAreUsedAgain() throws Throwable {
+    ByteBuffer payload = pattern(64, 1);
+    Outgoing arguments = new Outgoing();
+    Outgoing answer = new Outgoing();
+    int[] ended = {0};
+    try (Rpc caller = Rpc.open(client);
+        Rpc answerer = Rpc.open(server)) {
+      answerer.on(1, request -> request.reply(answer.clear().add(request.item(0))));
+      CallHandler handler =
+          result -> {
+            if (result.item(0).remaining() != 64) throw new AssertionError("wrong answer");
+            ++ended[0];
+          };
+      double bytes =
+          bytesPerRound(
+              () -> {
+                int before = ended[0];
+                caller.callThen(server.id(), 1, arguments.clear().add(payload), handler);
+                while (ended[0] == before) {
+                  answerer.run(0, TimeUnit.SECONDS);
+                  caller.run(0, TimeUnit.SECONDS);
+                }
+              });
+      System.out.printf(
+          "garbage, %s over %s, call: %.2f bytes a call%n", Ripc.bindingName(), transport, bytes);
+      assertTrue(bytes <= 2, bytes + " bytes for each call");
+    }
   }
 }

@@ -101,6 +101,6 @@ class ExamplesTest {
     assertEquals(
         "Calls: cake: 20 each, 12 in stock\nCalls: rolls: 25 each, 12 in stock",
         run(0, "Calls", "client", "cake", "rolls", "bye"));
-    assertEquals("Calls: shop is closed", ended(0, server));
+    assertEquals("Calls: the shop is closed", ended(0, server));
   }
 }

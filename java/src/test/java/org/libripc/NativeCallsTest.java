@@ -20,6 +20,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.libripc.internal.Binding;
 import org.libripc.internal.NativeBinding;
+import org.libripc.rpc.Rpc;
+import org.libripc.rpc.RpcCall;
 
 /** How many native calls a message takes: what docs/java.md says. */
 class NativeCallsTest extends PairTest {
@@ -153,6 +155,32 @@ class NativeCallsTest extends PairTest {
         }
       }
       assertCalls(COUNT / together);
+    }
+  }
+
+  @Test
+  void aShortCallTakesOneEachWay() throws Exception {
+    ByteBuffer payload = pattern(64, 1);
+    try (Ripc one = context();
+        Ripc other = context();
+        Rpc caller = Rpc.open(one.register());
+        Rpc answerer = Rpc.open(other.register())) {
+      ServiceId to = answerer.service().id();
+      answerer.on(1, request -> request.reply(request.item(0)));
+      for (int round = 0; round <= COUNT; ++round) {
+        if (round == 1) calls.clear(); // the first one opens the session
+        RpcCall call = caller.call(to, 1, payload);
+        while (answerer.run(isShm() && round > 0 ? 0 : 1, TimeUnit.MILLISECONDS) == 0)
+          caller.run(round > 0 ? 0 : 1, TimeUnit.MILLISECONDS);
+        while (!call.isDone()) caller.run(LIMIT, TimeUnit.SECONDS);
+        call.join().close();
+      }
+      assertEquals(COUNT, calls.remove("rpcCall"));
+      assertEquals(COUNT, calls.remove("requestReply"));
+      int runs = calls.remove("rpcRunRecords");
+      // Over a network a run may have to look again.
+      assertTrue(isShm() ? runs == 2 * COUNT : runs >= 2 * COUNT, runs + " runs");
+      assertEquals(Map.of(), calls);
     }
   }
 }

@@ -17,10 +17,22 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.NoSuchElementException;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.libripc.SurvivalWorld.Case;
+import org.libripc.rpc.CallHandler;
+import org.libripc.rpc.CallItems;
+import org.libripc.rpc.CallOptions;
+import org.libripc.rpc.CallResult;
+import org.libripc.rpc.Request;
+import org.libripc.rpc.RequestHandler;
+import org.libripc.rpc.Rpc;
+import org.libripc.rpc.RpcBuilder;
+import org.libripc.rpc.RpcCall;
 
 /**
  * Every public method with every kind of senseless argument, on objects that are open and closed.
@@ -41,7 +53,13 @@ final class SurvivalSweep {
           ReturnBuffer.class,
           RipcSelector.class,
           RipcSelector.Key.class,
-          Ticket.class);
+          Ticket.class,
+          Rpc.class,
+          RpcBuilder.class,
+          RpcCall.class,
+          Request.class,
+          CallResult.class,
+          CallOptions.class);
 
   // What the documentation names.
   private static final List<Class<? extends Throwable>> ENDS =
@@ -70,17 +88,24 @@ final class SurvivalSweep {
     for (Class<?> type : TYPES) {
       Stream<Executable> own =
           Stream.concat(
-              Arrays.stream(type.getDeclaredMethods()), Arrays.stream(type.getConstructors()));
+              Arrays.stream(type.getMethods())
+                  .filter(each -> isOurs(each.getDeclaringClass(), type)),
+              Arrays.stream(type.getConstructors()));
       own.filter(each -> Modifier.isPublic(each.getModifiers()) && !each.isSynthetic())
           .sorted(Comparator.comparing(Executable::toString))
-          .forEach(each -> add(cases, each));
+          .forEach(each -> add(cases, type, each));
     }
     return cases;
   }
 
-  private static void add(List<Case> cases, Executable method) {
+  /** Its own, and what a type of this library has from another one. */
+  private static boolean isOurs(Class<?> declares, Class<?> type) {
+    return declares == type || declares == CallItems.class;
+  }
+
+  private static void add(List<Case> cases, Class<?> type, Executable method) {
     String name =
-        method.getDeclaringClass().getSimpleName()
+        type.getSimpleName()
             + "."
             + (method instanceof Constructor ? "new" : method.getName())
             + Arrays.stream(method.getParameterTypes()).map(Class::getSimpleName).toList();
@@ -91,7 +116,7 @@ final class SurvivalSweep {
               for (boolean closed : List.of(false, true)) {
                 for (Arguments arguments : Arguments.values()) {
                   if (arguments.ordinal() > 0 && method.getParameterCount() == 0) continue;
-                  call(world, method, arguments, closed);
+                  call(world, type, method, arguments, closed);
                 }
               }
             },
@@ -100,11 +125,11 @@ final class SurvivalSweep {
   }
 
   private static void call(
-      SurvivalWorld world, Executable method, Arguments arguments, boolean closed)
+      SurvivalWorld world, Class<?> type, Executable method, Arguments arguments, boolean closed)
       throws Throwable {
     try (Ripc ripc = world.open();
         Service service = ripc.register()) {
-      Object target = targetOf(method.getDeclaringClass(), world, ripc, service);
+      Object target = targetOf(type, world, ripc, service);
       if (closed) {
         if (target instanceof AutoCloseable open) open.close();
         service.ripc().close();
@@ -118,7 +143,7 @@ final class SurvivalSweep {
       else ((Constructor<?>) method).newInstance(values);
     } catch (InvocationTargetException failure) {
       Throwable thrown = failure.getCause();
-      if (ENDS.stream().noneMatch(type -> type.isInstance(thrown)))
+      if (ENDS.stream().noneMatch(each -> each.isInstance(thrown)))
         throw new AssertionError((closed ? "closed, " : "") + arguments + ": " + thrown, thrown);
     } finally {
       Thread.interrupted();
@@ -142,8 +167,26 @@ final class SurvivalSweep {
     if (type == ReceiveWindow.class) return new ReceiveWindow(direct(10));
     if (type == ReturnBuffer.class) return new ReturnBuffer(direct(10));
     if (type == RipcSelector.class) return RipcSelector.open();
+    if (type.getPackage() == Rpc.class.getPackage()) return callTarget(type, ripc, service);
     if (type == RipcSelector.Key.class) return RipcSelector.open().register(service, null);
     return service.send(service.id(), new Outgoing().borrow(direct(10)));
+  }
+
+  private static Object callTarget(Class<?> type, Ripc ripc, Service service) throws Exception {
+    if (type == RpcBuilder.class) return Rpc.of(service);
+    if (type == CallOptions.class) return new CallOptions();
+    Rpc rpc = Rpc.open(service);
+    if (type == Rpc.class) return rpc;
+    BlockingQueue<Request> kept = new LinkedBlockingQueue<>();
+    rpc.on(1, request -> kept.add(request.keep()));
+    RpcCall call = rpc.call(service.id(), 1, direct(10));
+    if (type == RpcCall.class) return call;
+    while (kept.isEmpty()) rpc.run(1, TimeUnit.SECONDS);
+    Request request = kept.take();
+    if (type == Request.class || type == CallItems.class) return request;
+    request.reply(direct(10));
+    while (!call.isDone()) rpc.run(1, TimeUnit.SECONDS);
+    return call.join();
   }
 
   private static Object value(Class<?> type, Arguments arguments, Service service) {
@@ -167,6 +210,11 @@ final class SurvivalSweep {
     if (type == Outgoing.class) return new Outgoing().add(ByteBuffer.allocate(100_000));
     if (type == Outgoing[].class) return Array.newInstance(Outgoing.class, least ? 0 : 1000);
     if (type == MessageBatch.class) return service.isClosed() ? null : service.batch(1, 0);
+    if (type == CallOptions.class) return new CallOptions().timeout(least ? -1 : 1, TimeUnit.DAYS);
+    if (type == CallHandler.class) return (CallHandler) CallResult::close;
+    if (type == RequestHandler.class) return (RequestHandler) Request::keep;
+    if (type == Executor.class) return (Executor) Runnable::run;
+    if (type == Status.class) return least ? Status.OK : Status.SYSTEM;
     if (type == ReceiveWindow.class) return new ReceiveWindow(direct(least ? 0 : 10));
     if (type == ReturnBuffer.class) return new ReturnBuffer(direct(least ? 0 : 10));
     if (type == Notification.class)

@@ -136,7 +136,8 @@ public final class Rpc implements AutoCloseable {
    * @throws RipcException.TimedOut if there is no time, or the parent has none left
    * @throws RipcException {@link org.libripc.Status#TOO_LARGE}, {@link
    *     org.libripc.Status#NO_MEMORY}, {@link org.libripc.Status#FENCED}, {@link
-   *     org.libripc.Status#CLOSED}, {@link org.libripc.Status#INVALID_ARGUMENT}
+   *     org.libripc.Status#CLOSED}, {@link org.libripc.Status#INVALID_ARGUMENT}, and as {@link
+   *     Service#send} where the service has just ended
    */
   public RpcCall call(ServiceId to, int method, Outgoing arguments, CallOptions options) {
     RpcCall call = new RpcCall(endpoint);
