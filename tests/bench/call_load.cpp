@@ -192,8 +192,8 @@ class Client {
   ripc::Rpc& rpc() { return end_.rpc; }
   std::uint64_t under_way() const { return under_way_; }
 
-  static std::map<std::string, std::uint64_t> ends;
-  static bool counts;
+  static std::map<std::string, std::uint64_t> ends_;
+  static bool counts_;
 
  private:
   static std::uint64_t server_id_of(std::uint64_t index) {
@@ -205,7 +205,7 @@ class Client {
     auto& self = *static_cast<Client*>(user);
     --self.under_way_;
     ripc_message_release(result->message);
-    if (counts) ++ends[ripc_status_name(static_cast<ripc_status>(result->status))];
+    if (counts_) ++ends_[ripc_status_name(static_cast<ripc_status>(result->status))];
   }
 
   End end_;
@@ -218,8 +218,8 @@ class Client {
   const std::uint64_t timeout_ = word("timeout") * 1'000'000;
   std::vector<std::byte> argument_;
 };
-std::map<std::string, std::uint64_t> Client::ends;
-bool Client::counts = false;
+std::map<std::string, std::uint64_t> Client::ends_;
+bool Client::counts_ = false;
 
 // Until `end`. Calls wait for their time, not for the answers before.
 void run_until(std::vector<std::unique_ptr<Client>>& clients, Clock::time_point end) {
@@ -260,15 +260,15 @@ int load() {
     }
   }
   run_until(clients, Clock::now() + std::chrono::seconds(1));
-  Client::counts = true;
+  Client::counts_ = true;
   const auto before = Clock::now();
   run_until(clients, before + std::chrono::seconds(word("seconds")));
   const double seconds = std::chrono::duration<double>(Clock::now() - before).count();
-  Client::counts = false;
+  Client::counts_ = false;
   Json json;
   json["seconds"] = seconds;
-  json["ends"] = Client::ends;
-  json["answered_per_second"] = static_cast<double>(Client::ends["RIPC_OK"]) / seconds;
+  json["ends"] = Client::ends_;
+  json["answered_per_second"] = static_cast<double>(Client::ends_["RIPC_OK"]) / seconds;
   ripc_latency worst{};
   std::uint64_t repeats = 0, sessions = 0;
   for (const auto& client : clients) {

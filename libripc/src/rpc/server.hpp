@@ -84,6 +84,8 @@ class Server : public std::enable_shared_from_this<Server> {
 
  private:
   using Slot = ServerSession::Slot;
+  // Answers are kept for one to two of these. Clients ask at least five times in it.
+  static constexpr Nanoseconds kAnswerAge = 500'000'000;
   // What waits for room or a path: an answer that is kept, or anything else that is all header.
   struct Waiting {
     ripc_service_id client;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client does when time has passed: deadlines, and what may have been lost.
+#include <algorithm>
+
+#include "rpc/call_message.hpp"
+#include "rpc/client.hpp"
+
+namespace ripc::internal::rpc {
+
+using wire::call::Kind;
+
+namespace {
+
+// What an ended ticket says of the request: it was not delivered, and never will be.
+bool is_undelivered(ripc_status status) noexcept {
+  return status == RIPC_TIMEOUT || status == RIPC_CANCELLED || status == RIPC_REFUSED || status == RIPC_LIMIT;
+}
+
+}  // namespace
+
+void Client::set_timer(Call& call) noexcept {
+  Nanoseconds due = call.deadline;
+  if (call.state == Call::State::queued) {
+    const ClientSession& session = *call.session;
+    if (session.state == ClientSession::State::finding)
+      due = std::min(due, std::max(call.begun, session.finding_since) + messenger_.resolve_timeout());
+  } else {
+    due = std::min(due, call.repeat_at);
+  }
+  timers_.set(call, due);
+}
+
+void Client::call_due(Call& call, Nanoseconds now) noexcept {
+  if (call.is_in_send) return timers_.set(call, now + TimerWheel::kTick);
+  const ClientSession& session = *call.session;
+  if (now >= call.deadline) return give_up(call, RIPC_TIMEOUT);
+  if (call.state == Call::State::queued) {
+    const bool has_no_path = session.state == ClientSession::State::finding;
+    if (has_no_path && now >= std::max(call.begun, session.finding_since) + messenger_.resolve_timeout())
+      return finish(call, RIPC_CALL_DID_NOT_RUN, session.failure);
+  } else if (now >= call.repeat_at) {
+    repeat(call, now);
+    if (call.state == Call::State::ended) return;
+  }
+  set_timer(call);
+}
+
+void Client::repeat(Call& call, Nanoseconds now) noexcept {
+  ClientSession& session = *call.session;
+  call.repeat_at = now + call.repeat_pause;
+  call.repeat_pause = std::min(2 * call.repeat_pause, RoundTrip::kLongest);
+  if (call.ticket) {
+    const ripc_status status = call.ticket->poll();
+    if (status == RIPC_PENDING) return;  // core repeats it
+    call.ticket.reset();
+    if (is_undelivered(status)) return finish(call, RIPC_CALL_DID_NOT_RUN, status);
+  }
+  if (session.state != ClientSession::State::open) return;
+  // A question that is not lost is asked once.
+  if (!session.may_lose) call.repeat_at = UINT64_MAX;
+  if (!session.may_lose && !call.is_with_server) return;
+  if (call.repeats == 0 && session.may_lose) {
+    session.window.lost(now, session.round_trip.overdue());
+    session.round_trip.back_off();
+  }
+  note_repeated(call);
+  if (call.is_kept && call.returns.empty() && !call.is_with_server) {
+    (void)messenger_.send_short(session.to, CallMessage(request_header(call, now), call.arguments.items()).items());
+  } else {
+    (void)send_header(
+        session,
+        {.kind = Kind::ask, .number = call.number, .session = session.name, .incarnation = session.incarnation});
+  }
+}
+
+void Client::note_repeated(Call& call) noexcept {
+  ++call.repeats;
+  ++counters_.repeats;
+  if (call.record != nullptr) ++call.record->counters.repeats;
+}
+
+// The server has not seen it.
+void Client::send_again(Lock& lock, Call& call) {
+  note_repeated(call);
+  call.session->set_with_server(call, false);
+  const CallMessage message(request_header(call, messenger_.now()), call.arguments.items());
+  if (call.returns.empty()) {
+    (void)messenger_.send_short(call.session->to, message.items());
+    return;
+  }
+  // Without room or path, the next question leads here again.
+  (void)send_any(lock, call, message.items());
+  if (call.state == Call::State::sending) call.state = Call::State::sent;
+}
+
+}  // namespace ripc::internal::rpc

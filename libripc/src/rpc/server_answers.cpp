@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// How requests end: with an answer, which may have to be kept, or without one.
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "core/protocol/outgoing.hpp"
+#include "rpc/server.hpp"
+
+namespace ripc::internal::rpc {
+
+using wire::call::Header;
+using wire::call::Kind;
+using wire::call::State;
+
+namespace {
+
+// Of requests that are answered within their handler, one in so many is measured: the clock costs 25 ns.
+constexpr std::uint64_t kMeasured = 16;
+// What the answers of one session may take. Of more, clients are told that they ran.
+constexpr std::size_t kMaxKept = std::size_t{256} << 10;
+
+// Whether items of this answer stay with the application, so that it cannot wait.
+bool is_borrowed(std::span<const ripc_item> items) noexcept {
+  return core::has_kind(items, RIPC_ITEM_LONG) || core::has_kind(items, RIPC_ITEM_RETURN);
+}
+
+}  // namespace
+
+Server::Slot* Server::slot_of(const ripc_request& request) noexcept {
+  ServerSession* const session = session_of(request.session);
+  if (session == nullptr) return nullptr;
+  Slot& slot = session->slot(request.number);
+  return slot.request == &request ? &slot : nullptr;
+}
+
+// The client has used the slot again, so it does not wait for what is in it.
+void Server::abandon(ServerSession& session, Slot& slot) noexcept {
+  if (slot.request == nullptr) return;
+  slot.request->is_abandoned = true;
+  slot.request = nullptr;
+  --session.running;
+}
+
+void Server::forget(ServerSession& session, Slot& slot) noexcept {
+  if (slot.is_kept) {
+    session.kept_bytes -= slot.answer->bytes();
+    slot.answer->clear();
+  }
+  slot.is_kept = false;
+  slot.ticket.reset();
+}
+
+void Server::end(ServerSession& session, Slot& slot, State outcome, ripc_status status) noexcept {
+  if (slot.request != nullptr) --session.running;
+  slot.request = nullptr;
+  slot.state = Slot::State::ended;
+  slot.outcome = outcome;
+  slot.code = static_cast<std::uint32_t>(status);
+}
+
+Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const ripc_item> items,
+                     std::shared_ptr<core::Ticket>* ticket) {
+  if (items.size() > RIPC_RPC_MAX_ITEMS)
+    return Status(RIPC_INVALID_ARGUMENT, "An answer has at most 63 items: join some of them.");
+  core::SendArguments arguments;
+  arguments.reply_to = request.message;
+  arguments.to = request.message->source;
+  arguments.items = items;
+  if (Status valid = core::check(arguments); !valid.ok()) return valid;
+
+  std::shared_ptr<Server> self;  // keeps it until the lock is gone
+  std::unique_lock lock(mutex_);
+  if (is_closed_) return Status(RIPC_CLOSED, "The endpoint of this request is gone: drop the request.");
+  const CallMessage message({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code},
+                            items);
+  arguments.items = message.items();
+
+  ripc_status status = RIPC_OK;
+  std::shared_ptr<core::Ticket> own_ticket;
+  if (slot_of(request) == nullptr) {
+    messenger_.release_given(items);  // nobody waits
+  } else {
+    status = request.message->request == 0 ? messenger_.send_short(arguments.to, arguments.items) : RIPC_PENDING;
+    if (status == RIPC_PENDING && !is_borrowed(items) && !messenger_.path(arguments.to).is_known)
+      status = find_path(arguments.to);
+    if (status == RIPC_PENDING) {
+      lock.unlock();
+      const Status sent = messenger_.send(arguments, &own_ticket);
+      lock.lock();
+      status = is_closed_ ? RIPC_CLOSED : sent.code();
+      if (!sent.ok() && status != RIPC_AGAIN) return sent;
+    }
+  }
+  const bool waits = status == RIPC_AGAIN && !is_borrowed(items);
+  if (status != RIPC_OK && !waits) return status;
+  if (Slot* const slot = slot_of(request); slot != nullptr) {
+    ServerSession& session = *session_of(request.session);
+    MethodRecord& record = request.handler->record;
+    // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
+    const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
+    const bool is_measured = !is_prompt || record.counters.requests_run % kMeasured == 0;
+    const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_;
+    if (is_measured) record.time.add(now - request.came_at);
+    const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
+    slot->code = code;
+    if (own_ticket) slot->ticket = own_ticket;
+    if (waits) {
+      if (!keep(session, *slot, items, now)) return RIPC_AGAIN;
+      wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
+      messenger_.release_given(items);
+    }
+    if (!waits && may_be_lost) {
+      try {
+        (void)keep(session, *slot, items, now);
+      } catch (const std::bad_alloc&) {
+        // It was sent. If it is lost, the client learns that its call ran.
+      }
+    }
+    slot->state = waits ? Slot::State::waiting : Slot::State::answered;
+    slot->request = nullptr;
+    --session.running;
+    session.used_at = now;
+  }
+  if (ticket != nullptr) *ticket = std::move(own_ticket);
+  self = free(request);
+  if (waits) messenger_.wake();
+  return {};
+}
+
+bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now) {
+  std::array<std::array<std::byte, wire::call::kReturnedSize>, RIPC_MAX_RETURNS> returned;
+  std::array<ripc_item, RIPC_RPC_MAX_ITEMS> kept;
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  slot.returned = 0;
+  for (std::size_t index = 0; index < items.size(); ++index) {
+    kept[index] = items[index];
+    if (items[index].kind == RIPC_ITEM_RETURN) {
+      if (count == returned.size()) return false;
+      returned[count] = wire::call::encode_returned({items[index].return_index, items[index].size});
+      kept[index] = {returned[count].data(), wire::call::kReturnedSize, RIPC_ITEM_SHORT, 0};
+      slot.returned |= std::uint64_t{1} << index;
+      ++count;
+    }
+    bytes += kept[index].size;
+  }
+  if (session.kept_bytes + bytes > kMaxKept && slot.returned == 0 && session.kept_bytes != 0) return false;
+  if (!slot.answer) slot.answer = std::make_unique<KeptItems>();
+  slot.answer->assign(std::span(kept).first(items.size()));
+  slot.is_kept = true;
+  slot.kept_at = now;
+  session.kept_bytes += slot.answer->bytes();
+  lower(look_at_, now + kAnswerAge);
+  return true;
+}
+
+Status Server::send_kept(const ServerSession& session, const Slot& slot) {
+  const Header header{.kind = Kind::answer,
+                      .number = slot.number,
+                      .session = session.name,
+                      .incarnation = slot.returned,
+                      .code = slot.code};
+  return send(session.client, CallMessage(header, std::as_const(*slot.answer).items()));
+}
+
+void Server::drop(ripc_request& request, ripc_status status, State outcome) noexcept {
+  std::shared_ptr<Server> self;  // keeps it until the lock is gone
+  const std::lock_guard lock(mutex_);
+  if (outcome == State::not_run) {
+    const auto take_back = [&](auto& counters) {
+      --counters.requests_run;
+      ++(status == RIPC_AGAIN ? counters.requests_refused : counters.requests_expired);
+    };
+    take_back(counters_);
+    take_back(request.handler->record.counters);
+  }
+  if (Slot* const slot = slot_of(request); slot != nullptr && !is_closed_) {
+    ServerSession& session = *session_of(request.session);
+    end(session, *slot, outcome, status);
+    tell_state(session, *slot);
+  }
+  self = free(request);
+}
+
+void Server::run(ripc_request& request) noexcept {
+  if (time_left(request) == 0) return drop(request, RIPC_TIMEOUT, State::not_run);
+  request.handler->run(request.handler->user, &request);
+}
+
+std::shared_ptr<Server> Server::free(ripc_request& request) noexcept {
+  core::MessagePool::release(std::exchange(request.message, nullptr));
+  request.next = std::exchange(free_, &request);
+  return std::move(request.server);
+}
+
+Nanoseconds Server::time_left(const ripc_request& request) const noexcept {
+  if (request.is_abandoned.load(std::memory_order_relaxed)) return 0;
+  if (request.deadline == UINT64_MAX) return UINT64_MAX;
+  const std::lock_guard lock(mutex_);
+  const Nanoseconds now = is_closed_ ? UINT64_MAX : messenger_.now();
+  return request.deadline > now ? request.deadline - now : 0;
+}
+
+}  // namespace ripc::internal::rpc
