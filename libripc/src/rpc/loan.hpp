@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "ripc/ticket.h"
+#include "ripc/ripc.h"
 
 namespace ripc::internal::rpc {
 

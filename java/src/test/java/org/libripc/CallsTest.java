@@ -299,7 +299,8 @@ class CallsTest extends CallPairTest {
     assertEquals(1, served.dropped());
     assertEquals(1, served.requestsRun());
     assertEquals(1, served.requestsRefused());
-    assertEquals(1, served.sessionsServed());
+    // A path that loses may ask for a session twice.
+    assertTrue(served.sessionsServed() >= 1);
     RpcStatistics called = caller.statistics();
     assertEquals(2, called.calls());
     assertEquals(1, called.answered());
