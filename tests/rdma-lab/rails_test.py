@@ -125,7 +125,7 @@ class RailsTest(unittest.TestCase):
     def test_a_port_that_goes_down_in_the_midst_loses_nothing(self):
         for device, link in (("rxe", 0), ("rxe", 1), ("siw", 0), ("siw", 1)):
             with self.subTest(device=device, link=link):
-                output = self.run_pair(FAULT.format(fault=f"ip link set vec{link} down; echo down"), device=device)
+                output = self.run_pair(FAULT.format(fault=f"echo down; ip link set vec{link} down"), device=device)
                 self.assertRegex(output, r'(?s)down\n.*"verified":true.*whole\n')
 
 
