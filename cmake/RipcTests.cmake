@@ -350,7 +350,7 @@ function(ripc_tests_rdma_lab)
     # The longest first: no processor is left alone with one of them at the end.
     set_tests_properties(lab.conformance.rxe lab.fault PROPERTIES COST 100)
     # Their nodes are many, or begin and end often: beside other tests a node's last words came too late now and then.
-    set_tests_properties(lab.self_test lab.rails PROPERTIES RUN_SERIAL TRUE)
+    set_tests_properties(lab.self_test lab.rails lab.pair.rails PROPERTIES RUN_SERIAL TRUE)
     if(TARGET java)
       ripc_add_test(lab.java lab 300 "${lab}/java-tests" "${PROJECT_BINARY_DIR}")
       # Maven writes to the same folders for it and for the test "java".
