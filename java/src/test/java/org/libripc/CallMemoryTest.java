@@ -314,6 +314,7 @@ class CallMemoryTest extends CallPairTest {
             } catch (RipcException.Closed gone) {
               return;
             } catch (RipcException.NoRoom
+                | RipcException.NoService
                 | IllegalStateException
                 | IndexOutOfBoundsException full) {
               Thread.yield();
