@@ -34,6 +34,11 @@ Status read_options(const ripc_rpc_options* given, rpc::Endpoint::Options& optio
   return {};
 }
 
+void end_without_answer(ripc_request* request, ripc_status status, wire::call::State outcome) noexcept {
+  if (request == nullptr) return;
+  request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, outcome);
+}
+
 // Only then is there a ticket.
 bool may_travel_long(std::span<const ripc_item> items) noexcept {
   constexpr std::size_t kSurelyShort = 1024;  // on every path
@@ -153,14 +158,11 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
 }
 
 void ripc_request_drop(ripc_request* request, ripc_status status) {
-  if (request == nullptr) return;
-  request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::may_have_run);
+  end_without_answer(request, status, wire::call::State::may_have_run);
 }
 
 void ripc_request_refuse(ripc_request* request, ripc_status status) {
-  if (request == nullptr) return;
-  const std::shared_ptr<rpc::Server> server = request->server;
-  server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, wire::call::State::not_run);
+  end_without_answer(request, status, wire::call::State::not_run);
 }
 
 // ---- Calling -------------------------------------------------------------------------------------------------

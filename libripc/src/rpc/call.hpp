@@ -8,6 +8,7 @@
 
 #include "core/state/ticket.hpp"
 #include "ripc/rpc.h"
+#include "rpc/fifo.hpp"
 #include "rpc/kept_items.hpp"
 #include "rpc/loan.hpp"
 #include "rpc/method_record.hpp"
@@ -73,24 +74,32 @@ struct Call : TimerWheel::Timer {
   Call* next = nullptr;  // in the list it is in
 
   std::uint64_t name() const noexcept { return std::uint64_t{generation} << 32 | index; }
+  // It is to be sent to a server that has not had it.
+  void start_anew() noexcept {
+    state = State::queued;
+    repeats = 0;
+    repeat_at = UINT64_MAX;
+    is_with_server = false;
+    request = 0;
+    result = {};
+    result.size = sizeof result;
+  }
 };
 
-// First in, first out. Owns nothing.
-class CallQueue {
+// Calls may leave it from anywhere, and come back to its front.
+class CallQueue : private Fifo<Call> {
  public:
-  bool empty() const noexcept { return first_ == nullptr; }
+  using Fifo::empty;
   std::size_t size() const noexcept { return size_; }
   Call* front() const noexcept { return first_; }
   void push(Call& call) noexcept {
-    call.next = nullptr;
-    (last_ == nullptr ? first_ : last_->next) = &call;
-    last_ = &call;
+    Fifo::push(call);
     ++size_;
   }
   void push_front(Call& call) noexcept {
     call.next = first_;
     first_ = &call;
-    if (last_ == nullptr) last_ = &call;
+    if (call.next == nullptr) last_ = &call;
     ++size_;
   }
   // Nothing happens if it is not in it.
@@ -106,8 +115,6 @@ class CallQueue {
   }
 
  private:
-  Call* first_ = nullptr;
-  Call* last_ = nullptr;
   std::size_t size_ = 0;
 };
 

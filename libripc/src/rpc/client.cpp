@@ -48,7 +48,7 @@ Call& Client::make(const CallRequest& request, ClientSession& session) {
   if (request.loan_ended != nullptr && core::has_kind(request.items, RIPC_ITEM_LONG))
     call.loan = new Loan(request.loan_ended, request.loan_user);
   free_ = std::exchange(call.next, nullptr);
-  call.state = Call::State::queued;
+  call.start_anew();
   call.method = request.method;
   call.session = &session;
   call.group = session.is_group() ? session.to : 0;
@@ -59,13 +59,7 @@ Call& Client::make(const CallRequest& request, ClientSession& session) {
   call.user = request.user;
   call.is_idempotent = request.is_idempotent;
   call.perhaps_ran = call.is_final = false;
-  call.repeats = 0;
-  call.repeat_at = UINT64_MAX;
   call.is_kept = false;
-  call.is_with_server = false;
-  call.request = 0;
-  call.result = {};
-  call.result.size = sizeof call.result;
   return call;
 }
 
@@ -293,15 +287,14 @@ void Client::lack_room(ClientSession& session, Nanoseconds now) noexcept {
 }
 
 void Client::pump(Lock& lock, ClientSession& session) {
-  while (session.is_group() && session.takes_calls() && !session.queue.empty()) {
-    Call& call = *session.queue.front();
-    session.queue.remove(call);
-    place_begun(lock, call);
-  }
   if (session.is_stale && session.is_idle()) check_path(session, messenger_.now());
   while (session.takes_calls() && !session.queue.empty()) {
     Call& call = *session.queue.front();
     session.queue.remove(call);
+    if (session.is_group()) {
+      place_begun(lock, call);
+      continue;
+    }
     const Status status = dispatch(lock, call, call.arguments.items(), messenger_.now());
     if (status == RIPC_PENDING) {
       session.queue.push_front(call);
@@ -339,16 +332,20 @@ void Client::count(const Call& call) noexcept {
   if (call.result.status < RIPC_RPC_STATUSES) ++call.record->counters.statuses[call.result.status];
 }
 
+// What a member or a server still has of a call that has ended. Without the lock, because it may wait.
+void Client::take_back(const Call& call) noexcept {
+  if (call.request != 0) messenger_.end_request(call.request);
+  if (call.ticket && call.result.outcome != RIPC_CALL_ANSWERED) (void)call.ticket->cancel();
+}
+
 // Of a call that has ended and is in no list.
 void Client::tell(Lock& lock, Call& call) {
   if (may_move(call)) return move(lock, call);
   count(call);
-  const bool is_answered = call.result.outcome == RIPC_CALL_ANSWERED;
   Loan* const loan = std::exchange(call.loan, nullptr);
   lock.unlock();
   // Memory is the caller's again before it is told.
-  if (call.request != 0) messenger_.end_request(call.request);
-  if (call.ticket && !is_answered) (void)call.ticket->cancel();
+  take_back(call);
   if (loan != nullptr) Loan::release(loan, static_cast<ripc_status>(call.result.status));
   if (call.done != nullptr) {
     call.done(call.user, &call.result);

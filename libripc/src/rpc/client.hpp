@@ -75,6 +75,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void give_up(Call& call, ripc_status why) noexcept;
   void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
   void count(const Call& call) noexcept;
+  void take_back(const Call& call) noexcept;
   void tell(Lock& lock, Call& call);
   // Of all of them. The lock may be gone afterwards.
   std::size_t tell_ended(Lock& lock);

@@ -116,19 +116,12 @@ void Client::move(Lock& lock, Call& call) noexcept {
   call.state = Call::State::sending;
   call.is_in_send = true;
   lock.unlock();
-  if (call.request != 0) messenger_.end_request(call.request);
-  if (call.ticket) (void)call.ticket->cancel();
+  take_back(call);
   lock.lock();
   call.is_in_send = false;
   sent_.notify_all();
-  call.state = Call::State::queued;
-  call.request = 0;
   call.ticket.reset();
-  call.repeats = 0;
-  call.repeat_at = UINT64_MAX;
-  call.is_with_server = false;
-  call.result = {};
-  call.result.size = sizeof call.result;
+  call.start_anew();
   try {
     call.tried.push_back(call.session->to);
   } catch (const std::bad_alloc&) {

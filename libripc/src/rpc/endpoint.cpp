@@ -82,9 +82,7 @@ Status Endpoint::cancel(std::uint64_t name) {
 
 Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
   events = 0;
-  std::thread::id none{};
-  if (!runner_.compare_exchange_strong(none, std::this_thread::get_id()))
-    return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
+  if (Status turn = enter(); !turn.ok()) return turn;
   const Status status = run_some(Deadline::after(timeout), events);
   leave();
   return status;
@@ -93,9 +91,7 @@ Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
 Status Endpoint::run_recorded(Nanoseconds timeout, std::span<Recorder::Event> events, std::size_t& count) {
   count = 0;
   if (!recorder_) return Status(RIPC_INVALID_ARGUMENT, "The endpoint records nothing: set ripc_rpc_options.recorded.");
-  std::thread::id none{};
-  if (!runner_.compare_exchange_strong(none, std::this_thread::get_id()))
-    return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
+  if (Status turn = enter(); !turn.ok()) return turn;
   Status status;
   count = recorder_->take(events);
   if (count == 0) {
@@ -106,6 +102,12 @@ Status Endpoint::run_recorded(Nanoseconds timeout, std::span<Recorder::Event> ev
   }
   leave();
   return status;
+}
+
+Status Endpoint::enter() noexcept {
+  std::thread::id none{};
+  if (runner_.compare_exchange_strong(none, std::this_thread::get_id())) return {};
+  return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
 }
 
 void Endpoint::leave() noexcept {
@@ -202,8 +204,7 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
       std::unique_lock lock(turn_mutex_);
       turn_changed_.wait(lock, [&] { return wait.is_over || runner_.load() == std::thread::id{}; });
       if (wait.is_over) return {};
-      std::thread::id none{};
-      if (!runner_.compare_exchange_strong(none, std::this_thread::get_id())) continue;
+      if (!enter().ok()) continue;
     }
     std::size_t events = 0;
     // Every call ends; what keeps the service from receiving ends all of them.

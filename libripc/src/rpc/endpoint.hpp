@@ -55,6 +55,8 @@ class Endpoint {
  private:
   Endpoint(core::Service& service, const Options& options);
   Status run_some(Deadline deadline, std::size_t& events);
+  // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is.
+  Status enter() noexcept;
   void leave() noexcept;
   std::size_t receive(Nanoseconds timeout, ripc_status& status);
   std::size_t take_messages(Nanoseconds timeout, ripc_status& status);

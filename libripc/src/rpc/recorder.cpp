@@ -22,9 +22,7 @@ Handler Recorder::handler(void* user) {
 
 void Recorder::requested(void* method, ripc_request* request) noexcept {
   Recorder& self = *static_cast<Method*>(method)->recorder;
-  request->next = nullptr;
-  (self.first_request_ == nullptr ? self.first_request_ : self.last_request_->next) = request;
-  self.last_request_ = request;
+  self.requests_.push(*request);
   self.count_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -51,22 +49,21 @@ void Recorder::ended(void* expected, const ripc_call_result* result) noexcept {
   end.event.result = *result;
   Recorder& self = *end.recorder;
   const std::lock_guard lock(self.mutex_);
-  (self.first_ended_ == nullptr ? self.first_ended_ : self.last_ended_->next) = &end;
-  self.last_ended_ = &end;
+  self.ended_.push(end);
   self.count_.fetch_add(1, std::memory_order_release);
 }
 
 std::size_t Recorder::take(std::span<Event> to) noexcept {
   if (empty()) return 0;
   std::size_t count = 0;
-  while (count < to.size() && first_request_ != nullptr) {
-    ripc_request* const request = std::exchange(first_request_, first_request_->next);
-    to[count].user = static_cast<Method*>(request->handler->user)->user;
-    to[count++].request = request;
+  while (count < to.size() && !requests_.empty()) {
+    ripc_request& request = requests_.pop();
+    to[count].user = static_cast<Method*>(request.handler->user)->user;
+    to[count++].request = &request;
   }
   const std::lock_guard lock(mutex_);
-  while (count < to.size() && first_ended_ != nullptr) {
-    Expected& end = *std::exchange(first_ended_, first_ended_->next);
+  while (count < to.size() && !ended_.empty()) {
+    Expected& end = ended_.pop();
     to[count++] = end.event;
     end.next = std::exchange(free_, &end);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ripc/rpc.h"
+#include "rpc/fifo.hpp"
 #include "rpc/workers.hpp"
 
 namespace ripc::internal::rpc {
@@ -57,13 +58,11 @@ class Recorder {
 
   std::atomic<std::size_t> count_{0};
   std::vector<std::unique_ptr<Method>> methods_;
-  ripc_request* first_request_ = nullptr;
-  ripc_request* last_request_ = nullptr;
+  Fifo<ripc_request> requests_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Expected>> all_;
   Expected* free_ = nullptr;
-  Expected* first_ended_ = nullptr;
-  Expected* last_ended_ = nullptr;
+  Fifo<Expected> ended_;
 };
 
 }  // namespace ripc::internal::rpc

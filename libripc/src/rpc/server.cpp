@@ -2,11 +2,9 @@
 #include "rpc/server.hpp"
 
 #include <algorithm>
-#include <array>
 #include <new>
 
 #include "base/random.hpp"
-#include "core/protocol/outgoing.hpp"
 #include "rpc/timer_wheel.hpp"
 
 namespace ripc::internal::rpc {
@@ -19,10 +17,9 @@ Server::~Server() {
   while (free_ != nullptr) delete std::exchange(free_, free_->next);
 }
 
-Status Server::handle(std::uint32_t method, Handler handler) {
+Status Server::handle(std::uint32_t method, const Handler& handler) {
   if (handler.is_for_workers && workers_ == nullptr)
     return Status(RIPC_INVALID_ARGUMENT, "The endpoint has no workers: set ripc_rpc_options.workers.");
-  handler.record.counters.method = method;
   if (!handlers_.emplace(method, handler).second)
     return Status(RIPC_INVALID_ARGUMENT, "The method has a handler already: give each method one number.");
   return {};
@@ -55,8 +52,7 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
     return 0;
   }
   if (!request->handler->is_for_workers) {
-    (first_ready_ == nullptr ? first_ready_ : last_ready_->next) = request;
-    last_ready_ = request;
+    ready_.push(*request);
     return 0;
   }
   if (!workers_->push(*request)) drop(*request, RIPC_AGAIN, State::not_run);
@@ -64,12 +60,10 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
 }
 
 void Server::run_next(Nanoseconds now) noexcept {
-  ripc_request& request = *std::exchange(first_ready_, first_ready_->next);
-  if (request.is_abandoned.load(std::memory_order_relaxed) || now >= request.deadline)
-    return drop(request, RIPC_TIMEOUT, State::not_run);
+  ripc_request& request = ready_.pop();
   handler_began_at_ = now;
   in_handler_.store(&request, std::memory_order_relaxed);
-  request.handler->run(request.handler->user, &request);
+  run(request, now);
   in_handler_.store(nullptr, std::memory_order_relaxed);
 }
 
@@ -167,7 +161,6 @@ ripc_request* Server::take(core::Message& message, const Header& header) {
   request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), session.used_at).at();
   request.is_abandoned = false;
   request.handler = &handler->second;
-  request.next = nullptr;
   slot.state = Slot::State::running;
   slot.request = &request;
   ++session.running;
@@ -364,7 +357,7 @@ void Server::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods
 }
 
 void Server::close() noexcept {
-  while (first_ready_ != nullptr) drop(*std::exchange(first_ready_, first_ready_->next), RIPC_CLOSED, State::not_run);
+  while (!ready_.empty()) drop(ready_.pop(), RIPC_CLOSED, State::not_run);
   const std::lock_guard lock(mutex_);
   is_closed_ = true;
   lost_paths_.clear();

@@ -52,13 +52,13 @@ class Server : public std::enable_shared_from_this<Server> {
   Server& operator=(const Server&) = delete;
 
   // Before the endpoint runs.
-  Status handle(std::uint32_t method, Handler handler);
+  Status handle(std::uint32_t method, const Handler& handler);
 
   // ---- The thread that runs the endpoint ----
   // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
   // how many are with them.
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
-  bool has_ready() const noexcept { return first_ready_ != nullptr; }
+  bool has_ready() const noexcept { return !ready_.empty(); }
   // Runs the handler of the request that is ready for the longest time, unless nobody waits for it any more.
   void run_next(Nanoseconds now) noexcept;
   // What is due, and what other threads left to do.
@@ -75,7 +75,7 @@ class Server : public std::enable_shared_from_this<Server> {
                std::shared_ptr<core::Ticket>* ticket);
   void drop(ripc_request& request, ripc_status status, wire::call::State outcome) noexcept;
   // By a worker: runs the handler, unless nobody waits for the answer any more.
-  void run(ripc_request& request) noexcept;
+  void run(ripc_request& request) noexcept { run(request, messenger_.now()); }
   Nanoseconds time_left(const ripc_request& request) const noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
@@ -96,6 +96,8 @@ class Server : public std::enable_shared_from_this<Server> {
     Messenger::Search search{};
     Nanoseconds since = 0;
   };
+
+  void run(ripc_request& request, Nanoseconds now) noexcept;
 
   // All of these under the mutex.
   ServerSession* session_of(std::uint64_t name) noexcept;
@@ -141,8 +143,7 @@ class Server : public std::enable_shared_from_this<Server> {
   std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
   std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for
   ripc_request* free_ = nullptr;
-  ripc_request* first_ready_ = nullptr;  // both are of the thread that runs the endpoint
-  ripc_request* last_ready_ = nullptr;
+  Fifo<ripc_request> ready_;  // the thread's that runs the endpoint
   bool is_closed_ = false;
   std::atomic<const ripc_request*> in_handler_{nullptr};  // in the thread that runs the endpoint
   Nanoseconds handler_began_at_ = 0;                      // that one

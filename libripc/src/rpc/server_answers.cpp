@@ -109,8 +109,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
       if (!keep(session, *slot, items, now)) return RIPC_AGAIN;
       wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
       messenger_.release_given(items);
-    }
-    if (!waits && may_be_lost) {
+    } else if (may_be_lost) {
       try {
         (void)keep(session, *slot, items, now);
       } catch (const std::bad_alloc&) {
@@ -183,8 +182,9 @@ void Server::drop(ripc_request& request, ripc_status status, State outcome) noex
   self = free(request);
 }
 
-void Server::run(ripc_request& request) noexcept {
-  if (time_left(request) == 0) return drop(request, RIPC_TIMEOUT, State::not_run);
+void Server::run(ripc_request& request, Nanoseconds now) noexcept {
+  if (request.is_abandoned.load(std::memory_order_relaxed) || now >= request.deadline)
+    return drop(request, RIPC_TIMEOUT, State::not_run);
   request.handler->run(request.handler->user, &request);
 }
 

@@ -24,15 +24,15 @@ Status Workers::start() {
 }
 
 void Workers::stop() noexcept {
-  ripc_request* left = nullptr;
+  Fifo<ripc_request> left;
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
-    left = std::exchange(first_, nullptr);
+    left = std::exchange(queue_, {});
     changed_.notify_all();
   }
-  while (left != nullptr) {
-    ripc_request& request = *std::exchange(left, left->next);
+  while (!left.empty()) {
+    ripc_request& request = left.pop();
     request.server->drop(request, RIPC_CLOSED, wire::call::State::not_run);
   }
   for (std::thread& thread : threads_) thread.join();
@@ -42,9 +42,7 @@ void Workers::stop() noexcept {
 bool Workers::push(ripc_request& request) noexcept {
   const std::lock_guard lock(mutex_);
   if (is_stopping_ || size_ == queue_limit_) return false;
-  request.next = nullptr;
-  (first_ == nullptr ? first_ : last_->next) = &request;
-  last_ = &request;
+  queue_.push(request);
   ++size_;
   changed_.notify_one();
   return true;
@@ -53,9 +51,9 @@ bool Workers::push(ripc_request& request) noexcept {
 void Workers::work() noexcept {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return is_stopping_ || first_ != nullptr; });
+    changed_.wait(lock, [this] { return is_stopping_ || !queue_.empty(); });
     if (is_stopping_) return;
-    ripc_request& request = *std::exchange(first_, first_->next);
+    ripc_request& request = queue_.pop();
     --size_;
     lock.unlock();
     // The request holds the server, and its handler ends it.

@@ -10,6 +10,7 @@
 
 #include "base/status.hpp"
 #include "ripc/rpc.h"
+#include "rpc/fifo.hpp"
 #include "rpc/method_record.hpp"
 
 namespace ripc::internal::rpc {
@@ -44,8 +45,7 @@ class Workers {
   const std::uint32_t queue_limit_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  ripc_request* first_ = nullptr;
-  ripc_request* last_ = nullptr;
+  Fifo<ripc_request> queue_;
   std::uint32_t size_ = 0;
   bool is_stopping_ = false;
   std::vector<std::thread> threads_;
