@@ -25,7 +25,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -35,6 +34,7 @@
 
 #include "ripc/ripc.hpp"
 #include "ripc/rpc.hpp"
+#include "support/process_state.hpp"
 
 namespace {
 
@@ -69,13 +69,8 @@ bool read_words(std::span<char*> given, std::map<std::string, std::uint64_t> def
   std::_Exit(1);
 }
 
-std::uint64_t memory() {  // bytes of this process alone
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("Private_Dirty:")) return std::stoull(line.substr(14)) * 1024;
-  }
-  return 0;
-}
+// Bytes of this process alone.
+std::uint64_t memory() { return support::memory_of("Private_Dirty:"); }
 
 std::int64_t grown_since(std::uint64_t before) {
   return static_cast<std::int64_t>(memory()) - static_cast<std::int64_t>(before);

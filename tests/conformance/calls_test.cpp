@@ -192,8 +192,9 @@ TEST_P(RemoteCalls, MeetRoomThatComesLater) {
   std::deque<Begun> calls;
   for (int number = 0; number < 200; ++number)
     calls.emplace_back(rpc, server_.id(), CallServer::kEcho, Items{item(text)});
-  // On a path that loses, no more are under way at first.
-  EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).requests_run >= 8; }));
+  // On a path that loses, no more than 8 are under way at first.
+  const std::uint64_t wanted = GetParam() == "shm" ? 100 : 8;
+  EXPECT_TRUE(eventually([&] { return statistics_of(server_.rpc()).requests_run >= wanted; }));
   for (Begun& one : calls) {
     const Outcome& outcome = one.end(rpc);
     EXPECT_EQ(outcome.outcome, kAnswered) << ripc_status_name(outcome.status);

@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "fault_support.hpp"
+#include "support/process_state.hpp"
 
 namespace fault {
 namespace {
@@ -105,14 +106,6 @@ std::uint64_t shared_share(pid_t pid) {
   return sum;
 }
 
-std::uint64_t rollup(const char* field) {
-  std::ifstream file("/proc/self/smaps_rollup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(field)) return std::stoull(line.substr(std::string(field).size() + 1)) * 1024;
-  }
-  return 0;
-}
-
 // Answers everything until `finished` clients have said that they are.
 std::size_t serve(const std::vector<Service>& services, int done, std::size_t expected) {
   std::size_t finished = 0;
@@ -176,7 +169,7 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   }
   const std::uint64_t registered = now();
   const std::size_t descriptors = descriptor_count();
-  const std::uint64_t memory = rollup("Pss:");
+  const std::uint64_t memory = support::memory_of("Pss:");
   const std::uint64_t shared = shared_share(getpid());
 
   // Every client one service, both ways.
@@ -194,8 +187,8 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
       "200 peers, both ways: %.2f s; shared memory of both sides %.1f KiB per idle peer; server: "
       "Pss %.1f KiB, private %.1f KiB and %.2f descriptors per peer\n",
       static_cast<double>(connected - registered) / 1e9, static_cast<double>(per_peer) / 1024,
-      static_cast<double>(rollup("Pss:") - memory) / 1024 / kClients,
-      static_cast<double>(rollup("Private_Dirty:")) / 1024 / kClients,
+      static_cast<double>(support::memory_of("Pss:") - memory) / 1024 / kClients,
+      static_cast<double>(support::memory_of("Private_Dirty:")) / 1024 / kClients,
       static_cast<double>(descriptor_count() - descriptors) / kClients);
   EXPECT_GT(per_peer, 0u);
   EXPECT_LE(per_peer, kMostPerPeer);

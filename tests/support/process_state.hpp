@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -22,5 +23,14 @@ inline char state_in(const std::string& folder) {
 inline char state_of_process(pid_t process) { return state_in("/proc/" + std::to_string(process)); }
 // Of this process.
 inline char state_of_thread(pid_t thread) { return state_in("/proc/self/task/" + std::to_string(thread)); }
+
+// Bytes of one line of proc(5)'s smaps_rollup of this process, such as "Private_Dirty:". 0: there is none.
+inline std::uint64_t memory_of(const std::string& field) {
+  std::ifstream file("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(field)) return std::stoull(line.substr(field.size() + 1)) * 1024;
+  }
+  return 0;
+}
 
 }  // namespace support

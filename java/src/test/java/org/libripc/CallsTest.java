@@ -299,8 +299,9 @@ class CallsTest extends CallPairTest {
     assertEquals(1, served.dropped());
     assertEquals(1, served.requestsRun());
     assertEquals(1, served.requestsRefused());
-    // A path that loses may ask for a session twice.
     assertTrue(served.sessionsServed() >= 1);
+    // Where a message may be lost, a session may be asked for twice.
+    if (isShm()) assertEquals(1, served.sessionsServed());
     RpcStatistics called = caller.statistics();
     assertEquals(2, called.calls());
     assertEquals(1, called.answered());
