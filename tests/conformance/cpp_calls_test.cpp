@@ -49,6 +49,7 @@ TEST_P(CppCalls, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   EXPECT_EQ(rpc.on(kEcho, [](Request) { FAIL(); }), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(rpc.cancel(1), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(rpc.statistics().code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(rpc.methods().code(), RIPC_INVALID_ARGUMENT);
   Request request;
   EXPECT_EQ(request.reply(bytes_of("x")).code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(request.item(0).status(), RIPC_INVALID_ARGUMENT);
@@ -261,6 +262,11 @@ TEST_P(CppCalls, StatisticsCountCalls) {
   EXPECT_EQ(client->calls, 1u);
   EXPECT_EQ(client->answered, 1u);
   EXPECT_EQ(server->requests_run, 1u);
+  const auto methods = client_.methods();
+  ASSERT_TRUE(methods.ok());
+  ASSERT_EQ(methods->size(), 1u);
+  EXPECT_EQ(methods->front().method, std::uint32_t{kEcho});
+  EXPECT_EQ(methods->front().call_time.count, 1u);
 }
 
 // ---- Typed calls ---------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ripc/ripc.h"
 
@@ -122,5 +123,29 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
   Error error_;
 };
+
+namespace detail {
+
+// Collects what a visitor gets. Exceptions must not cross the C interface, so a lack of memory waits here.
+template <typename Value>
+struct Collected {
+  template <typename Make>
+  void add(Make make) noexcept {
+    try {
+      values.push_back(make());
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  }
+  Result<std::vector<Value>> finish(ripc_status status) && noexcept {
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    if (out_of_memory) return Error(RIPC_NO_MEMORY);
+    return std::move(values);
+  }
+  std::vector<Value> values;
+  bool out_of_memory = false;
+};
+
+}  // namespace detail
 
 }  // namespace ripc

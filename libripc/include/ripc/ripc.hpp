@@ -312,19 +312,19 @@ class Context {
   }
   // Every living service that the resolvers can list.
   Result<std::vector<ServiceInfo>> services() {
-    Collected<ServiceInfo> collected;
+    detail::Collected<ServiceInfo> collected;
     const ripc_status status = ripc_list_services(handle_.get(), &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
   // Every rail that leads to the process of a living service, as ripc_list_rails() tells. Errors as for find_path().
   Result<std::vector<RailInfo>> rails(ServiceId id) {
-    Collected<RailInfo> collected;
+    detail::Collected<RailInfo> collected;
     const ripc_status status = ripc_list_rails(handle_.get(), id, &Context::collect_rail, &collected);
     return std::move(collected).finish(status);
   }
   // Every living member of a group. RIPC_INVALID_ARGUMENT: the ID is not a group's.
   Result<std::vector<ServiceInfo>> members(ServiceId group) {
-    Collected<ServiceInfo> collected;
+    detail::Collected<ServiceInfo> collected;
     const ripc_status status = ripc_group_members(handle_.get(), group, &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
@@ -374,11 +374,11 @@ class Context {
   // Checks this machine and this process for what libripc needs. Needs no context.
   static Result<std::vector<Finding>> diagnose(const ContextOptions& options = {}) {
     const ripc_context_options c_options = to_c(options);
-    Collected<Finding> collected;
+    detail::Collected<Finding> collected;
     const ripc_status status = ripc_diagnose(
         &c_options,
         [](void* user, const ripc_finding* finding) {
-          static_cast<Collected<Finding>*>(user)->add([&] {
+          static_cast<detail::Collected<Finding>*>(user)->add([&] {
             return Finding{finding->level, finding->subject, finding->text, finding->advice};
           });
         },
@@ -387,32 +387,12 @@ class Context {
   }
 
  private:
-  // Collects what a visitor gets. Exceptions must not cross the C interface, so a lack of memory waits here.
-  template <typename Value>
-  struct Collected {
-    template <typename Make>
-    void add(Make make) noexcept {
-      try {
-        values.push_back(make());
-      } catch (const std::bad_alloc&) {
-        out_of_memory = true;
-      }
-    }
-    Result<std::vector<Value>> finish(ripc_status status) && noexcept {
-      if (status != RIPC_OK) return Error::from_last_call(status);
-      if (out_of_memory) return Error(RIPC_NO_MEMORY);
-      return std::move(values);
-    }
-    std::vector<Value> values;
-    bool out_of_memory = false;
-  };
-
   static void collect(void* user, const ripc_service_info* info) {
-    static_cast<Collected<ServiceInfo>*>(user)->add([&] { return ServiceInfo::from_c(*info); });
+    static_cast<detail::Collected<ServiceInfo>*>(user)->add([&] { return ServiceInfo::from_c(*info); });
   }
 
   static void collect_rail(void* user, const ripc_rail_info* rail) {
-    static_cast<Collected<RailInfo>*>(user)->add([&] {
+    static_cast<detail::Collected<RailInfo>*>(user)->add([&] {
       return RailInfo{rail->device,         rail->local, rail->peer,       rail->bytes_sent,
                       rail->bytes_received, rail->rate,  rail->spare != 0, rail->connections};
     });

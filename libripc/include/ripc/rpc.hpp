@@ -416,14 +416,13 @@ class Rpc {
 
   // Counters and latencies of each method that was called or has a handler, in ascending order. Allocates.
   Result<std::vector<ripc_rpc_method_statistics>> methods() {
-    std::vector<ripc_rpc_method_statistics> methods;
-    constexpr auto kAdd = [](void* user, const ripc_rpc_method_statistics* method) noexcept {
-      static_cast<std::vector<ripc_rpc_method_statistics>*>(user)->push_back(*method);
+    using Method = ripc_rpc_method_statistics;
+    detail::Collected<Method> collected;
+    constexpr auto kAdd = [](void* user, const Method* method) noexcept {
+      static_cast<detail::Collected<Method>*>(user)->add([&] { return *method; });
     };
-    methods.reserve(2 * std::size_t{RIPC_RPC_MAX_METHODS});
-    const ripc_status status = ripc_rpc_list_methods(handle_.get(), kAdd, &methods);
-    if (status != RIPC_OK) return Error::from_last_call(status);
-    return methods;
+    const ripc_status status = ripc_rpc_list_methods(handle_.get(), kAdd, &collected);
+    return std::move(collected).finish(status);
   }
 
  private:
