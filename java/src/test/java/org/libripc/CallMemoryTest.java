@@ -11,6 +11,7 @@ import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -83,14 +84,14 @@ class CallMemoryTest extends CallPairTest {
   @Test
   void aBorrowedAnswersTicketEndsItsLoan() throws Exception {
     ByteBuffer lent = pattern(LARGE, 3);
-    AtomicReference<Ticket> ticket = new AtomicReference<>();
-    answerer.on(OWN, request -> ticket.set(request.reply(new Outgoing().borrow(lent))));
+    CompletableFuture<Ticket> ticket = new CompletableFuture<>();
+    answerer.on(OWN, request -> ticket.complete(request.reply(new Outgoing().borrow(lent))));
     serve();
     try (CallResult result = caller.callWait(to(), OWN, new Outgoing())) {
       assertEquals(pattern(LARGE, 3), result.item(0));
     }
     // While the thread that serves sleeps.
-    ticket.get().get(LIMIT, TimeUnit.SECONDS);
+    ticket.get(LIMIT, TimeUnit.SECONDS).get(LIMIT, TimeUnit.SECONDS);
   }
 
   @Test
