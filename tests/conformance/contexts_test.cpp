@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -108,22 +109,26 @@ TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     ::alarm(20);
+    const auto fail = [](int step) {
+      (void)std::fprintf(stderr, "The child failed in step %d: %s\n", step, ripc_last_error());
+      ::_exit(step);
+    };
     ripc_message* message = nullptr;
     void* data = nullptr;
-    if (ripc_send(client_.get(), server_id(), nullptr, 0, nullptr, nullptr) != RIPC_FORKED) ::_exit(1);
-    if (ripc_receive(client_.get(), 0, 0, &message) != RIPC_FORKED) ::_exit(2);
-    if (ripc_service_register(client_context_.get(), nullptr, nullptr) == RIPC_OK) ::_exit(3);
-    if (ripc_buffer_lease(client_context_.get(), 100, &data) != RIPC_FORKED) ::_exit(4);
+    if (ripc_send(client_.get(), server_id(), nullptr, 0, nullptr, nullptr) != RIPC_FORKED) fail(1);
+    if (ripc_receive(client_.get(), 0, 0, &message) != RIPC_FORKED) fail(2);
+    if (ripc_service_register(client_context_.get(), nullptr, nullptr) == RIPC_OK) fail(3);
+    if (ripc_buffer_lease(client_context_.get(), 100, &data) != RIPC_FORKED) fail(4);
     ripc_context* context = nullptr;
     if (in_children) {
       const ripc_context_options options = context_options();
-      if (ripc_context_create(&options, &context) != RIPC_OK) ::_exit(5);
+      if (ripc_context_create(&options, &context) != RIPC_OK) fail(5);
       ripc_service* service = nullptr;
-      if (ripc_service_register(context, nullptr, &service) != RIPC_OK) ::_exit(6);
+      if (ripc_service_register(context, nullptr, &service) != RIPC_OK) fail(6);
       const std::string_view text = "from the child";
       const ripc_item one = item(text);
-      if (ripc_send(service, server_id(), &one, 1, nullptr, nullptr) != RIPC_OK) ::_exit(7);
-      if (ripc_receive(service, 0, kLimit, &message) != RIPC_OK) ::_exit(8);
+      if (ripc_send(service, server_id(), &one, 1, nullptr, nullptr) != RIPC_OK) fail(7);
+      if (ripc_receive(service, 0, kLimit, &message) != RIPC_OK) fail(8);
     }
     // As destructors do that run when the child ends: nothing of the parent's may be touched.
     ripc_service_unregister(client_.get());
