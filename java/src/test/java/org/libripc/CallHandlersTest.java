@@ -12,11 +12,13 @@ import static org.libripc.rpc.CallOutcome.MAY_HAVE_RUN;
 
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -270,17 +272,25 @@ class CallHandlersTest extends CallPairTest {
 
   @Test
   void anExpiredRequestDoesNotStart() throws Exception {
-    AtomicReference<Runnable> task = new AtomicReference<>();
+    CompletableFuture<Runnable> task = new CompletableFuture<>();
+    AtomicLong arrived = new AtomicLong();
     answerer.on(
         OWN,
-        task::set,
+        arrival -> {
+          arrived.set(System.nanoTime());
+          task.complete(arrival);
+        },
         request -> {
           throw new AssertionError("it has started");
         });
     serve();
     assertEnded(
-        MAY_HAVE_RUN, Status.TIMEOUT, caller.callWait(to(), OWN, new Outgoing(), timeout(100)));
-    task.get().run();
+        MAY_HAVE_RUN, Status.TIMEOUT, caller.callWait(to(), OWN, new Outgoing(), timeout(1000)));
+    Runnable late = task.get(LIMIT, TimeUnit.SECONDS);
+    // The server counts what was left from the request's arrival.
+    long end = arrived.get() + TimeUnit.MILLISECONDS.toNanos(1001);
+    assertTrue(eventuallyRunning(() -> System.nanoTime() > end));
+    late.run();
     assertEquals(1, answerer.statistics().requestsExpired());
     assertEquals(0, answerer.statistics().requestsRun());
   }

@@ -93,10 +93,11 @@ class CallsTest extends CallPairTest {
   @Test
   void aCallEndsAtItsDeadlineAndTheHandlerSeesIt() throws Exception {
     serve();
-    RpcCall call = caller.call(to(), KEEP, new Outgoing(), timeout(100));
+    RpcCall call = caller.call(to(), KEEP, new Outgoing(), timeout(1000));
     Request request = takeKeptRunning();
     assertEnded(MAY_HAVE_RUN, Status.TIMEOUT, end(call));
-    assertEquals(0, request.timeLeft(TimeUnit.NANOSECONDS));
+    // What travels is the time that is left, so the handler's deadline is later by the way there.
+    assertTrue(eventuallyRunning(() -> request.timeLeft(TimeUnit.NANOSECONDS) == 0));
     request.reply(bytes("late"));
     assertThrows(
         RipcException.TimedOut.class, () -> caller.call(to(), ECHO, new Outgoing(), timeout(0)));
@@ -124,12 +125,12 @@ class CallsTest extends CallPairTest {
   @Test
   void aNestedCallGetsNoMoreTimeThanItsParentHasLeft() throws Exception {
     serve();
-    RpcCall call = caller.call(to(), KEEP, new Outgoing(), timeout(300));
+    RpcCall call = caller.call(to(), KEEP, new Outgoing(), timeout(1000));
     Request parent = takeKeptRunning();
     CallOptions nested = new CallOptions().timeout(1, TimeUnit.HOURS).parent(parent);
     RpcCall inner = caller.call(to(), KEEP, new Outgoing(), nested);
     Request request = takeKeptRunning();
-    assertTrue(request.timeLeft(TimeUnit.MILLISECONDS) <= 300);
+    assertTrue(request.timeLeft(TimeUnit.MILLISECONDS) <= 1000);
     assertEnded(MAY_HAVE_RUN, Status.TIMEOUT, end(call));
     assertEnded(MAY_HAVE_RUN, Status.TIMEOUT, end(inner));
     assertThrows(
