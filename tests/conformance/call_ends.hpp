@@ -225,6 +225,18 @@ class CallTest : public TransportTest {
     return Rpc(made);
   }
 
+  // A caller that does not look for a service for long.
+  struct Hasty {
+    explicit Hasty(const CallTest& test)
+        : context(
+              test.make_context([](ripc_context_options& options) { options.resolve_timeout = 50 * kMillisecond; })),
+          service(conformance::make_service(context)),
+          rpc(make_rpc(service)) {}
+    Context context;
+    Service service;
+    Rpc rpc;
+  };
+
   Context context_;
   Service service_;
   Rpc rpc_;

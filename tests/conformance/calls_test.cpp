@@ -50,7 +50,8 @@ TEST_P(RemoteCalls, OfAnUnknownMethodDoNotRun) {
 }
 
 TEST_P(RemoteCalls, ToNobodyDoNotRun) {
-  EXPECT_EQ(call(rpc_, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE));
+  const Hasty hasty(*this);
+  EXPECT_EQ(call(hasty.rpc, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE));
 }
 
 TEST_P(RemoteCalls, EndAtTheirDeadlineAndTheHandlerSeesIt) {

@@ -80,7 +80,8 @@ TEST_P(GroupCalls, AreAnsweredByOneMember) {
 }
 
 TEST_P(GroupCalls, WithoutAMemberFindNoService) {
-  const Outcome outcome = call_group(kWho, call_options(kLimit));
+  const Hasty hasty(*this);
+  const Outcome outcome = call(hasty.rpc, group_, kWho, {}, call_options(kLimit));
   EXPECT_EQ(outcome.outcome, RIPC_CALL_DID_NOT_RUN);
   EXPECT_EQ(outcome.status, RIPC_NO_SERVICE);
 }

@@ -222,6 +222,8 @@ ripc_context_options TransportTest::context_options() const {
   ripc_context_options_init(&options);
   options.runtime_directory = directory_.path().c_str();
   options.transports = GetParam().c_str();
+  // A busy machine may stop a peer for longer than the second that is the default.
+  options.resolve_timeout = kLimit;
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -96,6 +97,25 @@ TEST_P(Resolver, WithoutTimeItLooksOnce) {
   const Service service = make_service(context_, kRecordId);
   EXPECT_EQ(resolve(context, kRecordId), RIPC_OK);
   EXPECT_EQ(resolve(context, 987654), RIPC_NO_SERVICE);
+}
+
+// A service that does not receive keeps the queue of each link, also of one that was closed.
+TEST_P(Resolver, LookingForAPathOpensNoSecondLink) {
+  const Service service = make_service(context_, kRecordId);
+  const Context client = make_context();
+  std::vector<std::thread> threads;
+  std::atomic<int> found{0};
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 25; ++round) {
+        ripc_service_info info = empty_info();
+        if (ripc_find_path(client.get(), kRecordId, &info) == RIPC_OK && info.transport == GetParam()) ++found;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(found, 100);
+  EXPECT_EQ(statistics_of(service).senders, 1u);
 }
 
 TEST_P(Resolver, AServiceOfAKilledProcessIsNotFound) {

@@ -23,12 +23,6 @@ class RouteTableTest : public testing::Test {
     return channel == nullptr ? nullptr : channel->get();
   }
 
-  std::vector<const spi::Channel*> links(ripc_service_id id) {
-    std::vector<const spi::Channel*> found;
-    for (const auto& link : routes_.links(id)) found.push_back(link.get());
-    return found;
-  }
-
   EpochDomain epochs_;
   RouteTable routes_{epochs_};
 };
@@ -37,13 +31,12 @@ TEST_F(RouteTableTest, FindsNothingAtFirst) {
   EXPECT_EQ(find(0), nullptr);
   EXPECT_EQ(find(1), nullptr);
   EXPECT_EQ(find(UINT64_MAX), nullptr);
-  EXPECT_TRUE(routes_.all().empty());
 }
 
 TEST_F(RouteTableTest, FindsWhatWasInserted) {
   const auto first = make_channel(), second = make_channel();
-  EXPECT_EQ(routes_.insert(1, first), first);
-  EXPECT_EQ(routes_.insert(2, second), second);
+  EXPECT_EQ(routes_.insert(1, {.channel = first}), first);
+  EXPECT_EQ(routes_.insert(2, {.channel = second}), second);
   EXPECT_EQ(find(1), first.get());
   EXPECT_EQ(find(2), second.get());
   EXPECT_EQ(find(3), nullptr);
@@ -51,58 +44,46 @@ TEST_F(RouteTableTest, FindsWhatWasInserted) {
 
 TEST_F(RouteTableTest, KeepsALivingChannelAndReplacesADeadOne) {
   const auto first = make_channel(), second = make_channel();
-  routes_.insert(1, first);
-  EXPECT_EQ(routes_.insert(1, second), first);
+  routes_.insert(1, {.channel = first});
+  EXPECT_EQ(routes_.insert(1, {.channel = second}), first);
   EXPECT_EQ(find(1), first.get());
   first->die();
-  EXPECT_EQ(routes_.insert(1, second), second);
+  EXPECT_EQ(routes_.insert(1, {.channel = second}), second);
   EXPECT_EQ(find(1), second.get());
-  EXPECT_EQ(routes_.all().size(), 1u);
 }
 
-TEST_F(RouteTableTest, HoldsSeveralChannelsToAServiceInOrder) {
-  const auto first = make_channel(), second = make_channel(), third = make_channel();
-  EXPECT_TRUE(links(1).empty());
-  EXPECT_TRUE(routes_.add_link(1, first));
-  EXPECT_TRUE(routes_.add_link(1, second));
-  EXPECT_TRUE(routes_.add_link(1, third));
-  EXPECT_EQ(links(1), (std::vector<const spi::Channel*>{first.get(), second.get(), third.get()}));
-  EXPECT_EQ(find(1), first.get()) << "the first is the best";
-  EXPECT_EQ(routes_.insert(1, make_channel()), first);
-  routes_.remove(*second);
-  EXPECT_EQ(links(1), (std::vector<const spi::Channel*>{first.get(), third.get()}));
-  routes_.remove(*first);
-  EXPECT_EQ(find(1), third.get()) << "the next takes its place";
-  routes_.remove(*third);
-  EXPECT_EQ(find(1), nullptr);
-  EXPECT_TRUE(links(1).empty());
-}
-
-TEST_F(RouteTableTest, HoldsSoManyChannelsToAServiceAndNoMore) {
-  for (std::size_t count = 0; count < RouteTable::kMaxLinks; ++count) EXPECT_TRUE(routes_.add_link(1, make_channel()));
-  EXPECT_FALSE(routes_.add_link(1, make_channel()));
-  EXPECT_EQ(links(1).size(), RouteTable::kMaxLinks);
+TEST_F(RouteTableTest, TellsTheWholeWayWhileItsChannelLives) {
+  const auto channel = make_channel();
+  routes_.insert(1, {.channel = channel, .address = {"shm", "a"}, .is_on_this_host = true});
+  const std::optional<Way> way = routes_.way(1);
+  ASSERT_TRUE(way);
+  EXPECT_EQ(way->channel, channel);
+  EXPECT_EQ(way->address, (spi::Address{"shm", "a"}));
+  EXPECT_TRUE(way->is_on_this_host);
+  EXPECT_FALSE(routes_.way(2));
+  channel->die();
+  EXPECT_FALSE(routes_.way(1));
 }
 
 TEST_F(RouteTableTest, RemovesAChannelWhereverItIs) {
   const auto both = make_channel(), other = make_channel();
-  routes_.insert(1, both);
-  routes_.insert(2, other);
-  routes_.insert(3, both);
+  routes_.insert(1, {.channel = both});
+  routes_.insert(2, {.channel = other});
+  routes_.insert(3, {.channel = both});
   routes_.remove(*both);
   EXPECT_EQ(find(1), nullptr);
   EXPECT_EQ(find(2), other.get());
   EXPECT_EQ(find(3), nullptr);
   routes_.remove(*both);
   const auto again = make_channel();
-  EXPECT_EQ(routes_.insert(1, again), again);
+  EXPECT_EQ(routes_.insert(1, {.channel = again}), again);
   EXPECT_EQ(find(1), again.get());
 }
 
 TEST_F(RouteTableTest, KeepsARemovedChannelUntilNoSectionCanSeeIt) {
   auto channel = make_channel();
   const std::weak_ptr<FakeChannel> watch = channel;
-  routes_.insert(1, channel);
+  routes_.insert(1, {.channel = channel});
   {
     const ThreadEpoch::Section section(ThreadEpoch::current());
     const auto* found = routes_.find(1);
@@ -123,32 +104,19 @@ TEST_F(RouteTableTest, HoldsManyRoutesAndStaysCorrectWhenTheyComeAndGo) {
   const auto id_of = [](std::size_t index) { return (static_cast<ripc_service_id>(index) + 1) << 40; };
   for (std::size_t index = 0; index < 1000; ++index) {
     channels.push_back(make_channel());
-    routes_.insert(id_of(index), channels.back());
+    routes_.insert(id_of(index), {.channel = channels.back()});
   }
-  EXPECT_EQ(routes_.all().size(), 1000u);
   for (std::size_t index = 0; index < 1000; index += 2) routes_.remove(*channels[index]);
   for (std::size_t index = 0; index < 1000; ++index)
     ASSERT_EQ(find(id_of(index)), index % 2 == 0 ? nullptr : channels[index].get()) << index;
-  EXPECT_EQ(routes_.all().size(), 500u);
   for (int round = 0; round < 2000; ++round) {
     const auto passing = make_channel();
-    routes_.insert(7, passing);
+    routes_.insert(7, {.channel = passing});
     ASSERT_EQ(find(7), passing.get()) << round;
     routes_.remove(*passing);
     ASSERT_EQ(find(7), nullptr) << round;
   }
   for (std::size_t index = 1; index < 1000; index += 2) ASSERT_EQ(find(id_of(index)), channels[index].get());
-}
-
-TEST_F(RouteTableTest, ReturnsEveryChannelThereIs) {
-  const auto first = make_channel(), second = make_channel();
-  routes_.insert(5, first);
-  routes_.insert(6, second);
-  routes_.remove(*second);
-  const auto all = routes_.all();
-  ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].first, 5u);
-  EXPECT_EQ(all[0].second, first);
 }
 
 TEST_F(RouteTableTest, LearnsAndForgetsAddresses) {
@@ -181,7 +149,7 @@ TEST_F(RouteTableTest, DropsOnlyTheOldestAddressAtItsBound) {
 TEST_F(RouteTableTest, CanBeReadByManyThreadsWhileItChanges) {
   constexpr ripc_service_id kServices = 200;
   const auto lasting = make_channel();
-  routes_.insert(kServices + 1, lasting);
+  routes_.insert(kServices + 1, {.channel = lasting});
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> readers;
@@ -203,7 +171,7 @@ TEST_F(RouteTableTest, CanBeReadByManyThreadsWhileItChanges) {
     std::vector<std::shared_ptr<FakeChannel>> channels;
     for (ripc_service_id id = 1; id <= kServices; ++id) {
       channels.push_back(make_channel());
-      routes_.insert(id, channels.back());
+      routes_.insert(id, {.channel = channels.back()});
     }
     for (const auto& channel : channels) routes_.remove(*channel);
     channels.clear();
@@ -212,7 +180,6 @@ TEST_F(RouteTableTest, CanBeReadByManyThreadsWhileItChanges) {
   stop = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(routes_.all().size(), 1u);
   EXPECT_TRUE(epochs_.reclaim() || epochs_.reclaim());
 }
 

@@ -49,9 +49,10 @@ TEST_F(MulticastNetworks, WhoHearsAQuestionByBothAnswersItOnce) {
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
-  ASSERT_EQ(asker->counters().questions_sent, 1U) << "nothing was lost";
-  EXPECT_TRUE(eventually([&] { return holder->counters().copies == 1; }));
-  EXPECT_EQ(holder->counters().replies_sent, 1U);
+  // A busy machine may make it ask again.
+  const auto questions = asker->counters().questions_sent;
+  EXPECT_TRUE(eventually([&] { return holder->counters().copies == questions; }));
+  EXPECT_EQ(holder->counters().replies_sent, questions);
 }
 
 TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreHeard) {

@@ -14,6 +14,10 @@ std::string finder_of(const spi::ServiceRecord& record) {
   return record.found_by.empty() ? std::string() : "; found by the " + std::string(record.found_by) + " resolver";
 }
 
+bool is_among(const std::vector<spi::Address>& addresses, const spi::Address& address) {
+  return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
+}
+
 }  // namespace
 
 Result<Resolution> Paths::resolve(ripc_service_id id) const {
@@ -36,8 +40,7 @@ Result<Resolution> Paths::resolve(ripc_service_id id) const {
   return resolution;
 }
 
-Result<Resolution> Paths::find_path(ripc_service_id id) {
-  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, deadline);
   if (!record.ok()) return record.status();
   Resolution path;
@@ -47,6 +50,7 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
   std::string meeting_place;
   Status failure = no_common_transport(path.record.addresses);
   const std::vector<Candidate> candidates = candidates_for(path.record.addresses);
+  const std::optional<Way> open = routes_.way(id);
   for (const auto& transport : parts_.transports) {
     const auto candidate = std::find_if(candidates.begin(), candidates.end(),
                                         [&](const Candidate& known) { return known.transport == transport.get(); });
@@ -58,23 +62,24 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
       others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
       continue;
     }
-    Result<spi::Connected> connected = connect(*candidate, id, deadline);
-    if (connected.ok()) {
-      path.address = candidate->addresses[connected->address];
-      path.reason = connected->channel->describe(deadline);
-      (void)routes_.insert(id, std::move(connected->channel));
-      if (missed != SIZE_MAX && connected->is_on_this_host)
+    Result<Way> way = open && is_among(candidate->addresses, open->address) ? *open : connect(*candidate, id, deadline);
+    if (way.ok()) {
+      path.address = way->address;
+      path.reason = way->channel->describe(deadline);
+      const bool is_on_this_host = way->is_on_this_host;
+      (void)routes_.insert(id, *std::move(way));
+      if (missed != SIZE_MAX && is_on_this_host)
         others[missed].second = "The service runs on this host, but not with this process's runtime directory, " +
                                 meeting_place +
                                 ". Set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for both; `ripc "
                                 "doctor` looks for others.";
     } else {
-      note_failure(failure, connected.status());
-      if (!transport->meeting_place().empty() && connected.status().code() == RIPC_PEER_DEAD) {
+      note_failure(failure, way.status());
+      if (!transport->meeting_place().empty() && way.status().code() == RIPC_PEER_DEAD) {
         missed = others.size();
         meeting_place = transport->meeting_place();
       }
-      others.emplace_back(transport->name(), connected.status().text());
+      others.emplace_back(transport->name(), way.status().text());
     }
   }
   if (!parts_.withheld.empty()) others.emplace_back("other hosts", "not asked, " + parts_.withheld_reason);

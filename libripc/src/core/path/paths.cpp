@@ -47,32 +47,51 @@ std::shared_ptr<spi::Channel> Paths::known_channel(ripc_service_id id) const noe
 Result<std::shared_ptr<spi::Channel>> Paths::channel_to(ripc_service_id id, Counter& resolutions) {
   if (auto known = known_channel(id)) return known;
   const Deadline deadline = Deadline::after(parts_.resolve_timeout);
-  // One thread looks, those that come meanwhile wait for what it finds.
-  std::shared_ptr<PendingSearch> search;
+  return search(id, deadline, [&]() -> Result<std::shared_ptr<spi::Channel>> {
+    // An earlier search may have ended since the first look.
+    if (auto known = known_channel(id)) return known;
+    return find_channel(id, deadline, resolutions);
+  });
+}
+
+Result<Resolution> Paths::find_path(ripc_service_id id) {
+  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+  for (;;) {
+    std::optional<Result<Resolution>> path;
+    const Result<std::shared_ptr<spi::Channel>> found =
+        search(id, deadline, [&]() -> Result<std::shared_ptr<spi::Channel>> {
+          path = try_paths(id, deadline);
+          if (auto known = known_channel(id)) return known;
+          // Who waits here to send also takes the way that the service itself has told.
+          Counter not_counted{0};
+          if (routes_.learned(id)) return find_channel(id, deadline, not_counted);
+          return path->ok() ? Status(RIPC_PEER_DEAD) : path->status();
+        });
+    if (path) return *std::move(path);
+    // What another thread has found is told without opening a second link.
+    if (!found.ok()) return found.status();
+  }
+}
+
+template <typename Find>
+Result<std::shared_ptr<spi::Channel>> Paths::search(ripc_service_id id, Deadline deadline, Find find) {
+  const auto mine = std::make_shared<PendingSearch>();
+  std::shared_ptr<PendingSearch> running;
   {
     const std::lock_guard lock(searches_mutex_);
-    if (const auto running = searches_.find(id); running != searches_.end()) {
-      search = running->second;
-    } else {
-      searches_.emplace(id, std::make_shared<PendingSearch>());
-    }
+    running = searches_.try_emplace(id, mine).first->second;
   }
-  if (search) return result_of(*search, deadline);
-  // An earlier search may have ended since the first look.
-  Result<std::shared_ptr<spi::Channel>> found = known_channel(id);
-  if (*found == nullptr) {
-    try {
-      found = find_channel(id, deadline, resolutions);
-    } catch (const std::bad_alloc&) {
-      // Those that wait must not wait for ever.
-      found = RIPC_NO_MEMORY;
-    }
+  if (running != mine) return result_of(*running, deadline);
+  Result<std::shared_ptr<spi::Channel>> found = RIPC_NO_MEMORY;
+  try {
+    found = find();
+  } catch (const std::bad_alloc&) {
+    // Those that wait must not wait for ever.
   }
   {
     const std::lock_guard lock(searches_mutex_);
-    const auto mine = searches_.find(id);
-    mine->second->result = found;
-    searches_.erase(mine);
+    mine->result = found;
+    searches_.erase(id);
   }
   searches_changed_.notify_all();
   // The responder waits in its loop.
@@ -102,17 +121,17 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
       if (learned) addresses.push_back(std::move(*learned));
       if (addresses.empty()) return record.status();
     }
-    Result<std::shared_ptr<spi::Channel>> channel = connect(addresses, id, deadline);
-    if (channel.ok()) return routes_.insert(id, std::move(*channel));
-    const ripc_status code = channel.status().code();
-    if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return channel.status();
+    Result<Way> way = connect(addresses, id, deadline);
+    if (way.ok()) return routes_.insert(id, std::move(*way));
+    const ripc_status code = way.status().code();
+    if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return way.status();
     if (!record.ok()) {
       routes_.forget(id);
       return record.status();
     }
     // The service was there a moment ago: it is ending, restarting or moving.
     parts_.resolver->invalidate(*record);
-    if (deadline.expired()) return is_withheld(addresses) ? no_common_transport(addresses) : channel.status();
+    if (deadline.expired()) return is_withheld(addresses) ? no_common_transport(addresses) : way.status();
     if (loop_.in_loop_thread()) {
       (void)loop_.run_until([] { return false; }, Deadline::after(kRetryPause));
     } else {
@@ -125,28 +144,32 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
 Result<Resolution> Paths::find_way_back(ripc_service_id id, Deadline deadline) {
   std::optional<spi::Address> learned = routes_.learned(id);
   if (!learned) return RIPC_NO_SERVICE;
-  Result<std::shared_ptr<spi::Channel>> channel = connect({*learned}, id, deadline);
-  if (!channel.ok()) return channel.status();
-  (void)routes_.insert(id, std::move(*channel));
+  Result<Way> way = connect({*learned}, id, deadline);
+  if (!way.ok()) return way.status();
+  (void)routes_.insert(id, std::move(*way));
   Resolution found;
   found.record.id = id;
   found.address = std::move(*learned);
   return found;
 }
 
-Result<spi::Connected> Paths::connect(const Candidate& candidate, ripc_service_id id, Deadline deadline) {
-  return candidate.transport->connect(candidate.addresses, id, candidate.is_last ? deadline : half_of(deadline));
+Result<Way> Paths::connect(const Candidate& candidate, ripc_service_id id, Deadline deadline) {
+  Result<spi::Connected> connected =
+      candidate.transport->connect(candidate.addresses, id, candidate.is_last ? deadline : half_of(deadline));
+  if (!connected.ok()) return connected.status();
+  return Way{.channel = std::move(connected->channel),
+             .address = candidate.addresses[connected->address],
+             .is_on_this_host = connected->is_on_this_host};
 }
 
-Result<std::shared_ptr<spi::Channel>> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
-                                                     Deadline deadline) const {
+Result<Way> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id, Deadline deadline) const {
   const std::vector<Candidate> candidates = candidates_for(addresses);
   if (candidates.empty()) return no_common_transport(addresses);
   Status failure;
   for (const Candidate& candidate : candidates) {
-    Result<spi::Connected> connected = connect(candidate, id, deadline);
-    if (connected.ok()) return std::move(connected->channel);
-    note_failure(failure, connected.status());
+    Result<Way> way = connect(candidate, id, deadline);
+    if (way.ok()) return way;
+    note_failure(failure, way.status());
   }
   return failure;
 }
@@ -170,9 +193,9 @@ std::vector<Paths::Candidate> Paths::candidates_for(const std::vector<spi::Addre
 }
 
 Result<std::shared_ptr<spi::Channel>> Paths::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
-  Result<std::shared_ptr<spi::Channel>> channel = connect(record.addresses, record.id, deadline);
-  if (!channel.ok()) return channel;
-  return routes_.insert(record.id, std::move(*channel));
+  Result<Way> way = connect(record.addresses, record.id, deadline);
+  if (!way.ok()) return way.status();
+  return routes_.insert(record.id, std::move(*way));
 }
 
 bool Paths::is_withheld(std::span<const spi::Address> addresses) const noexcept {

@@ -75,13 +75,16 @@ class Paths {
     std::vector<spi::Address> addresses;
     bool is_last;  // others must be left some time
   };
+  // One thread looks, by find(), those that come meanwhile wait for what it finds.
+  template <typename Find>
+  Result<std::shared_ptr<spi::Channel>> search(ripc_service_id id, Deadline deadline, Find find);
   Result<std::shared_ptr<spi::Channel>> result_of(const PendingSearch& search, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline, Counter& resolutions);
+  Result<Resolution> try_paths(ripc_service_id id, Deadline deadline);
   // Preferred first.
   std::vector<Candidate> candidates_for(const std::vector<spi::Address>& addresses) const;
-  static Result<spi::Connected> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
-  Result<std::shared_ptr<spi::Channel>> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
-                                                Deadline deadline) const;
+  static Result<Way> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
+  Result<Way> connect(const std::vector<spi::Address>& addresses, ripc_service_id id, Deadline deadline) const;
   // A refusal says more than that nobody answered elsewhere.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;

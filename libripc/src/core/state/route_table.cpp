@@ -28,7 +28,7 @@ std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_i
   for (std::size_t position = start(id, table);; position = (position + 1) & table.mask) {
     const Route* route = table.slots[position].load(std::memory_order_relaxed);
     if (route == nullptr) return nullptr;
-    if (route->id == id && route->first) return &table.slots[position];
+    if (route->id == id && route->way.channel) return &table.slots[position];
   }
 }
 
@@ -39,11 +39,10 @@ void RouteTable::store(Table& table, Route* route) noexcept {
 }
 
 // What is made can be taken out again without memory.
-std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, Links links) {
+std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, Way way) {
   auto route = std::make_unique<Route>();
   route->id = id;
-  route->first = links.front();
-  route->links = std::move(links);
+  route->way = std::move(way);
   route->end = EpochDomain::prepare([made = route.get()] { delete made; });
   return route;
 }
@@ -74,61 +73,29 @@ void RouteTable::make_room() {
   epochs_.retire(std::move(old->end));
 }
 
-void RouteTable::replace(std::atomic<Route*>& slot, Links links) {
-  Route* former = slot.load(std::memory_order_relaxed);
-  slot.store(make_route(former->id, std::move(links)).release(), std::memory_order_release);
-  epochs_.retire(std::move(former->end));
-}
-
-void RouteTable::add_route(ripc_service_id id, Links links) {
-  std::unique_ptr<Route> route = make_route(id, std::move(links));
+std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, Way way) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<spi::Channel> channel = way.channel;
+  std::atomic<Route*>* const slot = locate(*table_.load(std::memory_order_relaxed), id);
+  Route* const former = slot == nullptr ? nullptr : slot->load(std::memory_order_relaxed);
+  if (former != nullptr && former->way.channel->alive()) return former->way.channel;
+  std::unique_ptr<Route> route = make_route(id, std::move(way));
+  if (former != nullptr) {
+    slot->store(route.release(), std::memory_order_release);
+    epochs_.retire(std::move(former->end));
+    return channel;
+  }
   make_room();
   store(*table_.load(std::memory_order_relaxed), route.release());
   ++used_;
-}
-
-std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
-  const std::lock_guard lock(mutex_);
-  std::atomic<Route*>* slot = locate(*table_.load(std::memory_order_relaxed), id);
-  if (slot == nullptr) {
-    add_route(id, {channel});
-    return channel;
-  }
-  if (const auto& present = slot->load(std::memory_order_relaxed)->first; present->alive()) return present;
-  replace(*slot, {channel});
   return channel;
-}
-
-bool RouteTable::add_link(ripc_service_id id, std::shared_ptr<spi::Channel> channel) {
-  const std::lock_guard lock(mutex_);
-  std::atomic<Route*>* slot = locate(*table_.load(std::memory_order_relaxed), id);
-  if (slot == nullptr) {
-    add_route(id, {std::move(channel)});
-    return true;
-  }
-  Links links = slot->load(std::memory_order_relaxed)->links;
-  if (links.size() == kMaxLinks) return false;
-  links.push_back(std::move(channel));
-  replace(*slot, std::move(links));
-  return true;
 }
 
 void RouteTable::remove(const spi::Channel& channel) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto is_it = [&](const std::shared_ptr<spi::Channel>& link) { return link.get() == &channel; };
   for (auto& slot : table_.load(std::memory_order_relaxed)->slots) {
     Route* route = slot.load(std::memory_order_relaxed);
-    if (route == nullptr || std::none_of(route->links.begin(), route->links.end(), is_it)) continue;
-    try {
-      Links others = route->links;
-      std::erase_if(others, is_it);
-      if (!others.empty()) {
-        replace(slot, std::move(others));
-        continue;
-      }
-    } catch (const std::bad_alloc&) {
-      // The others go with it.
-    }
+    if (route == nullptr || route->way.channel.get() != &channel) continue;
     slot.store(&removed_, std::memory_order_release);
     epochs_.retire(std::move(route->end));
   }
@@ -163,20 +130,12 @@ std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
   return found->second.address;
 }
 
-std::vector<std::shared_ptr<spi::Channel>> RouteTable::links(ripc_service_id id) const {
+std::optional<Way> RouteTable::way(ripc_service_id id) const {
   const std::lock_guard lock(mutex_);
-  const std::atomic<Route*>* slot = locate(*table_.load(std::memory_order_relaxed), id);
-  return slot != nullptr ? slot->load(std::memory_order_relaxed)->links : Links();
-}
-
-std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> RouteTable::all() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> channels;
-  for (const auto& slot : table_.load(std::memory_order_relaxed)->slots) {
-    const Route* route = slot.load(std::memory_order_relaxed);
-    if (route != nullptr && route->first) channels.emplace_back(route->id, route->first);
-  }
-  return channels;
+  const std::atomic<Route*>* const slot = locate(*table_.load(std::memory_order_relaxed), id);
+  if (slot == nullptr) return std::nullopt;
+  const Way& way = slot->load(std::memory_order_relaxed)->way;
+  return way.channel->alive() ? std::optional(way) : std::nullopt;
 }
 
 }  // namespace ripc::internal::core

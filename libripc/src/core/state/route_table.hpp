@@ -16,6 +16,13 @@
 
 namespace ripc::internal::core {
 
+// How this context reaches a service.
+struct Way {
+  std::shared_ptr<spi::Channel> channel;
+  spi::Address address = {};     // the one that answered
+  bool is_on_this_host = false;  // the peer, as far as that address tells
+};
+
 class RouteTable {
  public:
   explicit RouteTable(EpochDomain& epochs);
@@ -29,20 +36,16 @@ class RouteTable {
     for (std::size_t position = start(id, table);; position = (position + 1) & table.mask) {
       const Route* route = table.slots[position].load(std::memory_order_acquire);
       if (route == nullptr) return nullptr;
-      if (route->id == id && route->first) return &route->first;
+      if (route->id == id && route->way.channel) return &route->way.channel;
     }
   }
 
-  // All channels to a service, best first; find() gives the first. Any thread.
-  std::vector<std::shared_ptr<spi::Channel>> links(ripc_service_id id) const;
+  // The whole of it, if its channel lives. Any thread.
+  std::optional<Way> way(ripc_service_id id) const;
 
-  // Adds a channel unless a living one is there already: returns the first that is in the table afterwards.
-  std::shared_ptr<spi::Channel> insert(ripc_service_id id, std::shared_ptr<spi::Channel> channel);
-  // Adds one more channel behind those that are there. False: there are kMaxLinks.
-  static constexpr std::size_t kMaxLinks = 8;
-  bool add_link(ripc_service_id id, std::shared_ptr<spi::Channel> channel);
-  // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later. Without memory for a route of
-  // the others they go, too: the next send finds them again.
+  // Adds a way unless a living one is there already: returns the channel that is in the table afterwards.
+  std::shared_ptr<spi::Channel> insert(ripc_service_id id, Way way);
+  // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later.
   void remove(const spi::Channel& channel) noexcept;
 
   // Addresses heard from the services themselves, for those that no resolver knows. Bounded: of more than kMaxLearned
@@ -52,15 +55,10 @@ class RouteTable {
   void forget(ripc_service_id id) noexcept;
   std::optional<spi::Address> learned(ripc_service_id id) const;
 
-  // Every channel there is.
-  std::vector<std::pair<ripc_service_id, std::shared_ptr<spi::Channel>>> all() const;
-
  private:
-  using Links = std::vector<std::shared_ptr<spi::Channel>>;
   struct Route {
     ripc_service_id id = 0;
-    std::shared_ptr<spi::Channel> first;  // apart, because nearly all want it
-    Links links;
+    Way way;
     EpochDomain::Retirement end;  // of this route
   };
   struct Learned {
@@ -73,9 +71,7 @@ class RouteTable {
     std::size_t mask;                        // of the index of one
     EpochDomain::Retirement end;             // of this table
   };
-  static std::unique_ptr<Route> make_route(ripc_service_id id, Links links);
-  void replace(std::atomic<Route*>& slot, Links links);
-  void add_route(ripc_service_id id, Links links);
+  static std::unique_ptr<Route> make_route(ripc_service_id id, Way way);
   static std::unique_ptr<Table> make_table(std::size_t size);
   static std::size_t start(ripc_service_id id, const Table& table) noexcept {
     return static_cast<std::size_t>((id * 0x9e3779b97f4a7c15u) >> 32) & table.mask;
