@@ -161,7 +161,8 @@ int audit(ripc::Rpc& rpc, const std::vector<ripc::ServiceId>& servers) {
 }
 
 int call(const Options& options, bool is_audit) {
-  auto context = ripc::Context::create();
+  // A server that commits has little time for newcomers.
+  auto context = ripc::Context::create({.resolve_timeout = std::chrono::seconds(20)});
   if (!context) return fail("transactions: no context", context.error());
   const auto servers = find_servers(*context, options);
   if (!servers) return fail("transactions: no server", servers.error());

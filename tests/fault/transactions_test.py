@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/kv: clients of the object store are killed in mid-transaction. No lock and no half of a transaction stays.
 
-RIPC_FAULT_KILLS sets how many are killed at random moments, RIPC_FAULT_SEED the moments, RIPC_FAULT_TRANSPORT the path
-(shm)."""
+RIPC_FAULT_KILLS sets how many are killed at random moments, RIPC_FAULT_SEED the moments."""
 import json
 import os
 import pathlib
@@ -21,7 +20,6 @@ PROGRAM = pathlib.Path(os.environ["RIPC_BUILD_DIR"]) / "examples" / "transaction
 KILLS = int(os.environ.get("RIPC_FAULT_KILLS", "15"))
 SEED = int(os.environ.get("RIPC_FAULT_SEED", "1"))
 PATIENCE = 60  # seconds, for any single step
-TRANSPORT = os.environ.get("RIPC_FAULT_TRANSPORT", "shm")
 SERVERS = 3
 
 if not os.access(PROGRAM, os.X_OK):
@@ -29,7 +27,7 @@ if not os.access(PROGRAM, os.X_OK):
     sys.exit(77)
 
 
-class KilledClients(unittest.TestCase):
+class KilledClients:
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ripc-transactions-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -37,7 +35,7 @@ class KilledClients(unittest.TestCase):
         key.touch(0o600)
         key.write_text(secrets.token_hex(32))
         os.mkdir(f"{self.folder}/run", 0o700)
-        self.environment = {**os.environ, "RIPC_RUNTIME_DIR": f"{self.folder}/run", "RIPC_TRANSPORTS": TRANSPORT,
+        self.environment = {**os.environ, "RIPC_RUNTIME_DIR": f"{self.folder}/run", "RIPC_TRANSPORTS": self.transport,
                             "RIPC_CLUSTER_KEY_FILE": str(key)}
         for index in range(SERVERS):
             server = self.start("server", "--index", str(index))
@@ -106,6 +104,14 @@ class KilledClients(unittest.TestCase):
         self.assertGreater(seen["given_up"], 0)
         code, result = self.wait(self.start("client", "--count", "1000"))
         self.assertEqual((code, result["failed"], result["wrong"]), (0, 0, 0))
+
+
+class KilledClientsOverSharedMemory(KilledClients, unittest.TestCase):
+    transport = "shm"
+
+
+class KilledClientsOverSockets(KilledClients, unittest.TestCase):
+    transport = "socket"
 
 
 if __name__ == "__main__":
