@@ -179,6 +179,33 @@ TEST_P(Takeover, TakeoverOfAStoppedProcessDoesNotHang) {
   EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
 }
 
+// The former holder does not end its links, and has not been missed yet.
+TEST_P(Takeover, WhoAsksWhereTheServiceIsSendsToTheNewHolderOfAStoppedOne) {
+  Puppet puppet(peer_setup());
+  ASSERT_EQ(puppet.register_id(kTakenId), "RIPC_OK");
+  const Context path_context = make_context();
+  const Service path_asker = make_service(path_context);
+  const Context record_context = make_context();
+  const Service record_asker = make_service(record_context);
+  ASSERT_EQ(send_text(path_asker, kTakenId, "to the first holder"), RIPC_OK);
+  ASSERT_EQ(send_text(record_asker, kTakenId, "to the first holder"), RIPC_OK);
+  puppet.signal(SIGSTOP);
+  const Service new_holder = make_service(context_, [](ripc_service_options& options) {
+    options.id = kTakenId;
+    options.takeover = 1;
+  });
+  ripc_service_info info{};
+  info.size = sizeof info;
+  EXPECT_EQ(ripc_find_path(path_context.get(), kTakenId, &info), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(info.incarnation, ripc_service_get_incarnation(new_holder.get()));
+  EXPECT_EQ(send_text(path_asker, kTakenId, "by the path"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "by the path");
+  EXPECT_EQ(ripc_resolve(record_context.get(), kTakenId, &info), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(send_text(record_asker, kTakenId, "by the record"), RIPC_OK);
+  EXPECT_EQ(text_of(receive(new_holder)), "by the record");
+  puppet.signal(SIGCONT);
+}
+
 TEST_P(Takeover, TakeoverWithoutAHolderIsAnOrdinaryRegistration) {
   EXPECT_EQ(try_register(context_,
                          [](ripc_service_options& options) {

@@ -20,11 +20,12 @@ bool is_among(const std::vector<spi::Address>& addresses, const spi::Address& ad
 
 }  // namespace
 
-Result<Resolution> Paths::resolve(ripc_service_id id) const {
+Result<Resolution> Paths::resolve(ripc_service_id id) {
   Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, Deadline::after(parts_.resolve_timeout));
   if (!record.ok()) return record.status();
   Resolution resolution;
   resolution.record = std::move(*record);
+  follow(resolution.record);
   for (const auto& transport : parts_.transports) {
     for (const spi::Address& address : resolution.record.addresses) {
       if (address.transport != transport->name() || !resolution.address.transport.empty()) continue;
@@ -50,6 +51,7 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   std::string meeting_place;
   Status failure = no_common_transport(path.record.addresses);
   const std::vector<Candidate> candidates = candidates_for(path.record.addresses);
+  follow(path.record);
   const std::optional<Way> open = routes_.way(id);
   for (const auto& transport : parts_.transports) {
     const auto candidate = std::find_if(candidates.begin(), candidates.end(),

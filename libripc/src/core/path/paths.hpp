@@ -48,7 +48,8 @@ class Paths {
   void follow(const spi::ServiceRecord& now) noexcept;
   RouteTable& routes() noexcept { return routes_; }
 
-  Result<Resolution> resolve(ripc_service_id id) const;
+  // What is told is what the next send uses: a former holder may be gone without having been missed yet.
+  Result<Resolution> resolve(ripc_service_id id);
   // The same, with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
   // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
