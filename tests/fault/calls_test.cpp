@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose server is killed at any moment, and calls over a cable that loses, doubles and reorders packets. The
-// server logs in shared memory what ran, which outlives it; the client logs what it was told. Both logs must agree:
-// nothing runs twice, and each outcome is true. RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the
-// moments.
+// Calls whose server is killed at any moment or loses its ID to another process, and calls over a cable that loses,
+// doubles and reorders packets. The server logs in shared memory what ran, which outlives it; the client logs what it
+// was told. Both logs must agree: nothing runs twice, and each outcome is true. RIPC_FAULT_ROUNDS sets the number of
+// kills, RIPC_FAULT_SEED the moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,6 +25,7 @@ constexpr ripc_service_id kClient = 2002;
 constexpr std::uint32_t kMethod = 1;
 constexpr std::size_t kMaxCalls = 1 << 24;
 constexpr std::size_t kUnderWay = 16;
+constexpr int kIsFenced = 4;  // the server's exit code
 
 using Rpc = std::unique_ptr<ripc_rpc, support::Release<ripc_rpc_destroy>>;
 
@@ -90,9 +91,9 @@ int server(const std::vector<std::string>& arguments) {
   if (!service) return 1;
   const Rpc rpc = make_rpc(service);
   if (ripc_rpc_handle(rpc.get(), kMethod, 0, &State::handle, &state) != RIPC_OK) return 1;
-  while (ripc_rpc_run(rpc.get(), RIPC_FOREVER, nullptr) == RIPC_OK) {
-  }
-  return 1;
+  ripc_status status = RIPC_OK;
+  while (status == RIPC_OK) status = ripc_rpc_run(rpc.get(), RIPC_FOREVER, nullptr);
+  return status == RIPC_FENCED ? kIsFenced : 1;
 }
 
 // Keeps calls under way, and knows how each of them ended.
@@ -209,6 +210,36 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcome) {
               static_cast<unsigned long long>(caller.count(RIPC_CALL_ANSWERED)),
               static_cast<unsigned long long>(caller.count(RIPC_CALL_DID_NOT_RUN)),
               static_cast<unsigned long long>(caller.count(RIPC_CALL_MAY_HAVE_RUN)));
+}
+
+// The former server is alive, and learns in the midst of calls that it is not the server any more.
+TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcomeWhenTheServersIdIsTakenOver) {
+  const auto [rounds, seed] = rounds_from_environment(4);
+  Random random(seed);
+  const TemporaryDirectory directory;
+  const std::vector<std::string> arguments{directory.path(), GetParam(), directory.path() + "/runs"};
+  RunLog log(arguments.back());
+  const Context context = make_context(directory.path(), 0, GetParam());
+  Caller caller(context, kClient);
+  Process holder("server", arguments);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const std::uint64_t before = caller.count(RIPC_CALL_ANSWERED);
+    ASSERT_TRUE(eventually([&] {
+      caller.run(2 * kSecond);
+      return caller.count(RIPC_CALL_ANSWERED) != before;
+    })) << "nothing is answered";
+    for (std::uint64_t steps = random.below(200); steps != 0; --steps) caller.run(2 * kSecond);
+    Process next("server", arguments);
+    ASSERT_TRUE(eventually([&] {
+      caller.run(2 * kSecond);
+      return holder.wait(0) == kIsFenced;
+    })) << "the former server goes on";
+    holder = std::move(next);
+  }
+  ASSERT_TRUE(caller.settle()) << "a call never ends";
+  EXPECT_EQ(caller.flaw(log), "");
+  EXPECT_GT(caller.count(RIPC_CALL_ANSWERED), rounds);
 }
 
 // Two hosts.
