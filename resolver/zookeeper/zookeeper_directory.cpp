@@ -195,7 +195,10 @@ void ZooKeeperDirectory::look_at_state() {
 
 // What is told here may lead to questions, which are asked in the next turn.
 void ZooKeeperDirectory::deliver() {
-  for (Arrival& arrival : std::exchange(arrived_, {})) {
+  std::vector<Arrival> arrived;
+  arrived.reserve(pending_.size());
+  arrived.swap(arrived_);
+  for (Arrival& arrival : arrived) {
     if (arrival.request != nullptr) {
       if (arrival.request->done) arrival.request->done(arrival.request->answer);
     } else {
