@@ -12,7 +12,7 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using Kind = Directory::Write::Kind;
+using WriteKind = Directory::Write::Kind;
 
 // Steps under way.
 constexpr std::size_t kSettledAtOnce = 256;
@@ -139,15 +139,15 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   const std::string path = service_path(record.id);
   const bool is_ours = former != nullptr && former->owner == session_;
   std::vector<Directory::Write> writes;
-  if (former != nullptr && !is_ours) writes.push_back({Kind::remove, path, {}, *former});
-  writes.push_back({is_ours ? Kind::replace : Kind::create, path, encode_record(record, options_.keys.get()),
+  if (former != nullptr && !is_ours) writes.push_back({WriteKind::remove, path, {}, *former});
+  writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path, encode_record(record, options_.keys.get()),
                     is_ours ? *former : Directory::Node{}});
   for (const ripc_service_id group : record.groups) {
     if (!std::binary_search(groups.begin(), groups.end(), group))
-      writes.push_back({Kind::add, member_path(group, record.id, session_), {}, {}});
+      writes.push_back({WriteKind::add, member_path(group, record.id, session_), {}, {}});
   }
   for (const ripc_service_id group : groups) {
-    if (!record.is_in(group)) writes.push_back({Kind::drop, member_path(group, record.id, session_), {}, {}});
+    if (!record.is_in(group)) writes.push_back({WriteKind::drop, member_path(group, record.id, session_), {}, {}});
   }
   own->is_new = false;
   ++counters_.writes;
@@ -158,9 +158,9 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
 void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
                                const std::vector<ripc_service_id>& groups) {
   std::vector<Directory::Write> writes;
-  writes.push_back({Kind::remove, service_path(own->record.id), {}, node});
+  writes.push_back({WriteKind::remove, service_path(own->record.id), {}, node});
   for (const ripc_service_id group : groups)
-    writes.push_back({Kind::drop, member_path(group, own->record.id, session_), {}, {}});
+    writes.push_back({WriteKind::drop, member_path(group, own->record.id, session_), {}, {}});
   ++counters_.writes;
   directory_->commit(std::move(writes),
                      [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
@@ -288,7 +288,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     ++counters_.fenced;
     own->is_fenced = true;
     for (const ripc_service_id group : own->record.groups)
-      directory_->commit({{Kind::drop, member_path(group, own->record.id, session_), {}, {}}}, {});
+      directory_->commit({{WriteKind::drop, member_path(group, own->record.id, session_), {}, {}}}, {});
     Entry& entry = entry_of(own->record.id);
     ask(own->record.id, entry);
     entry.record = holder;
