@@ -26,7 +26,7 @@ if(NOT TARGET GTest::gtest OR NOT TARGET GTest::gmock_main)
 endif()
 find_package(Python3 COMPONENTS Interpreter)
 
-set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
+set(RIPC_TEST_FOLDERS "unit;conformance;fault;zookeeper;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
 set(RIPC_TEST_PROGRAM_DIR "${PROJECT_BINARY_DIR}/tests")
 file(MAKE_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
 # The cluster key of the tests: tests/support/cluster_key.hpp.
@@ -183,6 +183,24 @@ function(ripc_tests_fault)
     ripc_add_test_program(ripc_fault_${name} ${name} "${source}")
     target_link_libraries(ripc_fault_${name} PRIVATE ${fault_library} GTest::gmock_main)
     ripc_add_test(fault.${short_name} fault 600 ripc_fault_${name})
+  endforeach()
+endfunction()
+
+# ---- zookeeper -------------------------------------------------------------------------------------------------
+
+# Each program starts servers of its own, three Java processes: not two at once.
+function(ripc_tests_zookeeper)
+  file(GLOB zookeeper_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/zookeeper/*.cpp")
+  set(zookeeper_tests ${zookeeper_sources})
+  list(FILTER zookeeper_tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER zookeeper_sources EXCLUDE REGEX "_test\\.cpp$")
+  foreach(source IN LISTS zookeeper_tests)
+    cmake_path(GET source STEM name)
+    string(REGEX REPLACE "_test$" "" short_name "${name}")
+    ripc_add_test_program(ripc_zookeeper_${name} zookeeper_${name} "${source};${zookeeper_sources}")
+    target_link_libraries(ripc_zookeeper_${name} PRIVATE ripc_internal GTest::gmock_main)
+    ripc_add_test(zookeeper.${short_name} zookeeper 300 ripc_zookeeper_${name})
+    set_tests_properties(zookeeper.${short_name} PROPERTIES RESOURCE_LOCK zookeeper COST 50)
   endforeach()
 endfunction()
 
@@ -408,7 +426,7 @@ endfunction()
 
 foreach(folder IN LISTS RIPC_TEST_FOLDERS)
   if(NOT COMMAND ripc_tests_${folder})
-    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, java, scripts")
+    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, zookeeper, fuzz, layers, package, java, scripts")
   endif()
   cmake_language(CALL ripc_tests_${folder})
 endforeach()
