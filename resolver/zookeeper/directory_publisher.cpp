@@ -50,15 +50,16 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
   own->takes_over = takeover;
-  own->is_established = was_established;
+  // Who asks for takeover gets it, also from one who has displaced this context in this moment.
+  own->is_established = was_established && !takeover;
   own->is_fenced = false;
   own->failure = {};
   own->displaced.clear();
   const std::uint64_t goal = is_again ? ++own->goal : own->goal;
   settle(own);
-  if (is_random_id(record.id) && !takeover) own->is_established = true;
+  const bool waits = takeover || !is_random_id(record.id);
   const Deadline deadline = Deadline::after(options_.patience);
-  while (!own->is_established || was_established) {
+  while (waits) {
     const Nanoseconds now = monotonic_now();
     if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_hopeless(now)) break;
     wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
