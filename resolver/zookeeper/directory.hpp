@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory: a tree of small nodes that several servers keep in agreement. Clients hold sessions with it; nodes may end
-// with the session that made them, and whoever watches a node is told once when it changes. ZooKeeper is one
+// A directory: a tree of small nodes that several servers keep in agreement. Clients hold sessions with it; nodes may
+// end with the session that made them, and whoever watches a node is told once when it changes. ZooKeeper is one
 // (zookeeper_directory.hpp); another one, such as etcd, needs no more than this.
 #pragma once
 
@@ -18,11 +18,11 @@ class Directory {
  public:
   struct Node {
     std::string data;
-    std::uint64_t created = 0;   // larger for a node that was made later, in the whole directory
-    std::uint64_t owner = 0;     // the session that it ends with; 0: none
-    std::int64_t born = 0;       // by the clock of the servers, in milliseconds since 1970
-    std::int32_t version = 0;    // counts what was written into it
-    std::int32_t guard = 0;      // with Read::exact: for commit(), which finds out by it whether anything came between
+    std::uint64_t created = 0;  // larger for a node that was made later, in the whole directory
+    std::uint64_t owner = 0;    // the session that it ends with; 0: none
+    std::int64_t born = 0;      // by the clock of the servers, in milliseconds since 1970
+    std::int32_t version = 0;   // counts what was written into it
+    std::int32_t guard = 0;     // with Read::exact: for commit(), which finds out by it whether anything came between
   };
 
   enum class Outcome : std::uint8_t {
@@ -47,9 +47,9 @@ class Directory {
     watched,  // and the listener is told of the next change, also of the coming of a node that is absent
     exact,    // with Node::guard
   };
-  // One step of a commit; what is made ends with this session. `create`: a node that others may want too, where there is
-  // none, or after the `remove` of the same path. `replace`, `remove`: what was seen by an exact read, and only if it is
-  // that node still. `add`, `drop`: a node that nobody else makes.
+  // One step of a commit; what is made ends with this session. `create`: a node that others may want too, where there
+  // is none, or after the `remove` of the same path. `replace`, `remove`: what was seen by an exact read, and only if
+  // it is that node still. `add`, `drop`: a node that nobody else makes.
   struct Write {
     enum class Kind : std::uint8_t { create, replace, remove, add, drop };
     Kind kind = Kind::create;

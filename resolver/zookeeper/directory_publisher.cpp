@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own services: what is wanted is compared with what the directory has, and the difference is written, step by step. Each
-// step ends with an answer of the directory; after a lost connection the service waits for the next one, and is read first.
+// Own services: what is wanted is compared with what the directory has, and the difference is written, step by step.
+// Each step ends with an answer of the directory; after a lost connection the service waits for the next one, and is
+// read first.
 #include <algorithm>
 #include <utility>
 
@@ -152,8 +153,7 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   }
   own->is_new = false;
   ++counters_.writes;
-  directory_->commit(std::move(writes),
-                     [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
+  directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
 }
 
 void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
@@ -163,8 +163,7 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
   for (const ripc_service_id group : groups)
     writes.push_back({WriteKind::drop, member_path(group, own->record.id, session_), {}, {}});
   ++counters_.writes;
-  directory_->commit(std::move(writes),
-                     [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
+  directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
 }
 
 // So that the end of the node is told, whoever ends it.
@@ -279,9 +278,10 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
   if (is_ours || (is_good && holder.context == own_context_)) return write(own, &answer.node, groups);
   if (!is_good) {
     if (++own->fights <= kMostFights) return write(own, &answer.node, groups);
-    return fail(own, Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->record.id) +
-                                                " has a record in the directory " + directory_->text() +
-                                                " that is not of this cluster: give each cluster a folder of its own."));
+    return fail(own,
+                Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->record.id) + " has a record in the directory " +
+                                           directory_->text() +
+                                           " that is not of this cluster: give each cluster a folder of its own."));
   }
   if (own->is_established) {
     // It was there before: nobody could displace it but by a larger incarnation.

@@ -100,7 +100,8 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
     if (entry.record && !(entry.is_doubtful && is_open)) return *entry.record;
     if (!entry.refusal.empty())
       return Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process look up " +
-                                         id_text(id) + " (" + entry.refusal + "): check the access list of its folder.");
+                                         id_text(id) + " (" + entry.refusal +
+                                         "): check the access list of its folder.");
     if (entry.is_known && !entry.record && is_linked_ && !options_.waits_for_services) return not_there(id);
     const Nanoseconds now = monotonic_now();
     if (is_hopeless(now) && !options_.waits_for_services) return not_reached("The service ID " + id_text(id));
@@ -110,8 +111,8 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
   if (entry.record) return *entry.record;
   if (entry.is_known && is_linked_) return not_there(id);
   if (deadline.at() == 0)
-    return Status(RIPC_NO_SERVICE,
-                  "There was no time left to look up the service ID " + id_text(id) + ": allow a longer resolve_timeout.");
+    return Status(RIPC_NO_SERVICE, "There was no time left to look up the service ID " + id_text(id) +
+                                       ": allow a longer resolve_timeout.");
   return not_reached("The service ID " + id_text(id));
 }
 
@@ -173,8 +174,9 @@ Status DirectoryResolver::members(ripc_service_id id, Deadline deadline,
     };
     for (;;) {
       if (!group.refusal.empty())
-        return Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process see a group (" +
-                                           group.refusal + "): check the access list of its folder.");
+        return Status(RIPC_PERMISSION, "The directory " + directory_->text() +
+                                           " does not let this process see a group (" + group.refusal +
+                                           "): check the access list of its folder.");
       const Nanoseconds now = monotonic_now();
       if (!is_open() || now >= deadline.at() || is_hopeless(now)) break;
       wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));

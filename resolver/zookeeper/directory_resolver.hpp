@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds and publishes services by a directory (directory.hpp). Each service is a node that ends with its context's session.
-// What was looked up is kept and watched, so the directory tells of moves and ends; nobody has to ask twice.
+// Finds and publishes services by a directory (directory.hpp). Each service is a node that ends with its context's
+// session. What was looked up is kept and watched, so the directory tells of moves and ends; nobody has to ask twice.
 //
-// Own services are "settled": what is wanted is compared with what the directory has, and the difference is written. The
-// same few steps publish, take over, repeat after a lost connection, and make everything anew in a new session.
+// Own services are "settled": what is wanted is compared with what the directory has, and the difference is written.
+// The same few steps publish, take over, repeat after a lost connection, and make everything anew in a new session.
 // docs/internals/zookeeper.md says more.
 #pragma once
 
@@ -52,9 +52,7 @@ struct DirectoryCounters {
   std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
   std::uint64_t forged = 0;         // its MAC is wrong
 
-  std::uint64_t ignored() const noexcept {
-    return malformed + other_version + unsigned_ones + signed_ones + forged;
-  }
+  std::uint64_t ignored() const noexcept { return malformed + other_version + unsigned_ones + signed_ones + forged; }
 };
 
 struct DirectoryState {
@@ -78,8 +76,8 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
 
   std::string_view name() const noexcept override { return directory_->name(); }
 
-  // From the cache if it is there, also while no server answers; else by asking, until the deadline. RIPC_NO_SERVICE: it
-  // is not there. RIPC_TIMEOUT: no server has answered.
+  // From the cache if it is there, also while no server answers; else by asking, until the deadline. RIPC_NO_SERVICE:
+  // it is not there. RIPC_TIMEOUT: no server has answered.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
   // Asks the directory, whatever is known.
   Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
@@ -132,7 +130,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   // A service of this context.
   struct Own {
     spi::ServiceRecord record;
-    bool is_wanted = true;        // false: it is to be withdrawn
+    bool is_wanted = true;  // false: it is to be withdrawn
     bool takes_over = false;
     bool is_established = false;  // publish() has succeeded
     bool is_new = true;           // nothing of it is in the directory in this session

@@ -24,13 +24,13 @@ struct ServerAnswer {
 std::vector<ServerAnswer> ask_servers(const ZooKeeperOptions& options);
 
 struct EnsembleCheck {
-  Status failure;            // no client library, no thread
-  bool is_linked = false;    // there is a session
-  bool is_written = false;   // a node was made, read and removed
-  bool is_first = false;     // the folder was not there
-  std::string trouble;       // why there is no session
-  std::string refusal;       // what the servers do not allow
-  Nanoseconds waited = 0;    // for a session
+  Status failure;                     // no client library, no thread
+  bool is_linked = false;             // there is a session
+  bool is_written = false;            // a node was made, read and removed
+  bool is_first = false;              // the folder was not there
+  std::string trouble;                // why there is no session
+  std::string refusal;                // what the servers do not allow
+  Nanoseconds waited = 0;             // for a session
   Nanoseconds round_trip = 0;         // of one write
   std::int64_t clock_difference = 0;  // milliseconds; more than 0: the leader is ahead of this host
   std::size_t services = 0;

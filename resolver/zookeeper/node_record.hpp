@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the resolver keeps in a directory: where, and in which form.
 //
-//   /s/BB/ID          a service: a packet with one service (spi/service_packet.hpp), signed where there is a cluster key.
+//   /s/BB/ID          a service: a packet with one service (spi/service_packet.hpp), signed where there is a cluster
+//   key.
 //                     BB is a hash of the ID, so that no folder has too many nodes.
-//   /g/GROUP/ID.S     that a service of the session S is in a group; empty. The service's record says so too, and counts
+//   /g/GROUP/ID.S     that a service of the session S is in a group; empty. The service's record says so too, and
+//   counts
 #pragma once
 
 #include <cstdint>

@@ -125,8 +125,8 @@ void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
 int ZooKeeperDirectory::submit_read(Request& request) {
   if (request.how == Read::exact) {
     // First the folder: what comes between changes its version.
-    const int code = library_->exists(handle_, folder_of(request.path).c_str(), nullptr, nullptr, &folder_looked_at,
-                                      &request);
+    const int code =
+        library_->exists(handle_, folder_of(request.path).c_str(), nullptr, nullptr, &folder_looked_at, &request);
     if (code != zk::kOk) return code;
   }
   const int code = library_->get(handle_, request.path.c_str(), request.how == Read::watched ? &watched : nullptr, this,
@@ -188,8 +188,8 @@ int ZooKeeperDirectory::submit_commit(Request& request) {
                          request.results.data(), &void_done, &request);
 }
 
-// Those of new nodes, from above. That they exist is no error; what else is wrong, the next attempt finds out. A folder of
-// nodes that come and go with their makers goes with the last of them.
+// Those of new nodes, from above. That they exist is no error; what else is wrong, the next attempt finds out. A folder
+// of nodes that come and go with their makers goes with the last of them.
 void ZooKeeperDirectory::make_folders(const Request& request) {
   for (const Write& write : request.writes) {
     if (write.kind != Write::Kind::create && write.kind != Write::Kind::add) continue;
@@ -302,10 +302,11 @@ void ZooKeeperDirectory::exists_done(int code, const zk::Stat*, const void* data
   ZooKeeperDirectory& directory = *request.directory;
   if (code == zk::kOk && directory.handle_ != nullptr) {
     if (request.kind == Request::Kind::children) {
-      code = directory.library_->children(directory.handle_, request.path.c_str(), &watched, &directory,
-                                          &children_done, &request);
+      code = directory.library_->children(directory.handle_, request.path.c_str(), &watched, &directory, &children_done,
+                                          &request);
     } else {
-      code = directory.library_->get(directory.handle_, request.path.c_str(), &watched, &directory, &get_done, &request);
+      code =
+          directory.library_->get(directory.handle_, request.path.c_str(), &watched, &directory, &get_done, &request);
     }
     if (code == zk::kOk) return;
   }

@@ -103,8 +103,8 @@ std::string Ensemble::text(const std::string& folder) const {
 }
 
 std::size_t Ensemble::leader() const {
-  const auto answers = ripc::internal::resolver::ask_servers(
-      *ripc::internal::resolver::parse_zookeeper_options(text("")));
+  const auto answers =
+      ripc::internal::resolver::ask_servers(*ripc::internal::resolver::parse_zookeeper_options(text("")));
   for (std::size_t i = 0; i < kServers; ++i) {
     if (answers[i].mode == "leader") return i;
   }
@@ -113,8 +113,8 @@ std::size_t Ensemble::leader() const {
 
 std::size_t Ensemble::serving() const {
   std::size_t count = 0;
-  for (const auto& answer : ripc::internal::resolver::ask_servers(
-           *ripc::internal::resolver::parse_zookeeper_options(text(""))))
+  for (const auto& answer :
+       ripc::internal::resolver::ask_servers(*ripc::internal::resolver::parse_zookeeper_options(text(""))))
     count += answer.mode.empty() ? 0u : 1u;
   return count;
 }

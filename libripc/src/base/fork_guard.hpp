@@ -58,9 +58,9 @@ class ForkGuard {
     return fd;
   }
 
-  // For a descriptor that a foreign library owns, opens anew and closes when it likes: runs `work`, which returns the one
-  // that is open afterwards, or -1, and registers that instead of the former. No fork can happen meanwhile; `work` must
-  // be short, and must not use this class.
+  // For a descriptor that a foreign library owns, opens anew and closes when it likes: runs `work`, which returns the
+  // one that is open afterwards, or -1, and registers that instead of the former. No fork can happen meanwhile; `work`
+  // must be short, and must not use this class.
   template <typename Work>
   void follow(Work&& work) {
     const Pause pause;

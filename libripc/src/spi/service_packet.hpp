@@ -87,8 +87,7 @@ class PacketBuilder {
 
 // Whether the record can be sent at all, in packets of up to `largest` bytes: RIPC_LIMIT with what is too long,
 // RIPC_INVALID_ARGUMENT.
-Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name,
-                           std::size_t largest = kMaxPacket);
+Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, std::size_t largest = kMaxPacket);
 
 enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
 

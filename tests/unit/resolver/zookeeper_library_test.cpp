@@ -27,11 +27,14 @@ static_assert(sizeof(zk::ClientId) == sizeof(clientid_t) && offsetof(clientid_t,
 static_assert(sizeof(zk::Operation) == sizeof(zoo_op_t) && offsetof(zoo_op_t, type) == 0);
 static_assert(sizeof(zk::OperationResult) == sizeof(zoo_op_result_t) && offsetof(zoo_op_result_t, err) == 0);
 static_assert(is_same(zk::kCreateOperation, ZOO_CREATE_OP));
-static_assert(is_same(zk::kNoNode, ZNONODE) && is_same(zk::kBadVersion, ZBADVERSION) && is_same(zk::kNodeExists, ZNODEEXISTS));
+static_assert(is_same(zk::kNoNode, ZNONODE) && is_same(zk::kBadVersion, ZBADVERSION) &&
+              is_same(zk::kNodeExists, ZNODEEXISTS));
 static_assert(is_same(zk::kConnectionLoss, ZCONNECTIONLOSS) && is_same(zk::kSessionExpired, ZSESSIONEXPIRED));
 static_assert(is_same(zk::kOperationTimeout, ZOPERATIONTIMEOUT) && is_same(zk::kInvalidState, ZINVALIDSTATE));
-static_assert(is_same(zk::kClosing, ZCLOSING) && is_same(zk::kNothing, ZNOTHING) && is_same(zk::kSessionMoved, ZSESSIONMOVED));
-static_assert(is_same(zk::kNoAuth, ZNOAUTH) && is_same(zk::kThrottled, ZTHROTTLEDOP) && is_same(zk::kAnyWatch, ZWATCHTYPE_ANY));
+static_assert(is_same(zk::kClosing, ZCLOSING) && is_same(zk::kNothing, ZNOTHING) &&
+              is_same(zk::kSessionMoved, ZSESSIONMOVED));
+static_assert(is_same(zk::kNoAuth, ZNOAUTH) && is_same(zk::kThrottled, ZTHROTTLEDOP) &&
+              is_same(zk::kAnyWatch, ZWATCHTYPE_ANY));
 
 TEST(ZooKeeperLibrary, ItsDeclarationsAreThoseOfTheHeaders) {}
 #else
