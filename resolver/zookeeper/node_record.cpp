@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/zookeeper/node_record.hpp"
 
-#include <array>
+#include <algorithm>
 #include <span>
 
 #include "base/clock.hpp"
@@ -22,8 +22,12 @@ std::string hex_text(std::uint64_t number, std::size_t digits) {
 }
 
 std::uint64_t read_hex(std::string_view text) noexcept {
+  const auto is_written = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   std::uint64_t number = 0;
-  return text.size() == kHexSize && parse_number(text, number, 16) ? number : 0;
+  // As it is written here, so that each number has one name.
+  return text.size() == kHexSize && std::all_of(text.begin(), text.end(), is_written) && parse_number(text, number, 16)
+             ? number
+             : 0;
 }
 
 }  // namespace

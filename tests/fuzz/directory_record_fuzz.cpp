@@ -33,7 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const ripc_service_id group = id_of_group(text); group != 0) require(group_path(group) == text);
   if (const Result<ZooKeeperOptions> options = parse_zookeeper_options(text); options.ok())
     require(!options->servers.empty() && options->servers.size() <= kMaxZooKeeperServers);
-  // The ID of the only service, where a packet without addresses before it would have it.
   for (const ripc_service_id id : {ripc_service_id{1}, ripc_service_id{4711}}) {
     ServiceRecord record;
     if (decode_record(text, id, nullptr, hash_name, record) != RecordCheck::good) continue;
