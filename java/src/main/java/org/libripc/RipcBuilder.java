@@ -130,8 +130,8 @@ public final class RipcBuilder {
   }
 
   /**
-   * The ZooKeeper ensemble in which services are published and looked up: HOST:PORT,...[/FOLDER]; none
-   * if neither this nor RIPC_ZOOKEEPER is set.
+   * The ZooKeeper ensemble in which services are published and looked up: HOST:PORT,...[/FOLDER];
+   * none if neither this nor RIPC_ZOOKEEPER is set.
    */
   public RipcBuilder zookeeper(String servers) {
     zookeeper = servers;
