@@ -3,6 +3,7 @@
 // Each step ends with an answer of the directory; after a lost connection the service waits for the next one, and is
 // read first.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/plain_text.hpp"
@@ -86,7 +87,7 @@ Status DirectoryResolver::update(const spi::ServiceRecord& record) {
   return {};
 }
 
-void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept {
+void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try {
   const Lock lock(mutex_);
   const auto found = own_.find(record.id);
   if (found == own_.end() || found->second->record.incarnation != record.incarnation) return;
@@ -98,6 +99,8 @@ void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept {
   } else {
     settle(own);
   }
+} catch (const std::bad_alloc&) {
+  // It ends with the session, or is withdrawn in the next one.
 }
 
 // ---- Steps ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "resolver/zookeeper/ensemble_check.hpp"
 #include "support/waiting.hpp"
 
