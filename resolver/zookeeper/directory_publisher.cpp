@@ -41,7 +41,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   Lock lock(mutex_);
   OwnPointer& place = own_[record.id];
   const bool is_again = place != nullptr;
-  if (!is_again) place = std::make_shared<Own>();
+  if (!is_again) place = std::make_shared<Own>(record.id);
   const OwnPointer own = place;
   const bool was_established = is_again && own->is_wanted && !own->is_fenced;
   std::uint64_t last_known = 0;
@@ -133,7 +133,7 @@ void DirectoryResolver::settle_waiting() {
 
 void DirectoryResolver::read(const OwnPointer& own) {
   ++counters_.reads;
-  directory_->get(service_path(own->record.id), Directory::Read::exact,
+  directory_->get(service_path(own->id), Directory::Read::exact,
                   [this, own](const Directory::Answer& answer) { read_answered(own, answer); });
 }
 
@@ -162,9 +162,9 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
 void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
                                const std::vector<ripc_service_id>& groups) {
   std::vector<Directory::Write> writes;
-  writes.push_back({WriteKind::remove, service_path(own->record.id), {}, node});
+  writes.push_back({WriteKind::remove, service_path(own->id), {}, node});
   for (const ripc_service_id group : groups)
-    writes.push_back({WriteKind::drop, member_path(group, own->record.id, session_), {}, {}});
+    writes.push_back({WriteKind::drop, member_path(group, own->id, session_), {}, {}});
   ++counters_.writes;
   directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
 }
@@ -172,7 +172,7 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
 // So that the end of the node is told, whoever ends it.
 void DirectoryResolver::watch_own(const OwnPointer& own) {
   ++counters_.reads;
-  const ripc_service_id id = own->record.id;
+  const ripc_service_id id = own->id;
   directory_->get(service_path(id), Directory::Read::watched,
                   [this, own, id, session = session_](const Directory::Answer& answer) {
                     const Lock lock(mutex_);
@@ -200,7 +200,7 @@ void DirectoryResolver::end_step(const OwnPointer& own, bool is_reached) {
 }
 
 void DirectoryResolver::forget(const OwnPointer& own) {
-  const auto found = own_.find(own->record.id);
+  const auto found = own_.find(own->id);
   if (found != own_.end() && found->second == own) own_.erase(found);
 }
 
@@ -216,7 +216,7 @@ bool DirectoryResolver::is_refused(const OwnPointer& own, const Directory::Answe
   ++counters_.not_permitted;
   refusal_ = answer.reason;
   fail(own, Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process publish " +
-                                        id_text(own->record.id) + " (" + answer.reason +
+                                        id_text(own->id) + " (" + answer.reason +
                                         "): check the access list of its folder."));
   return true;
 }
@@ -228,7 +228,7 @@ void DirectoryResolver::write_answered(const OwnPointer& own, const Directory::A
   if (answer.outcome == Outcome::unknown) return put_back(own);
   if (answer.outcome != Outcome::done) {
     if (++own->attempts <= kMostAttempts) return read(own);
-    return fail(own, Status(RIPC_SYSTEM, "The service ID " + id_text(own->record.id) +
+    return fail(own, Status(RIPC_SYSTEM, "The service ID " + id_text(own->id) +
                                              " cannot be published: others keep changing its node in the directory " +
                                              directory_->text() + ". Find and stop them."));
   }
@@ -263,7 +263,7 @@ void DirectoryResolver::read_answered(const OwnPointer& own, const Directory::An
 void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& answer,
                                 std::optional<spi::ServiceRecord>& winner) {
   spi::ServiceRecord holder;
-  const bool is_good = check(answer.node.data, own->record.id, holder) == RecordCheck::good;
+  const bool is_good = check(answer.node.data, own->id, holder) == RecordCheck::good;
   const Lock lock(mutex_);
   own->step_goal = own->goal;
   const bool is_ours = answer.node.owner == session_;
@@ -282,7 +282,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
   if (!is_good) {
     if (++own->fights <= kMostFights) return write(own, &answer.node, groups);
     return fail(own,
-                Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->record.id) + " has a record in the directory " +
+                Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->id) + " has a record in the directory " +
                                            directory_->text() +
                                            " that is not of this cluster: give each cluster a folder of its own."));
   }
@@ -292,9 +292,9 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     ++counters_.fenced;
     own->is_fenced = true;
     for (const ripc_service_id group : own->record.groups)
-      directory_->commit({{WriteKind::drop, member_path(group, own->record.id, session_), {}, {}}}, {});
-    Entry& entry = entry_of(own->record.id);
-    ask(own->record.id, entry);
+      directory_->commit({{WriteKind::drop, member_path(group, own->id, session_), {}, {}}}, {});
+    Entry& entry = entry_of(own->id);
+    ask(own->id, entry);
     entry.record = holder;
     winner = holder;
     return end_step(own, true);

@@ -37,9 +37,12 @@ class DirectoryResolver::Waiting {
   unsigned& waiters_;
 };
 
-DirectoryResolver::DirectoryResolver(std::unique_ptr<Directory> directory, const DirectoryOptions& options,
+DirectoryResolver::DirectoryResolver(std::unique_ptr<Directory> directory, DirectoryOptions options,
                                      std::uint64_t own_context)
-    : directory_(std::move(directory)), options_(options), own_context_(own_context), down_since_(monotonic_now()) {}
+    : directory_(std::move(directory)),
+      options_(std::move(options)),
+      own_context_(own_context),
+      down_since_(monotonic_now()) {}
 
 Result<std::unique_ptr<DirectoryResolver>> DirectoryResolver::create(std::unique_ptr<Directory> directory,
                                                                      const DirectoryOptions& options,

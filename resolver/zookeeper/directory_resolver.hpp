@@ -94,7 +94,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
   // The first call for a group waits for the directory; then it is watched.
-  Status members(ripc_service_id group, Deadline deadline,
+  Status members(ripc_service_id id, Deadline deadline,
                  const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
   Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
@@ -129,6 +129,9 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   };
   // A service of this context.
   struct Own {
+    explicit Own(ripc_service_id of) noexcept : id(of) {}
+
+    const ripc_service_id id;
     spi::ServiceRecord record;
     bool is_wanted = true;  // false: it is to be withdrawn
     bool takes_over = false;
@@ -149,7 +152,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   using Lock = std::unique_lock<std::mutex>;
   class Waiting;
 
-  DirectoryResolver(std::unique_ptr<Directory> directory, const DirectoryOptions& options, std::uint64_t own_context);
+  DirectoryResolver(std::unique_ptr<Directory> directory, DirectoryOptions options, std::uint64_t own_context);
 
   // directory_resolver.cpp: calls of the application
   Status not_there(ripc_service_id id) const;
@@ -163,7 +166,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   Group& group_of(ripc_service_id group);
   void make_room();
   void ask(ripc_service_id id, Entry& entry);
-  void ask_group(ripc_service_id group, Group& entry);
+  void ask_group(ripc_service_id group, Group& known);
   void ask_waiting();
   RecordCheck check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record);
   // Without the lock.

@@ -29,8 +29,8 @@ constexpr timespec kMemoryRest{0, 1'000'000};
 
 }  // namespace
 
-ZooKeeperDirectory::ZooKeeperDirectory(const ZooKeeperOptions& options, std::shared_ptr<const zk::Library> library)
-    : options_(options), library_(std::move(library)), open_pause_(kFirstOpenPause, kLongestOpenPause) {}
+ZooKeeperDirectory::ZooKeeperDirectory(ZooKeeperOptions options, std::shared_ptr<const zk::Library> library)
+    : options_(std::move(options)), library_(std::move(library)), open_pause_(kFirstOpenPause, kLongestOpenPause) {}
 
 Result<std::unique_ptr<ZooKeeperDirectory>> ZooKeeperDirectory::create(const ZooKeeperOptions& options) {
   Result<std::shared_ptr<const zk::Library>> library = zk::Library::load();

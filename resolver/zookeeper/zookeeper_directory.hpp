@@ -70,7 +70,7 @@ class ZooKeeperDirectory final : public Directory {
     std::string path;                  // of the watch
   };
 
-  explicit ZooKeeperDirectory(const ZooKeeperOptions& options, std::shared_ptr<const zk::Library> library);
+  ZooKeeperDirectory(ZooKeeperOptions options, std::shared_ptr<const zk::Library> library);
   void ask(std::unique_ptr<Request> request);
 
   // The thread's.
@@ -81,7 +81,7 @@ class ZooKeeperDirectory final : public Directory {
   void look_at_state();
   void deliver();
   void submit_all();
-  void submit(std::unique_ptr<Request> request);
+  void submit(std::unique_ptr<Request> owned);
   int submit_read(Request& request);
   int submit_commit(Request& request);
   void make_folders(const Request& request);

@@ -43,25 +43,27 @@ struct ClientId {
 
 // One step of a transaction; made by the functions *_op_init.
 struct Operation {
+  struct Create {
+    const char* path;
+    const char* data;
+    int data_size;
+    char* buffer;
+    int buffer_size;
+    const AccessList* access;
+    int flags;
+    std::int64_t ttl;
+  };
+  struct Set {
+    const char* path;
+    const char* data;
+    int data_size;
+    int version;
+    Stat* stat;
+  };
   int type;
   union {
-    struct {
-      const char* path;
-      const char* data;
-      int data_size;
-      char* buffer;
-      int buffer_size;
-      const AccessList* access;
-      int flags;
-      std::int64_t ttl;
-    } create;
-    struct {
-      const char* path;
-      const char* data;
-      int data_size;
-      int version;
-      Stat* stat;
-    } set;
+    Create create;
+    Set set;
   };
 };
 

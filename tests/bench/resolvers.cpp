@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long it takes to find, publish and move a service, by a ZooKeeper ensemble and by multicast. scripts/bench-resolvers
-// runs it: the ensemble is $RIPC_ZOOKEEPER. The contexts share this process; their messages go over sockets.
+// How long it takes to find, publish and move a service, by a ZooKeeper ensemble and by multicast.
+// scripts/bench-resolvers runs it: the ensemble is $RIPC_ZOOKEEPER. The contexts share this process; their messages go
+// over sockets.
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -64,8 +65,9 @@ spi::ServiceRecord record_of(ripc_service_id id, std::uint64_t context) {
   record.id = id;
   record.context = context;
   record.pid = 1;
-  record.addresses = {{"socket", "ctx=0123456789abcdef;host=0123456789abcdef0123456789abcdef.4026531833;port=40000;"
-                                 "ip=192.0.2.2;ip=2001:db8::2"},
+  record.addresses = {{"socket",
+                       "ctx=0123456789abcdef;host=0123456789abcdef0123456789abcdef.4026531833;port=40000;"
+                       "ip=192.0.2.2;ip=2001:db8::2"},
                       {"shm", "dir=0123456789abcdef;ctx=0123456789abcdef"}};
   return record;
 }
@@ -245,7 +247,8 @@ void measure_many(const std::shared_ptr<const ClusterKeys>& keys) {
   auto asker = zookeeper_side(keys);
   const Nanoseconds start = time_of([&] {
     for (int i = 0; i < kServices; ++i) {
-      spi::ServiceRecord record = record_of((ripc_service_id{3} << 62) + static_cast<ripc_service_id>(i), holder.context);
+      spi::ServiceRecord record =
+          record_of((ripc_service_id{3} << 62) + static_cast<ripc_service_id>(i), holder.context);
       check(holder.resolver->publish(record, false, nullptr));
     }
     while (holder.resolver->state().unsettled != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

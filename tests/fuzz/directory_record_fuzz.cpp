@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. A record that
-// is good is the one of its ID, and the same after it was written and read again.
+// Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. A record
+// that is good is the one of its ID, and the same after it was written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

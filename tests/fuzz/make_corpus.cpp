@@ -2,7 +2,8 @@
 // Writes the seed files of the fuzzers with the real encoders:
 //
 //   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*, call/*,
-//                             multicast/*, directory_record/*, file_protocol/* and, with an RDMA transport, connection_private_data/*
+//                             multicast/*, directory_record/*, file_protocol/* and, with an RDMA transport,
+//                             connection_private_data/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <algorithm>
