@@ -26,7 +26,7 @@ if(NOT TARGET GTest::gtest OR NOT TARGET GTest::gmock_main)
 endif()
 find_package(Python3 COMPONENTS Interpreter)
 
-set(RIPC_TEST_FOLDERS "unit;conformance;fault;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
+set(RIPC_TEST_FOLDERS "unit;conformance;fault;zookeeper;fuzz;layers;package;java;scripts" CACHE STRING "Which kinds of tests to build")
 set(RIPC_TEST_PROGRAM_DIR "${PROJECT_BINARY_DIR}/tests")
 file(MAKE_DIRECTORY "${RIPC_TEST_PROGRAM_DIR}")
 # The cluster key of the tests: tests/support/cluster_key.hpp.
@@ -57,7 +57,7 @@ function(ripc_add_test name label seconds)
     ENVIRONMENT
       "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off;RIPC_NETWORK=key;XDG_CONFIG_HOME=${RIPC_TEST_PROGRAM_DIR}/no-config"
     ENVIRONMENT_MODIFICATION
-      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_STREAMS=unset:;RIPC_RAILS=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:")
+      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_STREAMS=unset:;RIPC_RAILS=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:;RIPC_RESOLVERS=unset:;RIPC_ZOOKEEPER=unset:;RIPC_ZOOKEEPER_SESSION_MS=unset:")
 endfunction()
 
 # GoogleTest's templates take long to optimise; the library under test is what must be fast.
@@ -183,6 +183,24 @@ function(ripc_tests_fault)
     ripc_add_test_program(ripc_fault_${name} ${name} "${source}")
     target_link_libraries(ripc_fault_${name} PRIVATE ${fault_library} GTest::gmock_main)
     ripc_add_test(fault.${short_name} fault 600 ripc_fault_${name})
+  endforeach()
+endfunction()
+
+# ---- zookeeper -------------------------------------------------------------------------------------------------
+
+# Each program starts servers of its own, three Java processes: not two at once.
+function(ripc_tests_zookeeper)
+  file(GLOB zookeeper_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/zookeeper/*.cpp")
+  set(zookeeper_tests ${zookeeper_sources})
+  list(FILTER zookeeper_tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER zookeeper_sources EXCLUDE REGEX "_test\\.cpp$")
+  foreach(source IN LISTS zookeeper_tests)
+    cmake_path(GET source STEM name)
+    string(REGEX REPLACE "_test$" "" short_name "${name}")
+    ripc_add_test_program(ripc_zookeeper_${name} zookeeper_${name} "${source};${zookeeper_sources}")
+    target_link_libraries(ripc_zookeeper_${name} PRIVATE ripc_internal GTest::gmock_main)
+    ripc_add_test(zookeeper.${short_name} zookeeper 300 ripc_zookeeper_${name})
+    set_tests_properties(zookeeper.${short_name} PROPERTIES RESOURCE_LOCK zookeeper COST 50)
   endforeach()
 endfunction()
 
@@ -408,7 +426,7 @@ endfunction()
 
 foreach(folder IN LISTS RIPC_TEST_FOLDERS)
   if(NOT COMMAND ripc_tests_${folder})
-    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, fuzz, layers, package, java, scripts")
+    message(FATAL_ERROR "RIPC_TEST_FOLDERS: '${folder}' is none of unit, conformance, fault, zookeeper, fuzz, layers, package, java, scripts")
   endif()
   cmake_language(CALL ripc_tests_${folder})
 endforeach()

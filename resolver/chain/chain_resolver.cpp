@@ -52,7 +52,14 @@ Result<spi::ServiceRecord> ChainResolver::first_found(ripc_service_id id, const 
 }
 
 Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline deadline) {
-  return first_found(id, [&](spi::Resolver& resolver) { return resolver.resolve(id, deadline); });
+  const bool has_time = !deadline.expired();
+  Result<spi::ServiceRecord> found =
+      first_found(id, [&](spi::Resolver& resolver) { return resolver.resolve(id, deadline); });
+  if (found.ok() || !has_time || resolvers_.size() < 2 || !deadline.expired()) return found;
+  // While the last one waited, an earlier one may have learned of it.
+  Result<spi::ServiceRecord> again =
+      first_found(id, [&](spi::Resolver& resolver) { return resolver.resolve(id, deadline); });
+  return again.ok() ? again : found;
 }
 
 // The local one knows only the former, if the successor is on another host.

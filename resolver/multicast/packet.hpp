@@ -1,100 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets of the multicast resolver; docs/wire.md, "Multicast resolver", has their layout.
-//
-// A packet speaks of services of one context, its sender. Their addresses are written once in each packet, however many
-// services share them.
+// The multicast resolver's packets are those of spi/service_packet.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include "base/cluster_key.hpp"
-#include "resolver/multicast/options.hpp"
-#include "spi/resolver.hpp"
+#include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
 
-inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
-inline constexpr std::uint8_t kPacketVersion = 2;
-inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
-// Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
-// addresses take more has a packet of its own, up to the maximum.
-inline constexpr std::size_t kFullPacket = 1200;
-inline constexpr std::size_t kMaxPacket = 8192;
-inline constexpr std::size_t kMaxPacketAddresses = spi::kMaxAddresses;  // of all its services
-inline constexpr std::size_t kMaxPacketServices = 256;
-
-enum class PacketType : std::uint8_t { question = 1, reply = 2, announcement = 3 };
-
-struct PacketHeader {
-  PacketType type = PacketType::question;
-  bool is_signed = false;
-  bool is_probe = false;        // question: its sender wants to publish the ID
-  bool is_last = false;         // reply: none with a larger number follows
-  std::uint64_t context = 0;    // the sender; never 0
-  std::uint32_t pid = 0;        // its process; 0: unknown
-  std::uint64_t timestamp = 0;  // sender's wall clock in nanoseconds; differs in all packets of one context
-  std::uint64_t nonce = 0;      // question: random; reply: that of the question; announcement: 0
-  ripc_service_id id = 0;  // question: which service or group, 0 for all; reply: that of the question; announcement: 0
-  std::uint64_t number = 0;  // probe: the incarnation that its sender will have; reply: from 0 on; else 0
-};
-
-struct PacketService {
-  bool is_gone = false;  // announcement: it ended; only id and incarnation of the record count
-  spi::ServiceRecord record;
-};
-
-struct MulticastPacket {
-  PacketHeader header;
-  std::vector<PacketService> services;
-};
-
-// Collects services until the packet is full.
-class PacketBuilder {
- public:
-  // limit: bytes that the encoded packet may have, with its MAC; a first service may exceed it, up to `largest`.
-  PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit = kFullPacket,
-                std::size_t largest = kMaxPacket);
-
-  // False if it does not fit any more; then nothing was added. The record must outlive finish(); it is not copied.
-  bool add(const spi::ServiceRecord& record, bool is_gone);
-  bool empty() const noexcept { return services_.empty(); }
-
-  // The packet's bytes. keys: as said to the constructor; nullptr: unsigned. is_last: that of the header.
-  std::vector<std::byte> finish(const ClusterKeys* keys, bool is_last = false);
-
- private:
-  struct Service {
-    const spi::ServiceRecord* record;
-    bool is_gone;
-    std::vector<std::uint8_t> addresses;  // numbers in addresses_
-  };
-  PacketHeader header_;
-  std::size_t limit_;
-  std::size_t largest_;
-  std::size_t size_;
-  std::vector<const spi::Address*> addresses_;
-  std::vector<Service> services_;
-};
-
-// Whether the record can be sent at all, in packets of up to `largest` bytes: RIPC_LIMIT with what is too long,
-// RIPC_INVALID_ARGUMENT.
-Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name,
-                           std::size_t largest = kMaxPacket);
-
-enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
-
-// Only the header, checked: enough to decide whether the rest is worth the work.
-DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& header) noexcept;
-
-// Any bytes are allowed. Every rule of docs/wire.md is checked but the MAC; names with hash_name. Signed or not, the
-// services are those of the sender: their context and pid are the header's.
-DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet);
-
-// Whether the MAC at the end of a signed packet, whose header was decoded, is right.
-bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys) noexcept;
+using spi::check_packet_record;
+using spi::decode_header;
+using spi::decode_packet;
+using spi::DecodeStatus;
+using spi::kContextOffset;
+using spi::kFullPacket;
+using spi::kMaxPacket;
+using spi::kMaxPacketAddresses;
+using spi::kMaxPacketServices;
+using spi::kPacketMagic;
+using spi::kPacketVersion;
+using spi::MulticastPacket;
+using spi::PacketBuilder;
+using spi::PacketHeader;
+using spi::PacketService;
+using spi::PacketType;
+using spi::verify_packet;
 
 }  // namespace ripc::internal::resolver

@@ -216,6 +216,7 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(context_options.spin, RIPC_DEFAULT_TIME);
   EXPECT_EQ(context_options.peer_policy, UINT32_MAX);
   EXPECT_EQ(context_options.max_peers, 0u);
+  EXPECT_EQ(context_options.zookeeper, nullptr);
 
   ripc_service_options service_options;
   std::memset(&service_options, 0xee, sizeof service_options);

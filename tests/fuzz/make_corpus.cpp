@@ -2,7 +2,8 @@
 // Writes the seed files of the fuzzers with the real encoders:
 //
 //   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*, call/*,
-//                             multicast/*, file_protocol/* and, with an RDMA transport, connection_private_data/*
+//                             multicast/*, directory_record/*, file_protocol/* and, with an RDMA transport,
+//                             connection_private_data/*
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <algorithm>
@@ -282,6 +283,34 @@ void write_controls(const std::filesystem::path& folder) {
   write(folder / "refused_version", bytes);
 }
 
+void write_directory_records(const std::filesystem::path& folder) {
+  using ripc::internal::resolver::PacketBuilder;
+  using ripc::internal::resolver::PacketHeader;
+  using ripc::internal::resolver::PacketType;
+  ripc::internal::spi::ServiceRecord record;
+  record.id = 4711;
+  record.incarnation = 1'700'000'000'000'000'000;
+  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
+  const PacketHeader header{.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56};
+  PacketBuilder plain(header, false);
+  plain.add(record, false);
+  write(folder / "record", plain.finish(nullptr));
+  record.groups = {RIPC_GROUP_ID(7)};
+  PacketBuilder member(header, false);
+  member.add(record, false);
+  Bytes bytes = member.finish(nullptr);
+  write(folder / "member", bytes);
+  bytes.pop_back();
+  write(folder / "refused_cut", bytes);
+  const auto write_text = [&](const char* name, std::string_view text) {
+    const auto span = std::as_bytes(std::span(text.data(), text.size()));
+    write(folder / name, Bytes(span.begin(), span.end()));
+  };
+  write_text("servers", "zk1:2181,10.0.0.1,[::1]:99/ripc/test");
+  write_text("path", "/s/7f/0000000000001267");
+  write_text("group", "/g/4000000000000007");
+}
+
 void write_multicast(const std::filesystem::path& folder) {
   using ripc::internal::resolver::PacketBuilder;
   using ripc::internal::resolver::PacketHeader;
@@ -446,6 +475,8 @@ int main(int argc, char** argv) {
   write_sessions(folder / "session_control");
   write_datagrams(folder / "datagram");
   write_multicast(folder / "multicast");
+  std::filesystem::create_directories(folder / "directory_record", error);
+  write_directory_records(folder / "directory_record");
   write_bulk(folder / "bulk");
   write_call(folder / "call");
   std::filesystem::create_directories(folder / "file_protocol", error);

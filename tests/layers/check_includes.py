@@ -46,6 +46,7 @@ ROOMS = {
     "package tests": ("tests/package", ["public"]),
     "unit tests": ("tests/unit", ["all", "public", "cli", "examples", "test support"]),
     "fault tests": ("tests/fault", ["all", "public", "test support"]),
+    "zookeeper tests": ("tests/zookeeper", ["all", "public", "test support"]),
     "fuzz tests": ("tests/fuzz", ["all", "public", "cli"]),
     "bench tests": ("tests/bench", ["all", "public", "examples", "test support"]),
 }

@@ -23,8 +23,8 @@ typedef enum ripc_peer_policy {
   RIPC_PEERS_ANY = 2         /* every user whom the runtime directory's permissions let in */
 } ripc_peer_policy;
 
-/* Whether this context connects to other hosts: through the transports socket and verbs, and through the multicast
- * resolver. Shared memory does not depend on it. */
+/* Whether this context connects to other hosts: through the transports socket and verbs, and through the multicast and
+ * ZooKeeper resolvers. Shared memory does not depend on it. */
 typedef enum ripc_network {
   RIPC_NETWORK_KEY = 0,  /* the default: only with a cluster key, with hosts that have the same one */
   RIPC_NETWORK_OPEN = 1, /* without a key: everybody who reaches this host's ports is a peer */
@@ -43,6 +43,7 @@ typedef struct ripc_context_options {
   uint32_t max_peers;            /* processes that may be connected at once; 0: 4096 */
   const char *cluster_key_file;  /* NULL: $RIPC_CLUSTER_KEY_FILE, else the default place if it has one, see below */
   uint32_t network;              /* ripc_network; UINT32_MAX: $RIPC_NETWORK (key, open, off), else key */
+  const char *zookeeper;         /* NULL: $RIPC_ZOOKEEPER, else none; HOST:PORT,...[/FOLDER] of an ensemble, or off */
 } ripc_context_options;
 
 RIPC_API void ripc_context_options_init(ripc_context_options *options);
@@ -63,7 +64,8 @@ RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace,
  *
  * Without a cluster key the context stays on this host. Of the default transports it uses only shm. A transport that
  * leaves the host gives RIPC_PERMISSION if it was asked for by name. So does a key file that exists and cannot be used.
- * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
+ * RIPC_UNSUPPORTED: a ZooKeeper ensemble is named, but its client library is not installed. An ensemble that does not
+ * answer is no error. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
 
 /* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application

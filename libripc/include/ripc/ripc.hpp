@@ -81,6 +81,7 @@ struct ContextOptions {
   std::uint32_t max_peers = 0;
   std::string cluster_key_file = {};
   std::uint32_t network = UINT32_MAX;  // ripc_network
+  std::string zookeeper = {};          // HOST:PORT,...[/FOLDER]
 };
 
 // A living service, as Context::resolve() and Context::services() return it.
@@ -425,6 +426,7 @@ class Context {
     result.max_peers = options.max_peers;
     result.cluster_key_file = or_null(options.cluster_key_file);
     result.network = options.network;
+    result.zookeeper = or_null(options.zookeeper);
     return result;
   }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {

@@ -112,4 +112,6 @@ std::uint64_t ForkGuard::add_locked(int fd) {
   return token;
 }
 
+void ForkGuard::forget_locked(std::uint64_t token) noexcept { registry().descriptors.erase(token); }
+
 }  // namespace ripc::internal

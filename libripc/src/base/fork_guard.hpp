@@ -58,6 +58,17 @@ class ForkGuard {
     return fd;
   }
 
+  // For a descriptor that a foreign library owns, opens anew and closes when it likes: runs `work`, which returns the
+  // one that is open afterwards, or -1, and registers that instead of the former. No fork can happen meanwhile; `work`
+  // must be short, and must not use this class.
+  template <typename Work>
+  void follow(Work&& work) {
+    const Pause pause;
+    const int fd = work();
+    forget_locked(std::exchange(token_, 0));
+    if (fd >= 0) token_ = add_locked(fd);
+  }
+
   // Grows by one with every fork on the way from the first process to this one: a value that was remembered before a
   // fork differs from what the child sees, and stays the same in the parent. One atomic load.
   static std::uint64_t generation() noexcept;
@@ -74,6 +85,7 @@ class ForkGuard {
     Pause& operator=(const Pause&) = delete;
   };
   static std::uint64_t add_locked(int fd);
+  static void forget_locked(std::uint64_t token) noexcept;
   static void after_fork_in_child();
   static void install_handlers() noexcept;
 

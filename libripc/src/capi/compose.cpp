@@ -20,6 +20,7 @@
 #include "resolver/local/local_resolver.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 #include "resolver/static/static_resolver.hpp"
+#include "resolver/zookeeper/zookeeper_directory.hpp"
 #include "transport/shm/shm_transport.hpp"
 #ifdef RIPC_WITH_VERBS
 #include "capi/fabric_multicast.hpp"
@@ -55,6 +56,9 @@ constexpr std::array kSettings{"RIPC_RUNTIME_DIR",
                                "RIPC_MULTICAST",
                                "RIPC_GROUP_REFRESH_MS",
                                "RIPC_RESOLVER_FILE",
+                               "RIPC_RESOLVERS",
+                               "RIPC_ZOOKEEPER",
+                               "RIPC_ZOOKEEPER_SESSION_MS",
                                "RIPC_SOCKET_PORTS",
                                "RIPC_SOCKET_ADDRESS",
                                "RIPC_SOCKET_INTERFACE",
@@ -142,6 +146,10 @@ Result<ripc_service_id> id_of_group(std::string_view name) {
   return core::group_id_from_name(name);
 }
 
+bool is_used(const Settings& settings, std::string_view resolver) {
+  return std::find(settings.resolvers.begin(), settings.resolvers.end(), resolver) != settings.resolvers.end();
+}
+
 // Takes what the network access does not allow out of the transports.
 Status withhold(Settings& settings, bool are_chosen) {
   if (!settings.network.is_closed) return {};
@@ -196,6 +204,15 @@ Result<Settings> read_settings(const ripc_context_options& options) {
       read_multicast_options(settings.transports, settings.network, id_of_name);
   if (!multicast.ok()) return multicast.status();
   settings.multicast = std::move(*multicast);
+  Result<std::optional<resolver::ZooKeeperOptions>> zookeeper = read_zookeeper_options(options, settings.network);
+  if (!zookeeper.ok()) return zookeeper.status();
+  settings.zookeeper = std::move(*zookeeper);
+  Result<std::vector<std::string>> resolvers = read_resolvers();
+  if (!resolvers.ok()) return resolvers.status();
+  settings.resolvers = std::move(*resolvers);
+  if (settings.multicast && !is_used(settings, "multicast")) settings.multicast.reset();
+  if (settings.zookeeper && !is_used(settings, "zookeeper")) settings.zookeeper.reset();
+  if (!is_used(settings, "static")) settings.static_resolver.clear();
   if (settings.multicast) settings.multicast->peers = PeerPolicy(settings.peer_policy);
   remote::SessionOptions sessions;
   sessions.keys = settings.network.keys;
@@ -215,6 +232,94 @@ Result<Settings> read_settings(const ripc_context_options& options) {
 #endif
   return settings;
 }
+
+resolver::DirectoryOptions directory_options(const Settings& settings) {
+  resolver::DirectoryOptions options;
+  options.keys = settings.network.keys;
+  options.hash_name = id_of_name;
+  options.patience = settings.resolve_timeout;
+  return options;
+}
+
+namespace {
+
+using Resolvers = std::vector<std::unique_ptr<spi::Resolver>>;
+using MadeResolver = Result<std::unique_ptr<spi::Resolver>>;
+
+MadeResolver make_static(const Settings& settings) {
+  auto known = std::make_unique<resolver::StaticResolver>(
+      settings.static_resolver, id_of_name, id_of_group,
+      [lookup = std::make_shared<resolver::DirectoryLookup>(settings.peer_policy)](
+          spi::ServiceRecord record, Deadline deadline) { return lookup->find(std::move(record), deadline); });
+  // A mistake in the file is told here, not at the first send.
+  if (Status status = known->check(); !status.ok()) return status;
+  return std::unique_ptr<spi::Resolver>(std::move(known));
+}
+
+MadeResolver make_local(const Settings& settings, const std::shared_ptr<RuntimeDirectory>& directory,
+                        std::uint64_t context) {
+  auto local = std::make_unique<resolver::LocalResolver>(directory, context);
+  if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {
+    if (Status shown = local->show_life(); !shown.ok()) return shown;
+  }
+  return std::unique_ptr<spi::Resolver>(std::move(local));
+}
+
+MadeResolver make_zookeeper(const Settings& settings, std::uint64_t context) {
+  Result<std::unique_ptr<resolver::ZooKeeperDirectory>> ensemble =
+      resolver::ZooKeeperDirectory::create(*settings.zookeeper);
+  if (!ensemble.ok()) return ensemble.status();
+  resolver::DirectoryOptions options = directory_options(settings);
+  options.waits_for_services = !settings.multicast;
+  Result<std::unique_ptr<resolver::DirectoryResolver>> made =
+      resolver::DirectoryResolver::create(std::move(*ensemble), options, context);
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<spi::Resolver>(std::move(*made));
+}
+
+MadeResolver make_multicast(const Settings& settings, std::uint64_t context,
+                            resolver::MulticastResolver::Networks networks) {
+  Result<std::unique_ptr<resolver::MulticastResolver>> made =
+      resolver::MulticastResolver::create(*settings.multicast, context, std::move(networks));
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<spi::Resolver>(std::move(*made));
+}
+
+// Those that are set up, in their order.
+Result<Resolvers> make_resolvers(const Settings& settings, const std::shared_ptr<RuntimeDirectory>& directory,
+                                 std::uint64_t context
+#ifdef RIPC_WITH_VERBS
+                                 ,
+                                 const std::shared_ptr<const verbs::DeviceList>& devices
+#endif
+) {
+  Resolvers resolvers;
+  for (const std::string& name : settings.resolvers) {
+    MadeResolver made = std::unique_ptr<spi::Resolver>();
+    if (name == "static" && !settings.static_resolver.empty()) {
+      made = make_static(settings);
+    } else if (name == "local") {
+      made = make_local(settings, directory, context);
+    } else if (name == "zookeeper" && settings.zookeeper) {
+      made = make_zookeeper(settings, context);
+    } else if (name == "multicast" && settings.multicast) {
+      resolver::MulticastResolver::Networks networks;
+#ifdef RIPC_WITH_VERBS
+      if (devices) {
+        Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, devices);
+        if (!opened.ok()) return opened.status();
+        networks = std::move(*opened);
+      }
+#endif
+      made = make_multicast(settings, context, std::move(networks));
+    }
+    if (!made.ok()) return made.status();
+    if (*made != nullptr) resolvers.push_back(std::move(*made));
+  }
+  return resolvers;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(
@@ -258,43 +363,18 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
 #endif
     }
   }
-  std::vector<std::unique_ptr<spi::Resolver>> resolvers;
-  if (!settings.static_resolver.empty()) {
-    auto known = std::make_unique<resolver::StaticResolver>(
-        settings.static_resolver, id_of_name, id_of_group,
-        [lookup = std::make_shared<resolver::DirectoryLookup>(settings.peer_policy)](
-            spi::ServiceRecord record, Deadline deadline) { return lookup->find(std::move(record), deadline); });
-    // A mistake in the file is told here, not at the first send.
-    if (Status status = known->check(); !status.ok()) return status;
-    resolvers.push_back(std::move(known));
-  }
-  auto local = std::make_unique<resolver::LocalResolver>(*directory, parts.id);
-  if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {
-    Status shown = local->show_life();
-    if (!shown.ok()) return shown;
-  }
-  resolvers.push_back(std::move(local));
-  // Last: the others know at once what they know, and only what nobody knows is worth asking the network.
-  if (settings.multicast) {
-    resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
-    if (used_devices) {
-      Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_devices);
-      if (!opened.ok()) return opened.status();
-      networks = std::move(*opened);
-    }
+  Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id, used_devices);
+#else
+  Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id);
 #endif
-    Result<std::unique_ptr<resolver::MulticastResolver>> multicast =
-        resolver::MulticastResolver::create(*settings.multicast, parts.id, std::move(networks));
-    if (!multicast.ok()) return multicast.status();
-    resolvers.push_back(std::move(*multicast));
-  }
+  if (!resolvers.ok()) return resolvers.status();
   parts.withheld = settings.withheld;
   parts.withheld_reason = settings.network.reason() + ". " + settings.network.advice();
   std::string not_asked;
   if (settings.is_multicast_withheld) not_asked = "No other host was asked, " + parts.withheld_reason;
   parts.resolver = std::make_unique<resolver::ChainResolver>(
-      std::move(resolvers), [not_asked, others = std::make_shared<OtherDirectoriesHint>((*directory)->path())] {
+      std::move(*resolvers), [not_asked, others = std::make_shared<OtherDirectoriesHint>((*directory)->path())] {
         std::string text = others->text();
         if (!text.empty() && !not_asked.empty()) text += ' ';
         return text + not_asked;

@@ -9,9 +9,12 @@
 
 #include "base/spin.hpp"
 #include "base/status.hpp"
+#include "capi/directory_options.hpp"
 #include "capi/network_access.hpp"
 #include "core/context.hpp"
 #include "resolver/multicast/options.hpp"
+#include "resolver/zookeeper/directory_resolver.hpp"
+#include "resolver/zookeeper/zookeeper_options.hpp"
 #include "ripc/ripc.h"
 #include "transport/socket/socket_transport.hpp"
 #ifdef RIPC_WITH_VERBS
@@ -30,6 +33,8 @@ struct Settings {
   bool is_multicast_withheld = false;  // likewise
   std::string static_resolver;         // empty: none
   std::optional<resolver::MulticastOptions> multicast;
+  std::optional<resolver::ZooKeeperOptions> zookeeper;
+  std::vector<std::string> resolvers;  // in the order in which they are asked, as far as they are set up
   std::uint64_t pool_limit = 0;
   Nanoseconds resolve_timeout = 0;
   Spin spin;
@@ -45,6 +50,9 @@ struct Settings {
 // RIPC_INVALID_ARGUMENT names the option or variable and what it may be. RIPC_PERMISSION: what leaves the host was
 // asked for, without a cluster key; or the key file may not be read, or not be trusted.
 Result<Settings> read_settings(const ripc_context_options& options);
+
+// What the resolver of a directory is told, but the last of DirectoryOptions.
+resolver::DirectoryOptions directory_options(const Settings& settings);
 
 Result<std::unique_ptr<core::Context>> compose(const Settings& settings);
 

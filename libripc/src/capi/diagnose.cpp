@@ -148,6 +148,7 @@ void check_context(Report& report, const ripc_context_options& options) {
   }
   check_socket(report, *settings);
   check_multicast(report, *settings);
+  check_zookeeper(report, *settings);
 }
 
 }  // namespace

@@ -40,6 +40,9 @@ void check_process_memory(Report& report);
 // Whether services of other hosts can be found: listens and asks for some tenths of a second.
 void check_multicast(Report& report, const Settings& settings);
 
+// Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.
+void check_zookeeper(Report& report, const Settings& settings);
+
 #ifdef RIPC_WITH_VERBS
 // Which RDMA devices, ports and addresses can be used, and what is wrong with the others.
 void check_verbs(Report& report);

@@ -2,6 +2,7 @@
 #include "core/context.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "core/service.hpp"
 #include "core/service_id.hpp"
@@ -81,8 +82,20 @@ Status Context::group_members(ripc_service_id group,
 }
 
 void Context::resolver_changed(const spi::Change& change) noexcept {
-  if (change.now != nullptr) paths_.follow(*change.now);
+  if (change.now != nullptr) {
+    paths_.follow(*change.now);
+    if (change.now->context != parts_.id) fence_displaced(*change.now);
+  }
   watches_->changed(change.id);
+}
+
+void Context::fence_displaced(const spi::ServiceRecord& now) noexcept try {
+  const std::shared_ptr<Service> own = services_.find(now.id);
+  if (!own || own->incarnation() >= now.incarnation) return;
+  // Resolvers are asked about it, which whoever tells of changes must not do.
+  loop_->post([this, id = now.id, incarnation = now.incarnation] { (void)services_.fenced(id, incarnation); });
+} catch (const std::bad_alloc&) {
+  // The new holder has told this context directly, or its next update() finds out.
 }
 
 Status Context::unregister_memory(void* data) {

@@ -68,6 +68,8 @@ class Context final : public spi::Host {
  private:
   Context(ContextParts parts, std::unique_ptr<EventLoop> loop);
   Status start();
+  // A service of this context with the same ID, if there is one, has lost it.
+  void fence_displaced(const spi::ServiceRecord& now) noexcept;
 
   std::unique_ptr<EventLoop> loop_;      // outlives what may be in it: transports, and all that hold channels
   std::unique_ptr<WatchTable> watches_;  // outlives the resolver, which tells it of changes

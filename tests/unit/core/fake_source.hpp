@@ -190,12 +190,13 @@ class FakeResolver : public spi::Resolver {
   std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first
   std::vector<ripc_service_id> published;  // who wanted to be
   spi::Observer observe_with;              // who wants to be told of changes
+  std::uint64_t incarnation = 1;           // of the holder that is found
 
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
     spi::ServiceRecord record;
     record.id = id;
-    record.incarnation = 1;
+    record.incarnation = incarnation;
     record.context = 2;
     record.addresses = {{"fake", "peer"}};
     return record;

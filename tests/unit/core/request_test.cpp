@@ -7,6 +7,7 @@
 #include "core/context.hpp"
 #include "core/service.hpp"
 #include "fake_source.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -103,6 +104,28 @@ TEST_F(Requests, ThatExpectNoReplyHaveNoName) {
   EXPECT_TRUE(service_->send(arguments, nullptr).ok());
   EXPECT_EQ(request, 0u);
   EXPECT_TRUE(channel()->last_packet().empty()) << "a plain message";
+}
+
+TEST_F(Requests, AServiceWhoseIdAnotherContextHasNowIsFencedAsSoonAsAResolverSaysSo) {
+  const auto status = [&] {
+    std::array<Message*, 1> messages{};
+    std::size_t count = 0;
+    return service_->receive(0, 0, messages, count);
+  };
+  spi::ServiceRecord now;
+  now.id = service_->id();
+  now.context = context_->id();
+  now.incarnation = 2;
+  resolver_->incarnation = 2;
+  resolver_->observe_with({.id = now.id, .now = &now});
+  EXPECT_EQ(status(), RIPC_EMPTY) << "it has it itself";
+  now.context = 2;
+  now.incarnation = 1;
+  resolver_->observe_with({.id = now.id, .now = &now});
+  EXPECT_EQ(status(), RIPC_EMPTY) << "an older one";
+  now.incarnation = 2;
+  resolver_->observe_with({.id = now.id, .now = &now});
+  EXPECT_TRUE(support::eventually([&] { return status() == RIPC_FENCED; }));
 }
 
 TEST_F(Requests, GoToTheNewHolderAsSoonAsAResolverSaysThatTheServiceHasMoved) {

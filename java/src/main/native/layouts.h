@@ -12,7 +12,7 @@
 #define RIPC_CHECK_SIZE(type, expected) static_assert(sizeof(type) == (expected), #type)
 #define RIPC_CHECK_OFFSET(type, field, expected) static_assert(offsetof(type, field) == (expected), #type "." #field)
 
-RIPC_CHECK_SIZE(ripc_context_options, 80);
+RIPC_CHECK_SIZE(ripc_context_options, 88);
 RIPC_CHECK_OFFSET(ripc_context_options, runtime_directory, 8);
 RIPC_CHECK_OFFSET(ripc_context_options, transports, 16);
 RIPC_CHECK_OFFSET(ripc_context_options, static_resolver, 24);
@@ -23,6 +23,7 @@ RIPC_CHECK_OFFSET(ripc_context_options, peer_policy, 56);
 RIPC_CHECK_OFFSET(ripc_context_options, max_peers, 60);
 RIPC_CHECK_OFFSET(ripc_context_options, cluster_key_file, 64);
 RIPC_CHECK_OFFSET(ripc_context_options, network, 72);
+RIPC_CHECK_OFFSET(ripc_context_options, zookeeper, 80);
 RIPC_CHECK_SIZE(ripc_service_options, 48);
 RIPC_CHECK_OFFSET(ripc_service_options, id, 8);
 RIPC_CHECK_OFFSET(ripc_service_options, name, 16);

@@ -116,8 +116,9 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
     if (record.ok()) {
       addresses = record->addresses;
     } else {
-      if (record.status().code() != RIPC_NO_SERVICE) return record.status();
-      // What a service said of itself counts only where no resolver knows better.
+      const ripc_status code = record.status().code();
+      if (code != RIPC_NO_SERVICE && !(code == RIPC_TIMEOUT && learned)) return record.status();
+      // What a service said of itself counts only where no resolver knows better, or can be asked.
       if (learned) addresses.push_back(std::move(*learned));
       if (addresses.empty()) return record.status();
     }

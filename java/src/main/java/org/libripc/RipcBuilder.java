@@ -52,6 +52,7 @@ public final class RipcBuilder {
   private int maxPeers;
   private String clusterKeyFile;
   private Network network;
+  private String zookeeper;
 
   RipcBuilder() {}
 
@@ -128,6 +129,15 @@ public final class RipcBuilder {
     return this;
   }
 
+  /**
+   * The ZooKeeper ensemble in which services are published and looked up: HOST:PORT,...[/FOLDER];
+   * none if neither this nor RIPC_ZOOKEEPER is set.
+   */
+  public RipcBuilder zookeeper(String servers) {
+    zookeeper = servers;
+    return this;
+  }
+
   private static long positive(long value) {
     if (value <= 0) throw new IllegalArgumentException(value + " is not more than 0");
     return value;
@@ -180,6 +190,7 @@ public final class RipcBuilder {
     NativeBlock names = NativeBlock.of(transports);
     NativeBlock resolver = NativeBlock.of(staticResolver);
     NativeBlock keyFile = NativeBlock.of(clusterKeyFile);
+    NativeBlock ensemble = NativeBlock.of(zookeeper);
     ByteBuffer options = block.bytes;
     options.putLong(ContextOptions.RUNTIME_DIRECTORY, NativeBlock.addressOf(directory));
     options.putLong(ContextOptions.TRANSPORTS, NativeBlock.addressOf(names));
@@ -191,10 +202,11 @@ public final class RipcBuilder {
     options.putInt(ContextOptions.MAX_PEERS, maxPeers);
     options.putLong(ContextOptions.CLUSTER_KEY_FILE, NativeBlock.addressOf(keyFile));
     if (network != null) options.putInt(ContextOptions.NETWORK, network.ordinal());
+    options.putLong(ContextOptions.ZOOKEEPER, NativeBlock.addressOf(ensemble));
     try {
       call.accept(block.address);
     } finally {
-      NativeBlock.keep(block, directory, names, resolver, keyFile);
+      NativeBlock.keep(block, directory, names, resolver, keyFile, ensemble);
     }
   }
 }

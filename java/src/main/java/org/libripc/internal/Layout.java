@@ -28,7 +28,7 @@ public final class Layout {
   public static final class ContextOptions {
     private ContextOptions() {}
 
-    public static final int BYTES = 80;
+    public static final int BYTES = 88;
     public static final int RUNTIME_DIRECTORY = 8;
     public static final int TRANSPORTS = 16;
     public static final int STATIC_RESOLVER = 24;
@@ -39,6 +39,7 @@ public final class Layout {
     public static final int MAX_PEERS = 60;
     public static final int CLUSTER_KEY_FILE = 64;
     public static final int NETWORK = 72;
+    public static final int ZOOKEEPER = 80;
   }
 
   /** ripc_service_options. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolver/multicast/packet.hpp"
+#include "spi/service_packet.hpp"
 
 #include <algorithm>
 
@@ -7,10 +7,9 @@
 #include "spi/holder_rules.hpp"
 #include "wire/bytes.hpp"
 
-namespace ripc::internal::resolver {
+namespace ripc::internal::spi {
 namespace {
 
-constexpr std::string_view kPurpose = "ripc multicast 1";
 constexpr std::uint8_t kSignedFlag = 1;
 constexpr std::uint8_t kProbeFlag = 2;
 constexpr std::uint8_t kLastFlag = 4;
@@ -26,17 +25,17 @@ std::string_view text_of(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::size_t size_of(const spi::Address& address) noexcept {
+std::size_t size_of(const Address& address) noexcept {
   return kAddressOverhead + address.transport.size() + address.locator.size();
 }
 
 bool is_transport(std::string_view text) noexcept {
   const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
-  return !text.empty() && text.size() <= spi::kMaxTransportSize && std::all_of(text.begin(), text.end(), is_plain);
+  return !text.empty() && text.size() <= kMaxTransportSize && std::all_of(text.begin(), text.end(), is_plain);
 }
 
 bool is_locator(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= spi::kMaxLocatorSize && is_plain_text(text);
+  return !text.empty() && text.size() <= kMaxLocatorSize && is_plain_text(text);
 }
 
 // An ID that was made from a name has that name: nobody can claim the ID of a name under another one.
@@ -58,7 +57,7 @@ bool is_valid(const PacketHeader& header) noexcept {
     case PacketType::question:
       if (header.is_last || header.nonce == 0) return false;
       if (header.is_probe && (header.id == 0 || is_group(header.id))) return false;
-      return header.is_probe ? header.number <= spi::kMaxIncarnation : header.number == 0;
+      return header.is_probe ? header.number <= kMaxIncarnation : header.number == 0;
     case PacketType::reply:
       return !header.is_probe && header.nonce != 0 && header.number <= 0xffff;
     case PacketType::announcement:
@@ -67,7 +66,7 @@ bool is_valid(const PacketHeader& header) noexcept {
   return false;
 }
 
-bool read_addresses(wire::Reader& reader, std::size_t count, std::vector<spi::Address>& addresses) {
+bool read_addresses(wire::Reader& reader, std::size_t count, std::vector<Address>& addresses) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto transport_size = reader.read<std::uint8_t>();
     const auto locator_size = reader.read<std::uint16_t>();
@@ -79,9 +78,9 @@ bool read_addresses(wire::Reader& reader, std::size_t count, std::vector<spi::Ad
   return true;
 }
 
-bool read_service(wire::Reader& reader, const std::vector<spi::Address>& addresses, const PacketHeader& header,
+bool read_service(wire::Reader& reader, const std::vector<Address>& addresses, const PacketHeader& header,
                   const NameHash& hash_name, PacketService& service) {
-  spi::ServiceRecord& record = service.record;
+  ServiceRecord& record = service.record;
   record.id = reader.read<std::uint64_t>();
   record.incarnation = reader.read<std::uint64_t>();
   const auto state = reader.read<std::uint8_t>();
@@ -93,7 +92,7 @@ bool read_service(wire::Reader& reader, const std::vector<spi::Address>& address
   if (group_count > RIPC_MAX_GROUPS) return false;
   for (std::size_t i = 0; i < group_count; ++i) record.groups.push_back(reader.read<std::uint64_t>());
   if (!reader.ok() || record.id == 0 || is_group(record.id) || record.incarnation == 0 ||
-      record.incarnation > spi::kMaxIncarnation)
+      record.incarnation > kMaxIncarnation)
     return false;
   record.context = header.context;
   record.pid = header.pid;
@@ -101,7 +100,7 @@ bool read_service(wire::Reader& reader, const std::vector<spi::Address>& address
   if (service.is_gone)
     return header.type == PacketType::announcement && name.empty() && numbers.empty() && record.groups.empty();
   if (!is_group_list(record.groups)) return false;
-  if (state != 1 || numbers.empty() || name.size() > spi::kMaxNameSize || !is_name_of(name, record.id, hash_name))
+  if (state != 1 || numbers.empty() || name.size() > kMaxNameSize || !is_name_of(name, record.id, hash_name))
     return false;
   record.name = name;
   for (const std::byte number : numbers) {
@@ -121,15 +120,15 @@ PacketBuilder::PacketBuilder(const PacketHeader& header, bool will_be_signed, st
       largest_(largest),
       size_(kHeaderSize + (will_be_signed ? ClusterKeys::kMacSize : 0)) {}
 
-bool PacketBuilder::add(const spi::ServiceRecord& record, bool is_gone) {
+bool PacketBuilder::add(const ServiceRecord& record, bool is_gone) {
   if (services_.size() == kMaxPacketServices) return false;
   Service service{&record, is_gone, {}};
   std::size_t size = kServiceOverhead;
   const std::size_t known = addresses_.size();
   if (!is_gone) {
     size += record.name.size() + record.addresses.size() + record.groups.size() * sizeof(ripc_service_id);
-    for (const spi::Address& address : record.addresses) {
-      const auto same = [&](const spi::Address* other) { return *other == address; };
+    for (const Address& address : record.addresses) {
+      const auto same = [&](const Address* other) { return *other == address; };
       const auto found = std::find_if(addresses_.begin(), addresses_.end(), same);
       service.addresses.push_back(static_cast<std::uint8_t>(found - addresses_.begin()));
       if (found != addresses_.end()) continue;
@@ -147,7 +146,7 @@ bool PacketBuilder::add(const spi::ServiceRecord& record, bool is_gone) {
   return true;
 }
 
-std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_last) {
+std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_last, std::string_view purpose) {
   std::vector<std::byte> bytes(size_);
   wire::Writer writer(bytes);
   header_.is_signed = keys != nullptr;
@@ -165,7 +164,7 @@ std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_la
   writer.write(header_.pid);
   writer.write(static_cast<std::uint16_t>(addresses_.size()));
   writer.write(static_cast<std::uint16_t>(services_.size()));
-  for (const spi::Address* address : addresses_) {
+  for (const Address* address : addresses_) {
     writer.write(static_cast<std::uint8_t>(address->transport.size()));
     writer.write(static_cast<std::uint16_t>(address->locator.size()));
     writer.write_bytes(bytes_of(address->transport));
@@ -187,13 +186,13 @@ std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_la
   }
   bytes.resize(writer.size());
   if (keys != nullptr) {
-    const ClusterKeys::Mac mac = keys->mac(kPurpose, {bytes});
+    const ClusterKeys::Mac mac = keys->mac(purpose, {bytes});
     bytes.insert(bytes.end(), mac.begin(), mac.end());
   }
   return bytes;
 }
 
-Status check_packet_record(const spi::ServiceRecord& record, const NameHash& hash_name, std::size_t largest) {
+Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, std::size_t largest) {
   const auto refuse = [&](ripc_status status, std::string_view why) {
     return Status(status, "The service ID " + id_text(record.id) +
                               " cannot be published to other hosts: " + std::string(why) + ".");
@@ -201,13 +200,13 @@ Status check_packet_record(const spi::ServiceRecord& record, const NameHash& has
   if (record.id == 0 || record.context == 0) return refuse(RIPC_INVALID_ARGUMENT, "it or its context has the ID 0");
   if (is_group(record.id) || !is_group_list(record.groups))
     return refuse(RIPC_INVALID_ARGUMENT, "it has the ID of a group, or is in more than 64 or in none that is one");
-  if (record.name.size() > spi::kMaxNameSize || !is_name_of(record.name, record.id, hash_name))
+  if (record.name.size() > kMaxNameSize || !is_name_of(record.name, record.id, hash_name))
     return refuse(RIPC_INVALID_ARGUMENT, "its name is not valid, or not the one that its ID was made from");
   if (record.addresses.empty())
     return refuse(RIPC_INVALID_ARGUMENT, "it has no address: choose a transport with RIPC_TRANSPORTS");
   std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + ClusterKeys::kMacSize +
                      record.groups.size() * sizeof(ripc_service_id);
-  for (const spi::Address& address : record.addresses) {
+  for (const Address& address : record.addresses) {
     if (!is_transport(address.transport) || !is_locator(address.locator))
       return refuse(RIPC_INVALID_ARGUMENT, "an address is empty, longer than 4096 bytes or no plain text");
     size += size_of(address) + 1;
@@ -217,7 +216,7 @@ Status check_packet_record(const spi::ServiceRecord& record, const NameHash& has
         RIPC_LIMIT,
         "its addresses and groups take more than the " + std::to_string(largest) +
             " bytes of a packet, or are more than 64: give the host fewer addresses, use a shorter runtime directory, "
-            "or set RIPC_MULTICAST=off");
+            "or set RIPC_MULTICAST=off, and RIPC_ZOOKEEPER=off if it is used");
   return {};
 }
 
@@ -253,7 +252,7 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
   const auto address_count = reader.read<std::uint16_t>();
   const auto service_count = reader.read<std::uint16_t>();
   if (address_count > kMaxPacketAddresses || service_count > kMaxPacketServices) return DecodeStatus::malformed;
-  std::vector<spi::Address> addresses;
+  std::vector<Address> addresses;
   addresses.reserve(address_count);
   if (!read_addresses(reader, address_count, addresses)) return DecodeStatus::malformed;
   // Few bytes can name many long addresses many times; what the packet grows to is bounded too.
@@ -261,17 +260,17 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
   for (std::size_t i = 0; i < service_count; ++i) {
     PacketService service;
     if (!read_service(reader, addresses, packet.header, hash_name, service)) return DecodeStatus::malformed;
-    for (const spi::Address& address : service.record.addresses) expanded += size_of(address);
+    for (const Address& address : service.record.addresses) expanded += size_of(address);
     if (expanded > kMaxPacketServices * kMaxPacket / 8) return DecodeStatus::malformed;
     packet.services.push_back(std::move(service));
   }
   return reader.finished() ? DecodeStatus::ok : DecodeStatus::malformed;
 }
 
-bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys) noexcept {
+bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys, std::string_view purpose) noexcept {
   if (bytes.size() < kHeaderSize + ClusterKeys::kMacSize) return false;
   const std::span<const std::byte> text = bytes.first(bytes.size() - ClusterKeys::kMacSize);
-  return keys.verify(kPurpose, {text}, bytes.subspan(text.size()));
+  return keys.verify(purpose, {text}, bytes.subspan(text.size()));
 }
 
-}  // namespace ripc::internal::resolver
+}  // namespace ripc::internal::spi

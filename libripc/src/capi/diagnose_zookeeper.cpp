@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The self-check of the ZooKeeper resolver: which servers answer, whether a majority does, and whether this process may
+// read and write where services are published.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/random.hpp"
+#include "capi/diagnose.hpp"
+#include "resolver/zookeeper/ensemble_check.hpp"
+
+namespace ripc::internal::capi {
+
+namespace {
+
+constexpr std::int64_t kMostClockDifference = 30'000;  // milliseconds
+
+void check_clock(Report& report, std::int64_t difference) {
+  const std::int64_t distance = difference < 0 ? -difference : difference;
+  if (distance <= kMostClockDifference) return;
+  report.add(Level::limited, "zookeeper",
+             "the clock of its leader is " + std::to_string(distance / 1000) + " s " +
+                 (difference < 0 ? "behind" : "ahead of") + " that of this host",
+             "synchronise the clocks (NTP): the newer of two holders of an ID is told by their time");
+}
+
+// Each server by itself. How many serve.
+std::size_t check_servers(Report& report, const resolver::ZooKeeperOptions& options) {
+  std::size_t serving = 0;
+  for (const resolver::ServerAnswer& server : resolver::ask_servers(options)) {
+    const std::string subject = "zookeeper " + server.server;
+    if (server.mode == "leader" || server.mode == "follower" || server.mode == "observer" ||
+        server.mode == "standalone") {
+      ++serving;
+      const bool is_alone = server.mode == "standalone" && options.servers.size() == 1;
+      report.add(is_alone ? Level::limited : Level::good, subject,
+                 server.mode + ", version " + (server.version.empty() ? "unknown" : server.version),
+                 is_alone ? "three servers go on when one is lost: docs/zookeeper.md" : "");
+    } else if (!server.failure.empty()) {
+      report.add(Level::limited, subject, server.failure,
+                 "start the server there, check RIPC_ZOOKEEPER, and allow TCP to this port");
+    } else if (server.is_without_quorum) {
+      report.add(Level::limited, subject, "runs, but serves nobody: it does not reach most of the other servers",
+                 "start the other servers, and allow TCP between them (by default ports 2888 and 3888)");
+    } else {
+      // It may allow no four-letter words; then its clients still can be served.
+      ++serving;
+      report.add(Level::good, subject, "accepts connections; it does not tell more",
+                 "4lw.commands.whitelist=srvr in its zoo.cfg lets it tell its state");
+    }
+  }
+  return serving;
+}
+
+}  // namespace
+
+void check_zookeeper(Report& report, const Settings& settings) {
+  if (!settings.zookeeper) return;
+  const std::size_t serving = check_servers(report, *settings.zookeeper);
+  const resolver::EnsembleCheck check =
+      resolver::check_ensemble(*settings.zookeeper, directory_options(settings), random_u64() | 1);
+  const std::string ensemble = settings.zookeeper->text();
+  if (!check.failure.ok()) {
+    report.add(Level::broken, "zookeeper", check.failure.text(), "or unset RIPC_ZOOKEEPER");
+    return;
+  }
+  if (!check.is_linked) {
+    report.add(Level::broken, "zookeeper",
+               ensemble + ": no session within " + std::to_string(check.waited / 1'000'000) + " ms, " +
+                   std::to_string(serving) + " of " + std::to_string(settings.zookeeper->servers.size()) +
+                   " servers serve" + (check.trouble.empty() ? "" : "; " + check.trouble),
+               "most of the servers must run and reach each other; until then names that are not known yet fail");
+    return;
+  }
+  if (!check.refusal.empty()) {
+    report.add(Level::broken, "zookeeper", ensemble + ": publishing and reading is refused: " + check.refusal,
+               "give everybody the rights cdrw on this folder, or name another one: docs/zookeeper.md");
+    return;
+  }
+  if (!check.is_written) {
+    report.add(Level::broken, "zookeeper", ensemble + ": a session, but nothing could be written within its time",
+               "look at the log and the disk of the leader");
+    return;
+  }
+  report.add(Level::good, "zookeeper",
+             ensemble + ": written and read in " + std::to_string(check.round_trip / 1000) + " us, " +
+                 std::to_string(check.services) + " services there" + (check.is_first ? ", the folder is new" : ""));
+  if (check.ignored != 0)
+    report.add(Level::limited, "zookeeper",
+               std::to_string(check.ignored) + " records are not authentic for this process: they are ignored",
+               "give each cluster a folder of its own, and its hosts the same key file: docs/zookeeper.md");
+  check_clock(report, check.clock_difference);
+}
+
+}  // namespace ripc::internal::capi

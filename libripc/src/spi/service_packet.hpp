@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packets in which resolvers tell each other of services: those of the multicast resolver, and the records that the
+// ZooKeeper resolver stores. docs/wire.md, "Multicast resolver", has their layout.
+//
+// A packet speaks of services of one context, its sender. Their addresses are written once in each packet, however many
+// services share them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/cluster_key.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::internal::spi {
+
+// What a MAC is made for: a packet that was signed for one purpose is worth nothing for another.
+inline constexpr std::string_view kMulticastPurpose = "ripc multicast 1";
+inline constexpr std::string_view kDirectoryPurpose = "ripc directory 1";
+
+inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
+inline constexpr std::uint8_t kPacketVersion = 2;
+inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
+// Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
+// addresses take more has a packet of its own, up to the maximum.
+inline constexpr std::size_t kFullPacket = 1200;
+inline constexpr std::size_t kMaxPacket = 8192;
+inline constexpr std::size_t kMaxPacketAddresses = kMaxAddresses;  // of all its services
+inline constexpr std::size_t kMaxPacketServices = 256;
+
+enum class PacketType : std::uint8_t { question = 1, reply = 2, announcement = 3 };
+
+struct PacketHeader {
+  PacketType type = PacketType::question;
+  bool is_signed = false;
+  bool is_probe = false;        // question: its sender wants to publish the ID
+  bool is_last = false;         // reply: none with a larger number follows
+  std::uint64_t context = 0;    // the sender; never 0
+  std::uint32_t pid = 0;        // its process; 0: unknown
+  std::uint64_t timestamp = 0;  // sender's wall clock in nanoseconds; differs in all packets of one context
+  std::uint64_t nonce = 0;      // question: random; reply: that of the question; announcement: 0
+  ripc_service_id id = 0;  // question: which service or group, 0 for all; reply: that of the question; announcement: 0
+  std::uint64_t number = 0;  // probe: the incarnation that its sender will have; reply: from 0 on; else 0
+};
+
+struct PacketService {
+  bool is_gone = false;  // announcement: it ended; only id and incarnation of the record count
+  ServiceRecord record;
+};
+
+struct MulticastPacket {
+  PacketHeader header;
+  std::vector<PacketService> services;
+};
+
+// Collects services until the packet is full.
+class PacketBuilder {
+ public:
+  // limit: bytes that the encoded packet may have, with its MAC; a first service may exceed it, up to `largest`.
+  PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit = kFullPacket,
+                std::size_t largest = kMaxPacket);
+
+  // False if it does not fit any more; then nothing was added. The record must outlive finish(); it is not copied.
+  bool add(const ServiceRecord& record, bool is_gone);
+  bool empty() const noexcept { return services_.empty(); }
+
+  // The packet's bytes. keys: as said to the constructor; nullptr: unsigned. is_last: that of the header.
+  std::vector<std::byte> finish(const ClusterKeys* keys, bool is_last = false,
+                                std::string_view purpose = kMulticastPurpose);
+
+ private:
+  struct Service {
+    const ServiceRecord* record;
+    bool is_gone;
+    std::vector<std::uint8_t> addresses;  // numbers in addresses_
+  };
+  PacketHeader header_;
+  std::size_t limit_;
+  std::size_t largest_;
+  std::size_t size_;
+  std::vector<const Address*> addresses_;
+  std::vector<Service> services_;
+};
+
+// Whether the record can be sent at all, in packets of up to `largest` bytes: RIPC_LIMIT with what is too long,
+// RIPC_INVALID_ARGUMENT.
+Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, std::size_t largest = kMaxPacket);
+
+enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
+
+// Only the header, checked: enough to decide whether the rest is worth the work.
+DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& header) noexcept;
+
+// Any bytes are allowed. Every rule of docs/wire.md is checked but the MAC; names with hash_name. Signed or not, the
+// services are those of the sender: their context and pid are the header's.
+DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet);
+
+// Whether the MAC at the end of a signed packet, whose header was decoded, is right.
+bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys,
+                   std::string_view purpose = kMulticastPurpose) noexcept;
+
+}  // namespace ripc::internal::spi

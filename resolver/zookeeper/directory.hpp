@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory: a tree of small nodes that several servers keep in agreement. Clients hold sessions with it; nodes may
+// end with the session that made them, and whoever watches a node is told once when it changes. ZooKeeper is one
+// (zookeeper_directory.hpp); another one, such as etcd, needs no more than this.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace ripc::internal::resolver {
+
+class Directory {
+ public:
+  struct Node {
+    std::string data;
+    std::uint64_t created = 0;  // larger for a node that was made later, in the whole directory
+    std::uint64_t owner = 0;    // the session that it ends with; 0: none
+    std::int64_t born = 0;      // by the clock of the servers, in milliseconds since 1970
+    std::int32_t version = 0;   // counts what was written into it
+    std::int32_t guard = 0;     // with Read::exact: for commit(), which finds out by it whether anything came between
+  };
+
+  enum class Outcome : std::uint8_t {
+    done,
+    absent,   // there is no such node
+    exists,   // commit(): a node to be made is there
+    changed,  // commit(): a node is not the one that was seen, or came or went meanwhile
+    unknown,  // the connection was lost: it may have happened, or not
+    refused,  // the servers do not allow it
+  };
+  struct Answer {
+    Outcome outcome = Outcome::unknown;
+    Node node;                          // get(): done
+    std::vector<std::string> children;  // children(): done; names, in no order
+    std::string reason;                 // refused: in the words of the servers
+  };
+  // Called once for each question, by the directory's thread, never inside the call that asks.
+  using Done = std::function<void(const Answer&)>;
+
+  enum class Read : std::uint8_t {
+    plain,
+    watched,  // and the listener is told of the next change, also of the coming of a node that is absent
+    exact,    // with Node::guard
+  };
+  // One step of a commit; what is made ends with this session. `create`: a node that others may want too, where there
+  // is none, or after the `remove` of the same path. `replace`, `remove`: what was seen by an exact read, and only if
+  // it is that node still. `add`, `drop`: a node that nobody else makes.
+  struct Write {
+    enum class Kind : std::uint8_t { create, replace, remove, add, drop };
+    Kind kind = Kind::create;
+    std::string path;
+    std::string data;
+    Node seen;
+  };
+
+  // By the directory's thread.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    // It can be asked. is_new: another session than before, so all watches and all nodes of the former one are gone.
+    virtual void link_up(std::uint64_t session, bool is_new) = 0;
+    // No server answers. The session may live on; what is asked meanwhile is asked when one does.
+    virtual void link_down() = 0;
+    // A watch of the node or of its children has fired, and is over.
+    virtual void changed(std::string_view path) = 0;
+  };
+
+  virtual ~Directory() = default;
+  // Once. The listener outlives stop().
+  virtual Status start(Listener& listener) = 0;
+  // Ends the session, and with it all that it made; nothing is called afterwards. Questions may go unanswered.
+  virtual void stop() noexcept = 0;
+
+  // Any thread. Questions are answered in the order in which they were asked. Folders that a new node needs are made.
+  virtual void get(std::string path, Read how, Done done) = 0;
+  virtual void children(std::string path, bool is_watched, Done done) = 0;
+  // All of it or nothing.
+  virtual void commit(std::vector<Write> writes, Done done) = 0;
+  // Answers that follow have everything that any client was told before this was asked.
+  virtual void sync(Done done) = 0;
+  // Ends the watches of a node.
+  virtual void forget(std::string path) = 0;
+
+  // Static: "zookeeper".
+  virtual std::string_view name() const noexcept = 0;
+  // Which one it is, and what is wrong with it now, for people.
+  virtual std::string text() const = 0;
+  virtual std::string trouble() const = 0;
+};
+
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the resolver knows of services of others, and how it learns of changes.
+#include <algorithm>
+#include <new>
+#include <unordered_set>
+#include <utility>
+
+#include "resolver/zookeeper/directory_resolver.hpp"
+
+namespace ripc::internal::resolver {
+namespace {
+
+// Reads under way: enough to fill the way there and back, and few enough for others to have their turn.
+constexpr std::size_t kAskedAtOnce = 256;
+
+}  // namespace
+
+DirectoryResolver::Entry& DirectoryResolver::entry_of(ripc_service_id id) {
+  if (const auto found = entries_.find(id); found != entries_.end()) {
+    order_.splice(order_.end(), order_, found->second.order);
+    return found->second;
+  }
+  make_room();
+  std::list<ripc_service_id> place{id};
+  Entry& entry = entries_[id];
+  entry.order = place.begin();
+  order_.splice(order_.end(), place);
+  return entry;
+}
+
+// Those used longest ago go, with their watches, but not those that somebody waits for.
+void DirectoryResolver::make_room() {
+  for (auto next = order_.begin(); next != order_.end() && entries_.size() >= options_.max_cached;) {
+    const auto current = next++;
+    const auto found = entries_.find(*current);
+    if (found->second.waiters != 0 || found->second.is_asked) continue;
+    if (found->second.is_watched && own_.count(*current) == 0) directory_->forget(service_path(*current));
+    entries_.erase(found);
+    order_.erase(current);
+  }
+}
+
+DirectoryResolver::Group& DirectoryResolver::group_of(ripc_service_id group) {
+  if (groups_.size() >= options_.max_groups && groups_.count(group) == 0) {
+    auto oldest = groups_.end();
+    for (auto next = groups_.begin(); next != groups_.end(); ++next) {
+      const bool is_free = next->second.waiters == 0 && !next->second.is_asked;
+      if (is_free && (oldest == groups_.end() || next->second.used < oldest->second.used)) oldest = next;
+    }
+    if (oldest != groups_.end()) {
+      directory_->forget(group_path(oldest->first));
+      groups_.erase(oldest);
+    }
+  }
+  Group& known = groups_[group];
+  known.used = monotonic_now();
+  return known;
+}
+
+void DirectoryResolver::ask(ripc_service_id id, Entry& entry) {
+  if (entry.is_asked) return;
+  to_ask_.push_back(id);
+  entry.is_asked = true;
+  entry.refusal.clear();
+  ask_waiting();
+}
+
+// While there is no link they stay in the queue.
+void DirectoryResolver::ask_waiting() {
+  while (is_linked_ && asking_ < kAskedAtOnce && !to_ask_.empty()) {
+    const ripc_service_id id = to_ask_.front();
+    const auto found = entries_.find(id);
+    if (found != entries_.end()) {
+      // What a lagging server says is not what a failed send wants to know.
+      if (found->second.is_doubtful) directory_->sync({});
+      directory_->get(service_path(id), Directory::Read::watched,
+                      [this, id](const Directory::Answer& answer) { answered(id, answer); });
+      ++asking_;
+      ++counters_.reads;
+    }
+    to_ask_.pop_front();
+  }
+}
+
+void DirectoryResolver::ask_group(ripc_service_id group, Group& known) {
+  if (known.is_asked) return;
+  known.is_asked = true;
+  known.refusal.clear();
+  if (!is_linked_) return;  // link_up() asks
+  directory_->children(group_path(group), true,
+                       [this, group](const Directory::Answer& answer) { group_answered(group, answer); });
+  ++counters_.reads;
+}
+
+RecordCheck DirectoryResolver::check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record) {
+  const RecordCheck verdict = decode_record(text, id, options_.keys.get(), options_.hash_name, record);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (verdict != RecordCheck::good) lock.lock();
+  switch (verdict) {
+    case RecordCheck::good:
+      break;
+    case RecordCheck::malformed:
+      ++counters_.malformed;
+      break;
+    case RecordCheck::other_version:
+      ++counters_.other_version;
+      break;
+    case RecordCheck::unsigned_one:
+      ++counters_.unsigned_ones;
+      break;
+    case RecordCheck::signed_one:
+      ++counters_.signed_ones;
+      break;
+    case RecordCheck::forged:
+      ++counters_.forged;
+      break;
+  }
+  return verdict;
+}
+
+void DirectoryResolver::tell(const spi::Change& change) {
+  spi::Observer observer;
+  {
+    const std::lock_guard lock(mutex_);
+    observer = observer_;
+  }
+  if (observer) observer(change);
+}
+
+void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& answer) {
+  using Outcome = Directory::Outcome;
+  std::optional<spi::ServiceRecord> record;
+  if (answer.outcome == Outcome::done) {
+    record.emplace();
+    if (check(answer.node.data, id, *record) != RecordCheck::good) record.reset();
+  }
+  bool is_news = false;
+  {
+    const std::lock_guard lock(mutex_);
+    --asking_;
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) {
+      ask_waiting();
+      return;
+    }
+    Entry& entry = found->second;
+    const bool was_known = entry.is_known;
+    // A server that lags behind another one.
+    const bool is_older = answer.outcome == Outcome::done &&
+                          (answer.node.created < entry.created ||
+                           (answer.node.created == entry.created && answer.node.version < entry.version));
+    if (answer.outcome == Outcome::unknown || is_older) {
+      to_ask_.push_back(id);
+      if (is_older) entry.is_doubtful = true;
+      ask_waiting();
+      return;
+    }
+    entry.is_asked = false;
+    if (answer.outcome == Outcome::refused) {
+      ++counters_.not_permitted;
+      entry.refusal = refusal_ = answer.reason;
+    } else {
+      const auto is_same = [&] {
+        return entry.record.has_value() == record.has_value() &&
+               (!record || (answer.node.created == entry.created && answer.node.version == entry.version));
+      };
+      is_news = was_known && !is_same();
+      entry.is_known = true;
+      entry.is_watched = true;
+      entry.is_doubtful = false;
+      entry.confirmed_at = monotonic_now();
+      if (answer.outcome == Outcome::done) {
+        entry.created = answer.node.created;
+        entry.version = answer.node.version;
+      }
+      entry.record = record;
+    }
+    ask_waiting();
+    changed_.notify_all();
+  }
+  if (is_news) tell({.id = id, .now = record ? &*record : nullptr});
+}
+
+void DirectoryResolver::group_answered(ripc_service_id group, const Directory::Answer& answer) {
+  using Outcome = Directory::Outcome;
+  bool is_news = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = groups_.find(group);
+    if (found == groups_.end()) return;
+    Group& known = found->second;
+    known.is_asked = false;
+    if (answer.outcome == Outcome::unknown) {
+      ask_group(group, known);
+      return;
+    }
+    if (answer.outcome == Outcome::refused) {
+      ++counters_.not_permitted;
+      known.refusal = refusal_ = answer.reason;
+    } else {
+      std::unordered_set<ripc_service_id> members;
+      for (const std::string& name : answer.children) {
+        if (const ripc_service_id id = id_of_member(name); id != 0 && members.size() < options_.max_cached / 2)
+          members.insert(id);
+      }
+      is_news = known.is_known;
+      known.is_known = true;
+      known.members.assign(members.begin(), members.end());
+      for (const ripc_service_id id : known.members) {
+        if (Entry& entry = entry_of(id); !entry.is_known) ask(id, entry);
+      }
+    }
+    changed_.notify_all();
+  }
+  if (is_news) tell({.id = group});
+}
+
+// ---- What the directory tells --------------------------------------------------------------------------------
+
+void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
+  const std::lock_guard lock(mutex_);
+  is_linked_ = true;
+  const bool is_first = session_ == 0;
+  session_ = session;
+  if (is_new && !is_first) {
+    ++counters_.sessions_lost;
+    // A new session may meet a server that is behind the one of the former.
+    directory_->sync({});
+    for (auto& [id, entry] : entries_) {
+      entry.is_watched = false;
+      ask(id, entry);
+    }
+    for (auto& [group, known] : groups_) known.is_asked = true;
+  }
+  for (auto& [group, known] : groups_) {
+    if (!known.is_asked) continue;
+    known.is_asked = false;
+    ask_group(group, known);
+  }
+  for (auto& [id, own] : own_) {
+    if (is_new) own->is_new = true;
+    if (is_new || own->reached < own->goal) settle(own);
+  }
+  ask_waiting();
+  settle_waiting();
+  changed_.notify_all();
+}
+
+void DirectoryResolver::link_down() {
+  const std::lock_guard lock(mutex_);
+  is_linked_ = false;
+  down_since_ = monotonic_now();
+  changed_.notify_all();
+}
+
+void DirectoryResolver::changed(std::string_view path) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.changes;
+  if (const ripc_service_id group = id_of_group(path); group != 0) {
+    if (const auto known = groups_.find(group); known != groups_.end()) ask_group(group, known->second);
+    return;
+  }
+  const ripc_service_id id = id_of_service(path);
+  if (const auto entry = entries_.find(id); entry != entries_.end()) {
+    // What is on its way comes after this, so it has the change.
+    entry->second.is_watched = false;
+    ask(id, entry->second);
+  }
+  if (const auto own = own_.find(id); own != own_.end() && own->second->is_wanted && !own->second->is_fenced) {
+    ++own->second->goal;
+    settle(own->second);
+  }
+}
+
+}  // namespace ripc::internal::resolver

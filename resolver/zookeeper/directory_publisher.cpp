@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Own services: what is wanted is compared with what the directory has, and the difference is written, step by step.
+// Each step ends with an answer of the directory; after a lost connection the service waits for the next one, and is
+// read first.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/plain_text.hpp"
+#include "resolver/zookeeper/directory_resolver.hpp"
+#include "spi/holder_rules.hpp"
+#include "spi/service_packet.hpp"
+
+namespace ripc::internal::resolver {
+namespace {
+
+using WriteKind = Directory::Write::Kind;
+
+// Steps under way.
+constexpr std::size_t kSettledAtOnce = 256;
+// Attempts in a row: others change the same folder at the same time, but not for ever.
+constexpr unsigned kMostAttempts = 64;
+// How often a record that is not authentic is replaced, in each session: somebody else writes there too.
+constexpr unsigned kMostFights = 8;
+
+// Such an ID is one of 2^62, so nobody else has it.
+bool is_random_id(ripc_service_id id) noexcept { return id >> 62 == 3; }
+
+bool is_same_record(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
+  return one.context == other.context && one.incarnation == other.incarnation && one.pid == other.pid &&
+         one.name == other.name && one.addresses == other.addresses && one.groups == other.groups;
+}
+
+}  // namespace
+
+// ---- Calls of the application --------------------------------------------------------------------------------
+
+Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
+                                  std::vector<spi::ServiceRecord>* displaced) {
+  if (Status status = spi::check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  Lock lock(mutex_);
+  OwnPointer& place = own_[record.id];
+  const bool is_again = place != nullptr;
+  if (!is_again) place = std::make_shared<Own>(record.id);
+  const OwnPointer own = place;
+  const bool was_established = is_again && own->is_wanted && !own->is_fenced;
+  std::uint64_t last_known = 0;
+  if (was_established && own->record.incarnation >= record.incarnation) last_known = own->record.incarnation;
+  if (const auto known = entries_.find(record.id); known != entries_.end() && known->second.record)
+    last_known = std::max(last_known, known->second.record->incarnation);
+  own->record = record;
+  own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
+  own->is_wanted = true;
+  own->takes_over = takeover;
+  // Who asks for takeover gets it, also from one who has displaced this context in this moment.
+  own->is_established = was_established && !takeover;
+  own->is_fenced = false;
+  own->failure = {};
+  own->displaced.clear();
+  const std::uint64_t goal = is_again ? ++own->goal : own->goal;
+  settle(own);
+  const bool waits = takeover || !is_random_id(record.id);
+  const Deadline deadline = Deadline::after(options_.patience);
+  while (waits) {
+    const Nanoseconds now = monotonic_now();
+    if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_hopeless(now)) break;
+    wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
+  }
+  if (displaced != nullptr) displaced->insert(displaced->end(), own->displaced.begin(), own->displaced.end());
+  if (!own->failure.ok()) return own->failure;
+  if (own->is_fenced) return RIPC_ID_IN_USE;
+  own->is_established = true;
+  record.incarnation = own->record.incarnation;
+  return {};
+}
+
+Status DirectoryResolver::update(const spi::ServiceRecord& record) {
+  if (Status status = spi::check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  const Lock lock(mutex_);
+  const auto found = own_.find(record.id);
+  if (found == own_.end() || found->second->is_fenced || !found->second->is_wanted ||
+      found->second->record.incarnation != record.incarnation)
+    return RIPC_FENCED;
+  found->second->record = record;
+  ++found->second->goal;
+  settle(found->second);
+  return {};
+}
+
+void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try {
+  const Lock lock(mutex_);
+  const auto found = own_.find(record.id);
+  if (found == own_.end() || found->second->record.incarnation != record.incarnation) return;
+  const OwnPointer own = found->second;
+  own->is_wanted = false;
+  ++own->goal;
+  if (own->is_fenced) {
+    forget(own);
+  } else {
+    settle(own);
+  }
+} catch (const std::bad_alloc&) {
+  // It ends with the session, or is withdrawn in the next one.
+}
+
+// ---- Steps ---------------------------------------------------------------------------------------------------
+
+void DirectoryResolver::settle(const OwnPointer& own) {
+  if (own->is_queued || own->is_busy) return;
+  own->is_queued = true;
+  own->attempts = 0;
+  to_settle_.push_back(own);
+  settle_waiting();
+}
+
+// While there is no link they stay in the queue.
+void DirectoryResolver::settle_waiting() {
+  while (is_linked_ && settling_ < kSettledAtOnce && !to_settle_.empty()) {
+    const OwnPointer own = std::move(to_settle_.front());
+    to_settle_.pop_front();
+    own->is_queued = false;
+    own->is_busy = true;
+    own->step_goal = own->goal;
+    ++settling_;
+    // Nobody has most IDs: that is found out by making the node.
+    if (own->is_new && own->is_wanted && !own->takes_over) {
+      write(own, nullptr, {});
+    } else {
+      read(own);
+    }
+  }
+}
+
+void DirectoryResolver::read(const OwnPointer& own) {
+  ++counters_.reads;
+  directory_->get(service_path(own->id), Directory::Read::exact,
+                  [this, own](const Directory::Answer& answer) { read_answered(own, answer); });
+}
+
+// former: the node in whose place it comes. groups: those of whom this session's record there is a member.
+void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* former,
+                              const std::vector<ripc_service_id>& groups) {
+  const spi::ServiceRecord& record = own->record;
+  const std::string path = service_path(record.id);
+  const bool is_ours = former != nullptr && former->owner == session_;
+  std::vector<Directory::Write> writes;
+  if (former != nullptr && !is_ours) writes.push_back({WriteKind::remove, path, {}, *former});
+  writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path, encode_record(record, options_.keys.get()),
+                    is_ours ? *former : Directory::Node{}});
+  for (const ripc_service_id group : record.groups) {
+    if (!std::binary_search(groups.begin(), groups.end(), group))
+      writes.push_back({WriteKind::add, member_path(group, record.id, session_), {}, {}});
+  }
+  for (const ripc_service_id group : groups) {
+    if (!record.is_in(group)) writes.push_back({WriteKind::drop, member_path(group, record.id, session_), {}, {}});
+  }
+  own->is_new = false;
+  ++counters_.writes;
+  directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
+}
+
+void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
+                               const std::vector<ripc_service_id>& groups) {
+  std::vector<Directory::Write> writes;
+  writes.push_back({WriteKind::remove, service_path(own->id), {}, node});
+  for (const ripc_service_id group : groups)
+    writes.push_back({WriteKind::drop, member_path(group, own->id, session_), {}, {}});
+  ++counters_.writes;
+  directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
+}
+
+// So that the end of the node is told, whoever ends it.
+void DirectoryResolver::watch_own(const OwnPointer& own) {
+  ++counters_.reads;
+  const ripc_service_id id = own->id;
+  directory_->get(service_path(id), Directory::Read::watched,
+                  [this, own, id, session = session_](const Directory::Answer& answer) {
+                    const Lock lock(mutex_);
+                    const bool is_ours = answer.outcome == Directory::Outcome::done && answer.node.owner == session;
+                    const auto current = own_.find(id);
+                    if (is_ours || current == own_.end() || current->second != own || own->is_fenced) return;
+                    ++own->goal;
+                    settle(own);
+                  });
+}
+
+void DirectoryResolver::put_back(const OwnPointer& own) {
+  --settling_;
+  own->is_busy = false;
+  settle(own);
+}
+
+void DirectoryResolver::end_step(const OwnPointer& own, bool is_reached) {
+  --settling_;
+  own->is_busy = false;
+  if (is_reached) own->reached = own->step_goal;
+  if (is_reached && own->reached < own->goal) settle(own);
+  settle_waiting();
+  changed_.notify_all();
+}
+
+void DirectoryResolver::forget(const OwnPointer& own) {
+  const auto found = own_.find(own->id);
+  if (found != own_.end() && found->second == own) own_.erase(found);
+}
+
+// What was established waits for the next session: somebody may correct the access list.
+void DirectoryResolver::fail(const OwnPointer& own, Status failure) {
+  own->failure = std::move(failure);
+  if (!own->is_established) forget(own);
+  end_step(own, false);
+}
+
+bool DirectoryResolver::is_refused(const OwnPointer& own, const Directory::Answer& answer) {
+  if (answer.outcome != Directory::Outcome::refused) return false;
+  ++counters_.not_permitted;
+  refusal_ = answer.reason;
+  fail(own, Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process publish " +
+                                        id_text(own->id) + " (" + answer.reason +
+                                        "): check the access list of its folder."));
+  return true;
+}
+
+void DirectoryResolver::write_answered(const OwnPointer& own, const Directory::Answer& answer) {
+  using Outcome = Directory::Outcome;
+  const Lock lock(mutex_);
+  if (is_refused(own, answer)) return;
+  if (answer.outcome == Outcome::unknown) return put_back(own);
+  if (answer.outcome != Outcome::done) {
+    if (++own->attempts <= kMostAttempts) return read(own);
+    return fail(own, Status(RIPC_SYSTEM, "The service ID " + id_text(own->id) +
+                                             " cannot be published: others keep changing its node in the directory " +
+                                             directory_->text() + ". Find and stop them."));
+  }
+  // What was written may be less than what is wanted by now, or belong to a service that was withdrawn meanwhile.
+  if (!own->is_wanted && own->step_goal == own->goal) {
+    forget(own);
+  } else if (own->is_wanted) {
+    watch_own(own);
+  }
+  end_step(own, true);
+}
+
+void DirectoryResolver::read_answered(const OwnPointer& own, const Directory::Answer& answer) {
+  using Outcome = Directory::Outcome;
+  std::optional<spi::ServiceRecord> winner;
+  {
+    const Lock lock(mutex_);
+    if (is_refused(own, answer)) return;
+    if (answer.outcome == Outcome::unknown) return put_back(own);
+    own->step_goal = own->goal;
+    if (answer.outcome == Outcome::absent && own->is_wanted) return write(own, nullptr, {});
+    if (answer.outcome == Outcome::absent) {
+      forget(own);
+      return end_step(own, true);
+    }
+  }
+  compare(own, answer, winner);
+  if (winner) tell({.id = winner->id, .now = &*winner});
+}
+
+// Without the lock. winner: who has taken the ID over.
+void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& answer,
+                                std::optional<spi::ServiceRecord>& winner) {
+  spi::ServiceRecord holder;
+  const bool is_good = check(answer.node.data, own->id, holder) == RecordCheck::good;
+  const Lock lock(mutex_);
+  own->step_goal = own->goal;
+  const bool is_ours = answer.node.owner == session_;
+  const std::vector<ripc_service_id> groups = is_ours && is_good ? holder.groups : std::vector<ripc_service_id>();
+  if (!own->is_wanted) {
+    if (is_ours && is_good && holder.context == own_context_) return remove(own, answer.node, groups);
+    forget(own);
+    return end_step(own, true);
+  }
+  if (is_ours && is_good && is_same_record(holder, own->record)) {
+    watch_own(own);
+    return end_step(own, true);
+  }
+  own->displaced.clear();
+  if (is_ours || (is_good && holder.context == own_context_)) return write(own, &answer.node, groups);
+  if (!is_good) {
+    if (++own->fights <= kMostFights) return write(own, &answer.node, groups);
+    return fail(own,
+                Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->id) + " has a record in the directory " +
+                                           directory_->text() +
+                                           " that is not of this cluster: give each cluster a folder of its own."));
+  }
+  if (own->is_established) {
+    // It was there before: nobody could displace it but by a larger incarnation.
+    if (!spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
+    ++counters_.fenced;
+    own->is_fenced = true;
+    for (const ripc_service_id group : own->record.groups)
+      directory_->commit({{WriteKind::drop, member_path(group, own->id, session_), {}, {}}}, {});
+    Entry& entry = entry_of(own->id);
+    ask(own->id, entry);
+    entry.record = holder;
+    winner = holder;
+    return end_step(own, true);
+  }
+  if (Status status = spi::check_holder(own->record, holder, own->takes_over); !status.ok())
+    return fail(own, std::move(status));
+  own->record.incarnation = spi::next_incarnation(own->record.incarnation, holder.incarnation);
+  own->displaced.push_back(std::move(holder));
+  write(own, &answer.node, groups);
+}
+
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds and publishes services by a directory (directory.hpp). Each service is a node that ends with its context's
+// session. What was looked up is kept and watched, so the directory tells of moves and ends; nobody has to ask twice.
+//
+// Own services are "settled": what is wanted is compared with what the directory has, and the difference is written.
+// The same few steps publish, take over, repeat after a lost connection, and make everything anew in a new session.
+// docs/internals/zookeeper.md says more.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/cluster_key.hpp"
+#include "resolver/zookeeper/directory.hpp"
+#include "resolver/zookeeper/node_record.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::internal::resolver {
+
+struct DirectoryOptions {
+  std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
+  spi::NameHash hash_name;                  // must be set
+  std::size_t max_cached = 16384;           // services that are watched, present or not
+  std::size_t max_groups = 1024;
+  // publish() waits this long for the directory, and for one that is not reached from the beginning.
+  Nanoseconds patience = 1'000'000'000;
+  // Whether resolve() waits until its deadline for what is not there. False where another resolver is asked next.
+  bool waits_for_services = true;
+};
+
+struct DirectoryCounters {
+  std::uint64_t reads = 0;  // of nodes and of groups
+  std::uint64_t writes = 0;
+  std::uint64_t changes = 0;        // that watches told of
+  std::uint64_t sessions_lost = 0;  // everything was made anew
+  std::uint64_t fenced = 0;         // own services that another context has taken over
+  std::uint64_t not_permitted = 0;  // questions that the servers refused
+  // Records that were ignored:
+  std::uint64_t malformed = 0;
+  std::uint64_t other_version = 0;
+  std::uint64_t unsigned_ones = 0;  // we have a key, it has no MAC
+  std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
+  std::uint64_t forged = 0;         // its MAC is wrong
+
+  std::uint64_t ignored() const noexcept { return malformed + other_version + unsigned_ones + signed_ones + forged; }
+};
+
+struct DirectoryState {
+  bool is_linked = false;
+  std::string trouble;        // why not
+  std::string refusal;        // the servers' last word on what they do not allow
+  std::size_t services = 0;   // known, of others
+  std::size_t published = 0;  // own ones that the directory has
+  std::size_t unsettled = 0;  // own ones that it does not have yet
+  DirectoryCounters counters;
+};
+
+// Thread-safe. No call needs the context's responder, so the responder may call too.
+class DirectoryResolver final : public spi::Resolver, private Directory::Listener {
+ public:
+  // Starts the directory, and does not wait for it. Errors of Directory::start().
+  static Result<std::unique_ptr<DirectoryResolver>> create(std::unique_ptr<Directory> directory,
+                                                           const DirectoryOptions& options, std::uint64_t own_context);
+  // Ends the session, and with it what was published. No other call may be running.
+  ~DirectoryResolver() override;
+
+  std::string_view name() const noexcept override { return directory_->name(); }
+
+  // From the cache if it is there, also while no server answers; else by asking, until the deadline. RIPC_NO_SERVICE:
+  // it is not there. RIPC_TIMEOUT: no server has answered.
+  Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
+  // Asks the directory, whatever is known.
+  Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
+
+  // Waits for the directory, but not longer than options.patience: without it the service is published as soon as there
+  // is one. Should somebody else have the ID then, the larger incarnation wins. Random IDs are not waited for.
+  // RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_LIMIT, RIPC_INVALID_ARGUMENT, RIPC_PERMISSION (the servers refuse it).
+  Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
+  // Does not wait. RIPC_FENCED: another context has the ID.
+  Status update(const spi::ServiceRecord& record) override;
+  void withdraw(const spi::ServiceRecord& record) noexcept override;
+
+  // The next resolve() asks again, at most ten times a second.
+  void invalidate(const spi::ServiceRecord& record) noexcept override;
+
+  // The first call for a group waits for the directory; then it is watched.
+  Status members(ripc_service_id id, Deadline deadline,
+                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
+  Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
+
+  // RIPC_TIMEOUT: no server has answered for ten seconds.
+  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+
+  DirectoryState state() const;
+
+ private:
+  // A service that somebody asked for. What is known of it stays true until its watch fires.
+  struct Entry {
+    std::optional<spi::ServiceRecord> record;  // nullopt: absent, or not known
+    std::uint64_t created = 0;                 // of its node; it never goes back
+    std::int32_t version = 0;
+    bool is_known = false;
+    bool is_asked = false;     // waits in to_ask_, or is on its way
+    bool is_watched = false;   // the servers have a watch
+    bool is_doubtful = false;  // a send to it failed since it was read
+    Nanoseconds confirmed_at = 0;
+    unsigned waiters = 0;
+    std::string refusal;
+    std::list<ripc_service_id>::iterator order;
+  };
+  struct Group {
+    std::vector<ripc_service_id> members;
+    bool is_known = false;
+    bool is_asked = false;
+    unsigned waiters = 0;
+    Nanoseconds used = 0;
+    std::string refusal;
+  };
+  // A service of this context.
+  struct Own {
+    explicit Own(ripc_service_id of) noexcept : id(of) {}
+
+    const ripc_service_id id;
+    spi::ServiceRecord record;
+    bool is_wanted = true;  // false: it is to be withdrawn
+    bool takes_over = false;
+    bool is_established = false;  // publish() has succeeded
+    bool is_new = true;           // nothing of it is in the directory in this session
+    bool is_fenced = false;
+    bool is_queued = false;  // in to_settle_
+    bool is_busy = false;    // a step is under way
+    std::uint64_t goal = 1;  // counts what was wanted
+    std::uint64_t reached = 0;
+    std::uint64_t step_goal = 0;
+    unsigned attempts = 0;
+    unsigned fights = 0;
+    Status failure;
+    std::vector<spi::ServiceRecord> displaced;
+  };
+  using OwnPointer = std::shared_ptr<Own>;
+  using Lock = std::unique_lock<std::mutex>;
+  class Waiting;
+
+  DirectoryResolver(std::unique_ptr<Directory> directory, DirectoryOptions options, std::uint64_t own_context);
+
+  // directory_resolver.cpp: calls of the application
+  Status not_there(ripc_service_id id) const;
+  Status not_reached(std::string_view what) const;
+  bool is_hopeless(Nanoseconds now) const noexcept;
+  void wait(Lock& lock, Nanoseconds until);
+  const spi::ServiceRecord* own_record(ripc_service_id id) const noexcept;
+
+  // directory_cache.cpp: what is known of others. The lock is held.
+  Entry& entry_of(ripc_service_id id);
+  Group& group_of(ripc_service_id group);
+  void make_room();
+  void ask(ripc_service_id id, Entry& entry);
+  void ask_group(ripc_service_id group, Group& known);
+  void ask_waiting();
+  RecordCheck check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record);
+  // Without the lock.
+  void answered(ripc_service_id id, const Directory::Answer& answer);
+  void group_answered(ripc_service_id group, const Directory::Answer& answer);
+  void tell(const spi::Change& change);
+  // Directory::Listener, without the lock.
+  void link_up(std::uint64_t session, bool is_new) override;
+  void link_down() override;
+  void changed(std::string_view path) override;
+
+  // directory_publisher.cpp: own services. The lock is held, but in `..._answered`.
+  void settle(const OwnPointer& own);
+  void settle_waiting();
+  void read(const OwnPointer& own);
+  void write(const OwnPointer& own, const Directory::Node* former, const std::vector<ripc_service_id>& groups);
+  void remove(const OwnPointer& own, const Directory::Node& node, const std::vector<ripc_service_id>& groups);
+  void watch_own(const OwnPointer& own);
+  void read_answered(const OwnPointer& own, const Directory::Answer& answer);
+  void write_answered(const OwnPointer& own, const Directory::Answer& answer);
+  void compare(const OwnPointer& own, const Directory::Answer& answer, std::optional<spi::ServiceRecord>& winner);
+  void fail(const OwnPointer& own, Status failure);
+  void end_step(const OwnPointer& own, bool is_reached);
+  void put_back(const OwnPointer& own);
+  void forget(const OwnPointer& own);
+  bool is_refused(const OwnPointer& own, const Directory::Answer& answer);
+
+  const std::unique_ptr<Directory> directory_;
+  const DirectoryOptions options_;
+  const std::uint64_t own_context_;
+
+  mutable std::mutex mutex_;  // all below; not held while others are called
+  std::condition_variable changed_;
+  spi::Observer observer_;
+  bool is_linked_ = false;
+  std::uint64_t session_ = 0;
+  Nanoseconds down_since_;
+  std::string refusal_;
+  DirectoryCounters counters_;
+  std::unordered_map<ripc_service_id, Entry> entries_;
+  std::list<ripc_service_id> order_;  // used longest ago first
+  std::deque<ripc_service_id> to_ask_;
+  std::size_t asking_ = 0;
+  std::unordered_map<ripc_service_id, Group> groups_;
+  std::unordered_map<ripc_service_id, OwnPointer> own_;
+  std::deque<OwnPointer> to_settle_;
+  std::size_t settling_ = 0;
+};
+
+}  // namespace ripc::internal::resolver

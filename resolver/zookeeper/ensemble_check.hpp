@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `ripc doctor` asks a ZooKeeper ensemble.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "resolver/zookeeper/directory_resolver.hpp"
+#include "resolver/zookeeper/zookeeper_options.hpp"
+
+namespace ripc::internal::resolver {
+
+// One server's answer to `srvr`.
+struct ServerAnswer {
+  std::string server;              // HOST:PORT
+  std::string failure;             // why it was not reached; empty: it was
+  std::string mode;                // "leader", "follower", ...; empty: it does not say
+  std::string version;             // likewise
+  bool is_without_quorum = false;  // it runs, and serves nobody
+};
+
+// Each in turn; a server that does not answer takes a second.
+std::vector<ServerAnswer> ask_servers(const ZooKeeperOptions& options);
+
+struct EnsembleCheck {
+  Status failure;                     // no client library, no thread
+  bool is_linked = false;             // there is a session
+  bool is_written = false;            // a node was made, read and removed
+  bool is_first = false;              // the folder was not there
+  std::string trouble;                // why there is no session
+  std::string refusal;                // what the servers do not allow
+  Nanoseconds waited = 0;             // for a session
+  Nanoseconds round_trip = 0;         // of one write
+  std::int64_t clock_difference = 0;  // milliseconds; more than 0: the leader is ahead of this host
+  std::size_t services = 0;
+  std::uint64_t ignored = 0;  // records that are not authentic
+};
+
+// Some seconds at most.
+EnsembleCheck check_ensemble(const ZooKeeperOptions& options, const DirectoryOptions& rules, std::uint64_t context);
+
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/zookeeper/node_record.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "base/clock.hpp"
+#include "base/group_id.hpp"
+#include "base/parse_number.hpp"
+#include "spi/service_packet.hpp"
+
+namespace ripc::internal::resolver {
+namespace {
+
+constexpr std::size_t kHexSize = 16;
+
+std::string hex_text(std::uint64_t number, std::size_t digits) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(digits, '0');
+  for (std::size_t i = digits; i-- > 0; number >>= 4) text[i] = kDigits[number & 15];
+  return text;
+}
+
+std::uint64_t read_hex(std::string_view text) noexcept {
+  const auto is_written = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  std::uint64_t number = 0;
+  // As it is written here, so that each number has one name.
+  return text.size() == kHexSize && std::all_of(text.begin(), text.end(), is_written) && parse_number(text, number, 16)
+             ? number
+             : 0;
+}
+
+}  // namespace
+
+std::string service_folder(unsigned number) { return "/s/" + hex_text(number, 2); }
+
+std::string service_path(ripc_service_id id) {
+  // IDs that programs choose are often neighbours.
+  const std::uint64_t mixed = id * 0x9e3779b97f4a7c15;
+  return service_folder(static_cast<unsigned>(mixed >> 56)) + "/" + hex_text(id, kHexSize);
+}
+
+std::string group_path(ripc_service_id group) { return "/g/" + hex_text(group, kHexSize); }
+
+std::string member_path(ripc_service_id group, ripc_service_id id, std::uint64_t session) {
+  return group_path(group) + "/" + hex_text(id, kHexSize) + "." + hex_text(session, kHexSize);
+}
+
+ripc_service_id id_of_service(std::string_view path) noexcept {
+  if (!path.starts_with("/s/") || path.size() < kHexSize) return 0;
+  const ripc_service_id id = read_hex(path.substr(path.size() - kHexSize));
+  return is_group(id) ? 0 : id;
+}
+
+ripc_service_id id_of_group(std::string_view path) noexcept {
+  if (!path.starts_with("/g/")) return 0;
+  const ripc_service_id id = read_hex(path.substr(3));
+  return is_group(id) ? id : 0;
+}
+
+ripc_service_id id_of_member(std::string_view name) noexcept {
+  const ripc_service_id id = read_hex(name.substr(0, kHexSize));
+  return is_group(id) ? 0 : id;
+}
+
+std::string encode_record(const spi::ServiceRecord& record, const ClusterKeys* keys) {
+  spi::PacketHeader header;
+  header.type = spi::PacketType::announcement;
+  header.context = record.context;
+  header.pid = record.pid;
+  header.timestamp = realtime_now();
+  spi::PacketBuilder builder(header, keys != nullptr, spi::kMaxPacket);
+  static_cast<void>(builder.add(record, false));
+  const std::vector<std::byte> bytes = builder.finish(keys, false, spi::kDirectoryPurpose);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+RecordCheck decode_record(std::string_view text, ripc_service_id id, const ClusterKeys* keys,
+                          const spi::NameHash& hash_name, spi::ServiceRecord& record) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(text.data(), text.size()));
+  spi::PacketHeader header;
+  switch (spi::decode_header(bytes, header)) {
+    case spi::DecodeStatus::ok:
+      break;
+    case spi::DecodeStatus::other_version:
+      return RecordCheck::other_version;
+    case spi::DecodeStatus::malformed:
+      return RecordCheck::malformed;
+  }
+  if (header.is_signed && keys == nullptr) return RecordCheck::signed_one;
+  if (!header.is_signed && keys != nullptr) return RecordCheck::unsigned_one;
+  if (keys != nullptr && !spi::verify_packet(bytes, *keys, spi::kDirectoryPurpose)) return RecordCheck::forged;
+  spi::MulticastPacket packet;
+  if (spi::decode_packet(bytes, hash_name, packet) != spi::DecodeStatus::ok ||
+      packet.header.type != spi::PacketType::announcement || packet.services.size() != 1 ||
+      packet.services[0].is_gone || packet.services[0].record.id != id)
+    return RecordCheck::malformed;
+  record = std::move(packet.services[0].record);
+  return RecordCheck::good;
+}
+
+}  // namespace ripc::internal::resolver

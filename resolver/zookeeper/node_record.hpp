@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the resolver keeps in a directory: where, and in which form.
+//
+//   /s/BB/ID          a service: a packet with one service (spi/service_packet.hpp), signed where there is a cluster
+//   key.
+//                     BB is a hash of the ID, so that no folder has too many nodes.
+//   /g/GROUP/ID.S     that a service of the session S is in a group; empty. The service's record says so too, and
+//   counts
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cluster_key.hpp"
+#include "spi/resolver.hpp"
+
+namespace ripc::internal::resolver {
+
+inline constexpr unsigned kServiceFolders = 256;
+
+std::string service_folder(unsigned number);
+std::string service_path(ripc_service_id id);
+std::string group_path(ripc_service_id group);
+std::string member_path(ripc_service_id group, ripc_service_id id, std::uint64_t session);
+
+// The ID that a path, or the name of a node, ends with; 0: none.
+ripc_service_id id_of_service(std::string_view path) noexcept;
+ripc_service_id id_of_group(std::string_view path) noexcept;
+ripc_service_id id_of_member(std::string_view name) noexcept;
+
+// `keys`: nullptr, unsigned.
+std::string encode_record(const spi::ServiceRecord& record, const ClusterKeys* keys);
+
+enum class RecordCheck : std::uint8_t { good, malformed, other_version, unsigned_one, signed_one, forged };
+
+// Any text. What is not good must not be used. `id`: that of the path.
+RecordCheck decode_record(std::string_view text, ripc_service_id id, const ClusterKeys* keys,
+                          const spi::NameHash& hash_name, spi::ServiceRecord& record);
+
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread, and what it does with the connection.
+#include "resolver/zookeeper/zookeeper_directory.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/event_signal.hpp"
+
+namespace ripc::internal::resolver {
+namespace {
+
+constexpr Nanoseconds kFirstOpenPause = 100'000'000;
+constexpr Nanoseconds kLongestOpenPause = 5'000'000'000;
+// Where no server accepts a connection the client tells no time to wait.
+constexpr Nanoseconds kConnectPause = 100'000'000;
+constexpr timespec kMemoryRest{0, 1'000'000};
+
+}  // namespace
+
+ZooKeeperDirectory::ZooKeeperDirectory(ZooKeeperOptions options, std::shared_ptr<const zk::Library> library)
+    : options_(std::move(options)), library_(std::move(library)), open_pause_(kFirstOpenPause, kLongestOpenPause) {}
+
+Result<std::unique_ptr<ZooKeeperDirectory>> ZooKeeperDirectory::create(const ZooKeeperOptions& options) {
+  Result<std::shared_ptr<const zk::Library>> library = zk::Library::load();
+  if (!library.ok()) return library.status();
+  std::unique_ptr<ZooKeeperDirectory> directory(new ZooKeeperDirectory(options, std::move(*library)));
+  directory->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!directory->wake_) return system_error(errno, "Making an event descriptor for the ZooKeeper resolver");
+  return directory;
+}
+
+ZooKeeperDirectory::~ZooKeeperDirectory() { stop(); }
+
+Status ZooKeeperDirectory::start(Listener& listener) {
+  listener_ = &listener;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return system_error(error.code().value(), "Starting the thread of the ZooKeeper resolver", "raise ulimit -u");
+  }
+  ::pthread_setname_np(thread_.native_handle(), "ripc-zookeeper");
+  return {};
+}
+
+void ZooKeeperDirectory::stop() noexcept {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  signal_event(wake_.get());
+  thread_.join();
+}
+
+std::string ZooKeeperDirectory::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
+void ZooKeeperDirectory::note_trouble(std::string text) {
+  const std::lock_guard lock(mutex_);
+  trouble_ = std::move(text);
+}
+
+void ZooKeeperDirectory::run() noexcept {
+  // The client writes to connections that the servers may have closed.
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  for (bool is_running = true; is_running;) {
+    try {
+      is_running = turn();
+    } catch (const std::bad_alloc&) {
+      ::nanosleep(&kMemoryRest, nullptr);
+    }
+  }
+  close_handle();
+}
+
+// False: it is to end.
+bool ZooKeeperDirectory::turn() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+  }
+  const Nanoseconds now = monotonic_now();
+  if (handle_ == nullptr && now >= open_at_) open_handle();
+  if (handle_ != nullptr) {
+    if (is_up_) submit_all();
+    timeval timeout{};
+    int code = 0;
+    fork_guard_.follow([&] {
+      fd_ = -1;
+      interest_ = 0;
+      code = library_->interest(handle_, &fd_, &interest_, &timeout);
+      if (fd_ >= 0) ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
+      return fd_;
+    });
+    client_due_ = now + static_cast<Nanoseconds>(std::max<long>(timeout.tv_sec, 0)) * 1'000'000'000 +
+                  static_cast<Nanoseconds>(std::max<long>(timeout.tv_usec, 0)) * 1'000;
+    if (code != zk::kOk || fd_ < 0) client_due_ = now + kConnectPause;
+    deliver();
+    look_at_state();
+    if (handle_ == nullptr) return true;
+    // Answers may have led to questions.
+    if (is_up_) {
+      const std::lock_guard lock(mutex_);
+      if (!asked_.empty()) client_due_ = 0;
+    }
+  } else {
+    client_due_ = open_at_;
+  }
+  pollfd descriptors[2] = {{wake_.get(), POLLIN, 0}, {fd_, 0, 0}};
+  if ((interest_ & zk::kRead) != 0) descriptors[1].events |= POLLIN;
+  if ((interest_ & zk::kWrite) != 0) descriptors[1].events |= POLLOUT;
+  const Nanoseconds pause = client_due_ > now ? client_due_ - now : 0;
+  const timespec wait{static_cast<time_t>(pause / 1'000'000'000), static_cast<long>(pause % 1'000'000'000)};
+  ::ppoll(descriptors, handle_ != nullptr && fd_ >= 0 ? 2 : 1, &wait, nullptr);
+  if (descriptors[0].revents != 0) clear_event(wake_.get());
+  if (handle_ == nullptr || fd_ < 0) return true;
+  int events = 0;
+  if ((descriptors[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) events |= zk::kRead;
+  if ((descriptors[1].revents & POLLOUT) != 0) events |= zk::kWrite;
+  // It may close its connection, whose number another thread could get.
+  fork_guard_.follow([&] {
+    const int before = fd_;
+    const int code = library_->process(handle_, events);
+    return code == zk::kOk || code == zk::kNothing ? before : -1;
+  });
+  deliver();
+  look_at_state();
+  return true;
+}
+
+void ZooKeeperDirectory::open_handle() {
+  const int timeout = static_cast<int>(options_.session_timeout / 1'000'000);
+  handle_ = library_->init(options_.connect_text().c_str(), &watched, timeout, nullptr, this, 0, &log);
+  if (handle_ != nullptr) {
+    open_pause_.reset();
+    return;
+  }
+  note_trouble("none of its host names has an address (" + std::string(std::strerror(errno)) + ")");
+  open_at_ = monotonic_now() + open_pause_.next();
+}
+
+void ZooKeeperDirectory::close_handle() noexcept {
+  if (handle_ == nullptr) return;
+  fork_guard_.follow([&] {
+    library_->close(std::exchange(handle_, nullptr));
+    return -1;
+  });
+  fd_ = -1;
+  interest_ = 0;
+}
+
+void ZooKeeperDirectory::look_at_state() {
+  const int state = library_->state(handle_);
+  if (state == zk::kConnectedState && !is_up_) {
+    const auto session = static_cast<std::uint64_t>(library_->client_id(handle_)->id);
+    const bool is_new = session != session_;
+    session_ = session;
+    is_up_ = true;
+    note_trouble({});
+    listener_->link_up(session, is_new);
+  } else if (state != zk::kConnectedState && is_up_) {
+    is_up_ = false;
+    note_trouble("the connection to its servers is lost");
+    listener_->link_down();
+  } else if (!is_up_) {
+    const std::lock_guard lock(mutex_);
+    if (trouble_.empty()) trouble_ = "no server has answered yet";
+  }
+  if (state >= 0) return;
+  // The session has expired; the handle is of no use any more.
+  close_handle();
+  deliver();
+  for (auto& [raw, request] : std::exchange(pending_, {})) {
+    if (request->done) request->done(Answer{});
+  }
+  open_at_ = 0;
+}
+
+// What is told here may lead to questions, which are asked in the next turn.
+void ZooKeeperDirectory::deliver() {
+  std::vector<Arrival> arrived;
+  arrived.reserve(pending_.size());
+  arrived.swap(arrived_);
+  for (Arrival& arrival : arrived) {
+    if (arrival.request != nullptr) {
+      if (arrival.request->done) arrival.request->done(arrival.request->answer);
+    } else {
+      listener_->changed(without_chroot(arrival.path));
+    }
+  }
+  if (has_lost_watch_ && is_up_) {
+    has_lost_watch_ = false;
+    listener_->link_up(session_, true);
+  }
+}
+
+std::string_view ZooKeeperDirectory::without_chroot(std::string_view path) const noexcept {
+  if (path.size() >= options_.chroot.size()) path.remove_prefix(options_.chroot.size());
+  return path;
+}
+
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ZooKeeper ensemble as a directory, through ZooKeeper's C client for one thread.
+//
+// That one thread, `ripc-zookeeper`, is ours, and alone touches the client. Others leave questions in a queue. It
+// sleeps in poll() for the client's descriptor, and gives answers when the client has returned, so they may take locks.
+//
+// A node's version does not tell a holder from the next one: both begin at 0. So each create() writes its folder too,
+// whose version an exact read remembers; a commit is refused if a node of the folder was made since then.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/backoff.hpp"
+#include "base/fork_guard.hpp"
+#include "base/unique_fd.hpp"
+#include "resolver/zookeeper/directory.hpp"
+#include "resolver/zookeeper/zookeeper_library.hpp"
+#include "resolver/zookeeper/zookeeper_options.hpp"
+
+namespace ripc::internal::resolver {
+
+class ZooKeeperDirectory final : public Directory {
+ public:
+  // RIPC_UNSUPPORTED names the package that is missing. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  static Result<std::unique_ptr<ZooKeeperDirectory>> create(const ZooKeeperOptions& options);
+  ~ZooKeeperDirectory() override;
+
+  Status start(Listener& listener) override;
+  void stop() noexcept override;
+
+  void get(std::string path, Read how, Done done) override;
+  void children(std::string path, bool is_watched, Done done) override;
+  void commit(std::vector<Write> writes, Done done) override;
+  void sync(Done done) override;
+  void forget(std::string path) override;
+
+  std::string_view name() const noexcept override { return "zookeeper"; }
+  std::string text() const override { return options_.text(); }
+  std::string trouble() const override;
+
+ private:
+  struct Request {
+    enum class Kind : std::uint8_t { get, children, commit, sync, forget };
+    ZooKeeperDirectory* directory = nullptr;
+    Kind kind = Kind::get;
+    std::string path;  // with the chroot
+    Read how = Read::plain;
+    std::vector<Write> writes;
+    Done done;
+    Answer answer;
+    unsigned attempts = 0;
+    int failure = 0;  // of the second half of an exact read, which could not be asked
+    // What the client reads and writes while a transaction is under way.
+    std::vector<std::string> folders;
+    std::vector<zk::Operation> operations;
+    std::vector<zk::OperationResult> results;
+    std::vector<bool> is_folder;  // of operations: it needs only the folder
+  };
+  // What the client has told, in its order.
+  struct Arrival {
+    std::unique_ptr<Request> request;  // answered; nullptr: a watch
+    std::string path;                  // of the watch
+  };
+
+  ZooKeeperDirectory(ZooKeeperOptions options, std::shared_ptr<const zk::Library> library);
+  void ask(std::unique_ptr<Request> request);
+
+  // The thread's.
+  void run() noexcept;
+  bool turn();
+  void open_handle();
+  void close_handle() noexcept;
+  void look_at_state();
+  void deliver();
+  void submit_all();
+  void submit(std::unique_ptr<Request> owned);
+  int submit_read(Request& request);
+  int submit_commit(Request& request);
+  void make_folders(const Request& request);
+  void finish(Request& request, int code);
+  bool has_missing_folder(const Request& request, int code) const;
+  std::string_view without_chroot(std::string_view path) const noexcept;
+  void note_trouble(std::string text);
+
+  static void log(const char*) noexcept {}
+  static void watched(zk::Handle*, int type, int state, const char* path, void* context) noexcept;
+  static void folder_looked_at(int code, const zk::Stat* stat, const void* data) noexcept;
+  static void exists_done(int code, const zk::Stat* stat, const void* data) noexcept;
+  static void get_done(int code, const char* value, int size, const zk::Stat* stat, const void* data) noexcept;
+  static void children_done(int code, const zk::Strings* names, const void* data) noexcept;
+  static void void_done(int code, const void* data) noexcept;
+  static void string_done(int code, const char* value, const void* data) noexcept;
+  static void ignore_string(int, const char*, const void*) noexcept {}
+  static void ignore_void(int, const void*) noexcept {}
+
+  const ZooKeeperOptions options_;
+  const std::shared_ptr<const zk::Library> library_;
+  UniqueFd wake_;
+
+  mutable std::mutex mutex_;  // the next three
+  std::deque<std::unique_ptr<Request>> asked_;
+  std::string trouble_;
+  bool stopping_ = false;
+
+  // The thread's.
+  Listener* listener_ = nullptr;
+  zk::Handle* handle_ = nullptr;
+  ForkGuard fork_guard_;
+  int fd_ = -1;
+  int interest_ = 0;
+  Nanoseconds client_due_ = 0;
+  std::uint64_t session_ = 0;
+  bool is_up_ = false;
+  Nanoseconds open_at_ = 0;
+  Backoff open_pause_;
+  std::unordered_map<const Request*, std::unique_ptr<Request>> pending_;
+  std::vector<Arrival> arrived_;
+  bool has_lost_watch_ = false;  // there was no memory for what it told
+  std::thread thread_;
+};
+
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to ZooKeeper and its answers. What the client calls only notes; deliver() tells.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/event_signal.hpp"
+#include "resolver/zookeeper/zookeeper_directory.hpp"
+
+namespace ripc::internal::resolver {
+namespace {
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+Directory::Node node_of(const zk::Stat& stat) {
+  Directory::Node node;
+  node.created = static_cast<std::uint64_t>(stat.czxid);
+  node.owner = static_cast<std::uint64_t>(stat.ephemeral_owner);
+  node.born = stat.ctime;
+  node.version = stat.version;
+  return node;
+}
+
+template <typename RequestType>
+RequestType& request_of(const void* data) noexcept {
+  return *static_cast<RequestType*>(const_cast<void*>(data));  // NOLINT(cppcoreguidelines-pro-type-const-cast): ours
+}
+
+}  // namespace
+
+void ZooKeeperDirectory::ask(std::unique_ptr<Request> request) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = asked_.empty();
+    asked_.push_back(std::move(request));
+  }
+  if (is_first) signal_event(wake_.get());
+}
+
+void ZooKeeperDirectory::get(std::string path, Read how, Done done) {
+  auto request = std::make_unique<Request>();
+  request->path = options_.chroot + path;
+  request->how = how;
+  request->done = std::move(done);
+  ask(std::move(request));
+}
+
+void ZooKeeperDirectory::children(std::string path, bool is_watched, Done done) {
+  auto request = std::make_unique<Request>();
+  request->kind = Request::Kind::children;
+  request->path = options_.chroot + path;
+  request->how = is_watched ? Read::watched : Read::plain;
+  request->done = std::move(done);
+  ask(std::move(request));
+}
+
+void ZooKeeperDirectory::commit(std::vector<Write> writes, Done done) {
+  auto request = std::make_unique<Request>();
+  request->kind = Request::Kind::commit;
+  request->writes = std::move(writes);
+  for (Write& write : request->writes) write.path = options_.chroot + write.path;
+  request->done = std::move(done);
+  ask(std::move(request));
+}
+
+void ZooKeeperDirectory::sync(Done done) {
+  auto request = std::make_unique<Request>();
+  request->kind = Request::Kind::sync;
+  request->path = options_.chroot.empty() ? "/" : options_.chroot;
+  request->done = std::move(done);
+  ask(std::move(request));
+}
+
+void ZooKeeperDirectory::forget(std::string path) {
+  auto request = std::make_unique<Request>();
+  request->kind = Request::Kind::forget;
+  request->path = options_.chroot + path;
+  ask(std::move(request));
+}
+
+// ---- To the client -------------------------------------------------------------------------------------------
+
+void ZooKeeperDirectory::submit_all() {
+  std::deque<std::unique_ptr<Request>> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    asked.swap(asked_);
+  }
+  for (std::unique_ptr<Request>& request : asked) submit(std::move(request));
+}
+
+void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
+  Request& request = *owned;
+  request.directory = this;
+  ++request.attempts;
+  // Before the client has it: it may answer at any time.
+  pending_.emplace(&request, std::move(owned));
+  arrived_.reserve(pending_.size());
+  int code = zk::kOk;
+  switch (request.kind) {
+    case Request::Kind::get:
+      code = submit_read(request);
+      break;
+    case Request::Kind::children:
+      code = library_->children(handle_, request.path.c_str(), request.how == Read::watched ? &watched : nullptr, this,
+                                &children_done, &request);
+      break;
+    case Request::Kind::commit:
+      code = submit_commit(request);
+      break;
+    case Request::Kind::sync:
+      code = library_->sync(handle_, request.path.c_str(), &string_done, &request);
+      break;
+    case Request::Kind::forget:
+      // One that has fired meanwhile is no error.
+      (void)library_->remove_watches(handle_, request.path.c_str(), zk::kAnyWatch, &watched, this, 0, &ignore_void,
+                                     nullptr);
+      pending_.erase(&request);
+      return;
+  }
+  if (code != zk::kOk) finish(request, code);
+}
+
+int ZooKeeperDirectory::submit_read(Request& request) {
+  if (request.how == Read::exact) {
+    // First the folder: what comes between changes its version.
+    const int code =
+        library_->exists(handle_, folder_of(request.path).c_str(), nullptr, nullptr, &folder_looked_at, &request);
+    if (code != zk::kOk) return code;
+  }
+  const int code = library_->get(handle_, request.path.c_str(), request.how == Read::watched ? &watched : nullptr, this,
+                                 &get_done, &request);
+  if (request.how != Read::exact) return code;
+  // The first half still comes back, and ends it.
+  request.failure = code;
+  return zk::kOk;
+}
+
+int ZooKeeperDirectory::submit_commit(Request& request) {
+  using Kind = Write::Kind;
+  const std::size_t most = 2 * request.writes.size();
+  request.folders.clear();
+  request.folders.reserve(most);
+  request.operations.clear();
+  request.operations.reserve(most);
+  request.is_folder.clear();
+  const auto next = [&](bool is_folder) {
+    request.is_folder.push_back(is_folder);
+    return &request.operations.emplace_back();
+  };
+  const Write* removed = nullptr;
+  for (const Write& write : request.writes) {
+    const char* const path = write.path.c_str();
+    const auto size = static_cast<int>(write.data.size());
+    if (write.kind == Kind::create || write.kind == Kind::replace || write.kind == Kind::remove) {
+      const bool is_checked = removed != nullptr && removed->path == write.path;
+      const char* const folder = request.folders.emplace_back(folder_of(write.path)).c_str();
+      const auto is_next = [&](const Write& other) { return other.kind == Kind::create && other.path == write.path; };
+      const bool is_takeover =
+          write.kind == Kind::remove && std::any_of(request.writes.begin(), request.writes.end(), is_next);
+      if (is_takeover || (write.kind == Kind::create && !is_checked)) {
+        library_->set_op(next(true), folder, "", 0, is_takeover ? write.seen.guard : -1, nullptr);
+      } else if (!is_checked) {
+        library_->check_op(next(true), folder, write.seen.guard);
+      }
+    }
+    switch (write.kind) {
+      case Kind::create:
+      case Kind::add:
+        library_->create_op(next(false), path, write.data.data(), size, library_->open_access, zk::kEphemeral, nullptr,
+                            0);
+        break;
+      case Kind::replace:
+        library_->set_op(next(false), path, write.data.data(), size, write.seen.version, nullptr);
+        break;
+      case Kind::remove:
+        library_->delete_op(next(false), path, write.seen.version);
+        removed = &write;
+        break;
+      case Kind::drop:
+        library_->delete_op(next(false), path, -1);
+        break;
+    }
+  }
+  request.results.assign(request.operations.size(), zk::OperationResult{});
+  return library_->multi(handle_, static_cast<int>(request.operations.size()), request.operations.data(),
+                         request.results.data(), &void_done, &request);
+}
+
+// Those of new nodes, from above. That they exist is no error; what else is wrong, the next attempt finds out. A folder
+// of nodes that come and go with their makers goes with the last of them.
+void ZooKeeperDirectory::make_folders(const Request& request) {
+  for (const Write& write : request.writes) {
+    if (write.kind != Write::Kind::create && write.kind != Write::Kind::add) continue;
+    const std::string folder = folder_of(write.path);
+    for (std::size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
+      const bool is_last = end == std::string::npos;
+      const int flags = is_last && write.kind == Write::Kind::add ? zk::kContainer : zk::kPersistent;
+      (void)library_->create(handle_, folder.substr(0, end).c_str(), "", 0, library_->open_access, flags,
+                             &ignore_string, nullptr);
+      if (is_last) break;
+    }
+  }
+}
+
+// ---- From the client -----------------------------------------------------------------------------------------
+
+bool ZooKeeperDirectory::has_missing_folder(const Request& request, int code) const {
+  if (request.kind != Request::Kind::commit || code != zk::kNoNode) return false;
+  for (std::size_t i = 0; i < request.results.size(); ++i) {
+    if (request.results[i].error != zk::kNoNode) continue;
+    if (request.is_folder[i]) return true;
+    // A create_op fails with it only for its folder.
+    return request.operations[i].type == zk::kCreateOperation;
+  }
+  return false;
+}
+
+void ZooKeeperDirectory::finish(Request& request, int code) {
+  constexpr unsigned kMostAttempts = 3;
+  if (has_missing_folder(request, code) && request.attempts < kMostAttempts && handle_ != nullptr) {
+    auto again = std::move(pending_.extract(&request).mapped());
+    make_folders(*again);
+    submit(std::move(again));
+    return;
+  }
+  Answer& answer = request.answer;
+  switch (code) {
+    case zk::kOk:
+      answer.outcome = Outcome::done;
+      break;
+    case zk::kNoNode:
+      answer.outcome = request.kind == Request::Kind::commit ? Outcome::changed : Outcome::absent;
+      break;
+    case zk::kNodeExists:
+      answer.outcome = Outcome::exists;
+      break;
+    case zk::kBadVersion:
+      answer.outcome = Outcome::changed;
+      break;
+    case zk::kConnectionLoss:
+    case zk::kOperationTimeout:
+    case zk::kInvalidState:
+    case zk::kSessionExpired:
+    case zk::kClosing:
+    case zk::kSessionMoved:
+    case zk::kThrottled:
+      answer.outcome = Outcome::unknown;
+      break;
+    default:
+      answer.outcome = Outcome::refused;
+      answer.reason = library_->error_text(code);
+      break;
+  }
+  arrived_.push_back({.request = std::move(pending_.extract(&request).mapped()), .path = {}});
+}
+
+void ZooKeeperDirectory::watched(zk::Handle*, int type, int, const char* path, void* context) noexcept {
+  // Every watch is told of the session's state too, which look_at_state() sees by itself.
+  if (type != zk::kCreated && type != zk::kDeleted && type != zk::kChanged && type != zk::kChildren) return;
+  auto& directory = *static_cast<ZooKeeperDirectory*>(context);
+  try {
+    directory.arrived_.push_back({.request = nullptr, .path = path});
+    // Also for the answers that are still to come.
+    directory.arrived_.reserve(directory.arrived_.size() + directory.pending_.size());
+  } catch (const std::bad_alloc&) {
+    directory.has_lost_watch_ = true;
+  }
+}
+
+void ZooKeeperDirectory::folder_looked_at(int code, const zk::Stat* stat, const void* data) noexcept {
+  auto& request = request_of<Request>(data);
+  if (code == zk::kOk) request.answer.node.guard = stat->version;
+  if (request.failure != zk::kOk) request.directory->finish(request, request.failure);
+}
+
+void ZooKeeperDirectory::get_done(int code, const char* value, int size, const zk::Stat* stat,
+                                  const void* data) noexcept {
+  auto& request = request_of<Request>(data);
+  ZooKeeperDirectory& directory = *request.directory;
+  if (code == zk::kOk) {
+    const std::int32_t guard = request.answer.node.guard;
+    request.answer.node = node_of(*stat);
+    request.answer.node.guard = guard;
+    try {
+      if (size > 0) request.answer.node.data.assign(value, static_cast<std::size_t>(size));
+    } catch (const std::bad_alloc&) {
+      code = zk::kOperationTimeout;
+    }
+  } else if (code == zk::kNoNode && request.how == Read::watched && directory.handle_ != nullptr) {
+    // Watched until it comes. It may have come in this moment: then there is more to read.
+    code = directory.library_->exists(directory.handle_, request.path.c_str(), &watched, &directory, &exists_done,
+                                      &request);
+    if (code == zk::kOk) return;
+  }
+  directory.finish(request, code);
+}
+
+void ZooKeeperDirectory::exists_done(int code, const zk::Stat*, const void* data) noexcept {
+  auto& request = request_of<Request>(data);
+  ZooKeeperDirectory& directory = *request.directory;
+  if (code == zk::kOk && directory.handle_ != nullptr) {
+    if (request.kind == Request::Kind::children) {
+      code = directory.library_->children(directory.handle_, request.path.c_str(), &watched, &directory, &children_done,
+                                          &request);
+    } else {
+      code =
+          directory.library_->get(directory.handle_, request.path.c_str(), &watched, &directory, &get_done, &request);
+    }
+    if (code == zk::kOk) return;
+  }
+  directory.finish(request, code);
+}
+
+void ZooKeeperDirectory::children_done(int code, const zk::Strings* names, const void* data) noexcept {
+  auto& request = request_of<Request>(data);
+  try {
+    for (std::int32_t i = 0; code == zk::kOk && i < names->count; ++i)
+      request.answer.children.emplace_back(names->data[i]);
+  } catch (const std::bad_alloc&) {
+    code = zk::kOperationTimeout;
+  }
+  ZooKeeperDirectory& directory = *request.directory;
+  if (code == zk::kNoNode && request.how == Read::watched && directory.handle_ != nullptr) {
+    // Watched until the folder comes.
+    code = directory.library_->exists(directory.handle_, request.path.c_str(), &watched, &directory, &exists_done,
+                                      &request);
+    if (code == zk::kOk) return;
+  }
+  directory.finish(request, code);
+}
+
+void ZooKeeperDirectory::void_done(int code, const void* data) noexcept {
+  auto& request = request_of<Request>(data);
+  request.directory->finish(request, code);
+}
+
+void ZooKeeperDirectory::string_done(int code, const char*, const void* data) noexcept {
+  auto& request = request_of<Request>(data);
+  request.directory->finish(request, code);
+}
+
+}  // namespace ripc::internal::resolver

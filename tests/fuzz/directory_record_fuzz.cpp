@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. A record
+// that is good is the one of its ID, and the same after it was written and read again.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/group_id.hpp"
+#include "core/service_id.hpp"
+#include "require.hpp"
+#include "resolver/zookeeper/node_record.hpp"
+#include "resolver/zookeeper/zookeeper_options.hpp"
+
+namespace {
+
+using fuzz::require;
+using namespace ripc::internal::resolver;  // NOLINT: this program is about nothing else
+using ripc::internal::Result;
+using ripc::internal::Status;
+using ripc::internal::spi::ServiceRecord;
+
+Result<ripc_service_id> hash_name(std::string_view name) {
+  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
+  return ripc::internal::core::service_id_from_name(name);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  require(!ripc::internal::is_group(id_of_service(text)));
+  require(!ripc::internal::is_group(id_of_member(text)));
+  if (const ripc_service_id group = id_of_group(text); group != 0) require(group_path(group) == text);
+  if (const Result<ZooKeeperOptions> options = parse_zookeeper_options(text); options.ok())
+    require(!options->servers.empty() && options->servers.size() <= kMaxZooKeeperServers);
+  for (const ripc_service_id id : {ripc_service_id{1}, ripc_service_id{4711}}) {
+    ServiceRecord record;
+    if (decode_record(text, id, nullptr, hash_name, record) != RecordCheck::good) continue;
+    require(record.id == id && record.context != 0 && record.incarnation != 0 && !record.addresses.empty());
+    ServiceRecord again;
+    require(decode_record(encode_record(record, nullptr), id, nullptr, hash_name, again) == RecordCheck::good);
+    require(again.incarnation == record.incarnation && again.context == record.context && again.name == record.name &&
+            again.addresses == record.addresses && again.groups == record.groups);
+  }
+  return 0;
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the resolver of a directory does when links are cut, sessions expire and answers are lost, and what it makes of
+// records that are not authentic.
+#include "base/group_id.hpp"
+#include "directory_helpers.hpp"
+#include "spi/holder_rules.hpp"
+#include "spi/service_packet.hpp"
+
+namespace ripc::internal::test {
+namespace {
+
+constexpr ripc_service_id kLostService = 815;
+constexpr ripc_service_id kLostGroup = (ripc_service_id{1} << 62) | 6;
+constexpr Nanoseconds kMoment = 30'000'000;
+constexpr Nanoseconds kAWhile = 10'000'000'000;
+
+resolver::DirectoryOptions impatient_options() {
+  resolver::DirectoryOptions options = directory_options();
+  options.patience = kMoment;
+  return options;
+}
+
+class DirectoryFailuresTest : public ::testing::Test {
+ protected:
+  FakeWorld world_;
+  DirectoryContext one_{world_, impatient_options()};
+  DirectoryContext two_{world_, impatient_options()};
+};
+
+TEST_F(DirectoryFailuresTest, WithoutServersWhatIsKnownGoesOnAndWhatIsNotFailsInTime) {
+  ASSERT_TRUE(one_.publish(kLostService).ok());
+  EXPECT_EQ(two_.holder(kLostService, kAWhile), one_.id());
+  ASSERT_TRUE(two_.publish(kLostService + 1).ok());
+  two_.directory().cut();
+  EXPECT_EQ(two_.holder(kLostService), one_.id());
+  EXPECT_EQ(two_.holder(kLostService + 1), two_.id());
+  const Status status = two_->resolve(kLostService + 2, Deadline::after(kMoment)).status();
+  EXPECT_EQ(status.code(), RIPC_TIMEOUT);
+  EXPECT_NE(status.text().find("the fake is cut off"), std::string_view::npos) << status.text();
+  EXPECT_EQ(two_->list([](const spi::ServiceRecord&) {}).code(), RIPC_TIMEOUT);
+}
+
+TEST_F(DirectoryFailuresTest, WhatIsPublishedWithoutServersIsThereWhenTheyAreBack) {
+  two_.directory().cut();
+  ASSERT_TRUE(two_.publish(kLostService).ok());
+  EXPECT_EQ(two_.holder(kLostService), two_.id());
+  EXPECT_EQ(two_->state().unsettled, 1u);
+  two_.directory().heal(false);
+  EXPECT_TRUE(one_.sees(kLostService, two_.id()));
+  EXPECT_TRUE(eventually([&] { return two_->state().published == 1 && two_->state().unsettled == 0; }));
+}
+
+TEST_F(DirectoryFailuresTest, WhoAsksWhileTheLinkIsCutGetsTheAnswerWhenItIsBack) {
+  ASSERT_TRUE(one_.publish(kLostService).ok());
+  two_.directory().cut();
+  const std::jthread later([&] {
+    EXPECT_TRUE(eventually([&] { return two_->state().counters.reads == 0; }));
+    two_.directory().heal(false);
+  });
+  EXPECT_EQ(two_.holder(kLostService, kAWhile), one_.id());
+}
+
+TEST_F(DirectoryFailuresTest, ANewSessionHasEverythingTheOldOneHad) {
+  spi::ServiceRecord own = one_.record(kLostService);
+  own.groups = {kLostGroup};
+  ASSERT_TRUE(one_->publish(own, false, nullptr).ok());
+  EXPECT_EQ(two_.holder(kLostService, kAWhile), one_.id());
+  EXPECT_EQ(two_.members(kLostGroup).size(), 1u);
+  one_.directory().expire();
+  EXPECT_TRUE(two_.was_told(kLostService, one_.id()));
+  EXPECT_EQ(two_->resolve(kLostService, Deadline::after(kAWhile))->incarnation, own.incarnation);
+  EXPECT_TRUE(eventually([&] { return two_.members(kLostGroup, 0).size() == 1; }));
+  EXPECT_EQ(one_->state().counters.sessions_lost, 1u);
+  EXPECT_EQ(one_->state().counters.fenced, 0u);
+}
+
+TEST_F(DirectoryFailuresTest, ANewSessionLearnsWhatItsWatchesMissed) {
+  const Result<spi::ServiceRecord> own = one_.publish(kLostService);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(two_.holder(kLostService, kAWhile), one_.id());
+  two_.directory().cut();
+  one_->withdraw(*own);
+  DirectoryContext third(world_);
+  ASSERT_TRUE(eventually([&] { return third.publish(kLostService).ok(); }));
+  EXPECT_EQ(two_.holder(kLostService), one_.id());
+  two_.directory().heal(true);
+  EXPECT_TRUE(two_.was_told(kLostService, third.id()));
+  EXPECT_GE(two_.directory().syncs, 1u) << "a new session may meet a server that is behind";
+}
+
+TEST_F(DirectoryFailuresTest, WhoLostTheIdWithItsSessionIsFencedByALargerIncarnation) {
+  const Result<spi::ServiceRecord> own = one_.publish(kLostService);
+  ASSERT_TRUE(own.ok());
+  one_.directory().cut();
+  world_.erase(resolver::service_path(kLostService));  // the session has expired
+  const Result<spi::ServiceRecord> other = two_.publish(kLostService);
+  ASSERT_TRUE(other.ok()) << other.status().text();
+  one_.directory().heal(true);
+  EXPECT_TRUE(one_.was_told(kLostService, two_.id()));
+  EXPECT_EQ(one_->update(*own).code(), RIPC_FENCED);
+  EXPECT_TRUE(one_.sees(kLostService, two_.id()));
+}
+
+TEST_F(DirectoryFailuresTest, ASmallerIncarnationDoesNotDisplaceWhoWasThere) {
+  spi::ServiceRecord own = one_.record(kLostService);
+  own.incarnation = spi::kMaxIncarnation - 10;
+  ASSERT_TRUE(one_->publish(own, false, nullptr).ok());
+  one_.directory().cut();
+  world_.erase(resolver::service_path(kLostService));
+  ASSERT_TRUE(two_.publish(kLostService).ok());
+  one_.directory().heal(true);
+  EXPECT_TRUE(two_.was_told(kLostService, one_.id()));
+  EXPECT_EQ(one_->state().counters.fenced, 0u);
+}
+
+TEST_F(DirectoryFailuresTest, ALostAnswerDoesNotMakeAStrangerOfOneself) {
+  using Lose = FakeDirectory::Lose;
+  for (const Lose lose : {Lose::answer, Lose::all}) {
+    const ripc_service_id id = kLostService + static_cast<ripc_service_id>(lose);
+    one_.directory().lose_next_commit = lose;
+    const Result<spi::ServiceRecord> own = one_.publish(id);
+    ASSERT_TRUE(own.ok()) << own.status().text();
+    EXPECT_TRUE(two_.sees(id, one_.id()));
+    EXPECT_TRUE(eventually([&] { return one_->state().unsettled == 0; }));
+    EXPECT_EQ(world_.nodes[resolver::service_path(id)].owner, one_.directory().session());
+    EXPECT_TRUE(one_->update(*own).ok());
+  }
+}
+
+TEST_F(DirectoryFailuresTest, ALostAnswerToAWithdrawalLeavesNothing) {
+  using Lose = FakeDirectory::Lose;
+  for (const Lose lose : {Lose::answer, Lose::all}) {
+    const Result<spi::ServiceRecord> own = one_.publish(kLostService);
+    ASSERT_TRUE(own.ok());
+    EXPECT_TRUE(two_.sees(kLostService, one_.id()));
+    one_.directory().lose_next_commit = lose;
+    one_->withdraw(*own);
+    EXPECT_TRUE(two_.sees(kLostService, 0));
+  }
+}
+
+TEST_F(DirectoryFailuresTest, RecordsThatAreNotAuthenticAreIgnoredAndCounted) {
+  DirectoryContext stranger(world_, directory_options(kOtherKeyText));
+  DirectoryContext keyless(world_, directory_options(""));
+  ASSERT_TRUE(stranger.publish(1).ok());
+  ASSERT_TRUE(keyless.publish(2).ok());
+  world_.put(resolver::service_path(3), "nonsense");
+  // A true record in another place.
+  ASSERT_TRUE(one_.publish(4).ok());
+  world_.put(resolver::service_path(5), world_.nodes[resolver::service_path(4)].data);
+  for (const ripc_service_id id : {1u, 2u, 3u, 5u}) EXPECT_EQ(two_.holder(id), 0u) << id;
+  EXPECT_EQ(two_.holder(4, kAWhile), one_.id());
+  EXPECT_TRUE(eventually([&] { return two_->state().counters.ignored() == 4; }));
+  for (const ripc_service_id id : {1u, 2u, 3u, 5u}) EXPECT_EQ(two_.holder(id), 0u) << id;
+  const resolver::DirectoryCounters counters = two_->state().counters;
+  EXPECT_EQ(counters.forged, 1u);
+  EXPECT_EQ(counters.unsigned_ones, 1u);
+  EXPECT_EQ(counters.malformed, 2u);
+  EXPECT_EQ(keyless.holder(4), 0u);
+  EXPECT_TRUE(eventually([&] { return keyless->state().counters.signed_ones == 1; }));
+  EXPECT_EQ(keyless.holder(4), 0u);
+}
+
+TEST_F(DirectoryFailuresTest, AMulticastPacketIsNoRecord) {
+  spi::ServiceRecord own = one_.record(kLostService);
+  own.incarnation = 1;
+  spi::PacketHeader header;
+  header.type = spi::PacketType::announcement;
+  header.context = own.context;
+  header.timestamp = 1;
+  spi::PacketBuilder builder(header, true);
+  ASSERT_TRUE(builder.add(own, false));
+  const std::vector<std::byte> bytes = builder.finish(make_keys(kKeyText).get());
+  world_.put(resolver::service_path(kLostService), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  EXPECT_EQ(two_.holder(kLostService), 0u);
+  EXPECT_TRUE(eventually([&] { return two_->state().counters.forged == 1; }));
+  EXPECT_EQ(two_.holder(kLostService), 0u);
+}
+
+TEST_F(DirectoryFailuresTest, AForgedRecordStandsInNobodysWayAndIsNotFoughtForEver) {
+  const std::string path = resolver::service_path(kLostService);
+  world_.put(path, "forged");
+  ASSERT_TRUE(one_.publish(kLostService).ok());
+  EXPECT_TRUE(two_.sees(kLostService, one_.id()));
+  world_.put(path, "forged again");
+  EXPECT_TRUE(two_.sees(kLostService, one_.id()));
+  // As one who does it whenever the record is there.
+  for (int i = 0; i < 100; ++i) {
+    world_.erase(path);
+    world_.put(path, "forged");
+    one_.directory().settle_down();
+  }
+  EXPECT_LE(one_->state().counters.writes, 40u);
+}
+
+TEST_F(DirectoryFailuresTest, AStormOfMovesEndsWithEverybodyOfOneMind) {
+  DirectoryContext client(world_);
+  std::uint64_t last = 0;
+  for (int i = 0; i < 1000; ++i) {
+    DirectoryContext& mover = i % 2 == 0 ? one_ : two_;
+    const Result<spi::ServiceRecord> own = mover.publish(kLostService, true);
+    ASSERT_TRUE(own.ok()) << own.status().text();
+    EXPECT_GT(own->incarnation, last);
+    last = own->incarnation;
+    if (i % 100 == 0) {
+      ASSERT_TRUE(client.sees(kLostService, mover.id()));
+    }
+  }
+  EXPECT_TRUE(client.sees(kLostService, two_.id()));
+  EXPECT_TRUE(one_.sees(kLostService, two_.id()));
+}
+
+}  // namespace
+}  // namespace ripc::internal::test

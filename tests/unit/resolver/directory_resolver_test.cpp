@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the resolver of a directory promises while the directory answers.
+#include "resolver/zookeeper/directory_resolver.hpp"
+
+#include "base/group_id.hpp"
+#include "directory_helpers.hpp"
+
+namespace ripc::internal::test {
+namespace {
+
+constexpr ripc_service_id kDirectoryService = 4711;
+constexpr ripc_service_id kDirectoryGroup = (ripc_service_id{1} << 62) | 5;
+constexpr Nanoseconds kShortly = 50'000'000;
+constexpr Nanoseconds kLong = 10'000'000'000;
+
+class DirectoryResolverTest : public ::testing::Test {
+ protected:
+  FakeWorld world_;
+  DirectoryContext one_{world_};
+  DirectoryContext two_{world_};
+};
+
+TEST_F(DirectoryResolverTest, APublishedServiceIsFoundByOthersAsItWasPublished) {
+  const Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
+  ASSERT_TRUE(own.ok()) << own.status().text();
+  const Result<spi::ServiceRecord> found = two_->resolve(kDirectoryService, Deadline::after(kLong));
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, *own);
+}
+
+TEST_F(DirectoryResolverTest, WhatIsKnownIsNotAskedForAgain) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+  const unsigned reads = two_.directory().reads;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+  EXPECT_EQ(two_.directory().reads, reads);
+}
+
+TEST_F(DirectoryResolverTest, AServiceThatComesIsFoundByWhoWaitsForIt) {
+  const std::jthread later([&] {
+    EXPECT_TRUE(eventually([&] { return two_.directory().watches() != 0; }));
+    EXPECT_TRUE(one_.publish(kDirectoryService).ok());
+  });
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+}
+
+TEST_F(DirectoryResolverTest, WhoHasAnotherResolverIsNotKeptWaitingForWhatIsNotThere) {
+  resolver::DirectoryOptions options = directory_options();
+  options.waits_for_services = false;
+  DirectoryContext context(world_, options);
+  EXPECT_EQ(context->resolve(kDirectoryService, Deadline::never()).status().code(), RIPC_NO_SERVICE);
+}
+
+TEST_F(DirectoryResolverTest, AnIdIsTakenByOneOnly) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  EXPECT_EQ(two_.publish(kDirectoryService).status().code(), RIPC_ID_IN_USE);
+  EXPECT_TRUE(two_.sees(kDirectoryService, one_.id()));
+}
+
+TEST_F(DirectoryResolverTest, ANameIsNotTakenByAnotherName) {
+  const ripc_service_id id = core::service_id_from_name("mine");
+  spi::ServiceRecord own = one_.record(id, "mine");
+  ASSERT_TRUE(one_->publish(own, false, nullptr).ok());
+  spi::ServiceRecord other = two_.record(id, "yours");
+  EXPECT_EQ(two_->publish(other, true, nullptr).code(), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_F(DirectoryResolverTest, ATakeoverNamesWhoLostTheIdAndTellsHim) {
+  const Result<spi::ServiceRecord> former = one_.publish(kDirectoryService);
+  ASSERT_TRUE(former.ok());
+  std::vector<spi::ServiceRecord> displaced;
+  const Result<spi::ServiceRecord> now = two_.publish(kDirectoryService, true, &displaced);
+  ASSERT_TRUE(now.ok()) << now.status().text();
+  EXPECT_GT(now->incarnation, former->incarnation);
+  ASSERT_EQ(displaced.size(), 1u);
+  EXPECT_EQ(displaced[0], *former);
+  EXPECT_TRUE(one_.was_told(kDirectoryService, two_.id()));
+  EXPECT_EQ(one_->update(*former).code(), RIPC_FENCED);
+  EXPECT_TRUE(one_.sees(kDirectoryService, two_.id()));
+  EXPECT_EQ(one_->successor(*former, Deadline::after(kLong))->context, two_.id());
+}
+
+TEST_F(DirectoryResolverTest, AHolderWhoAsksBeforeHeIsToldFindsHisSuccessor) {
+  const Result<spi::ServiceRecord> former = one_.publish(kDirectoryService);
+  ASSERT_TRUE(former.ok());
+  ASSERT_TRUE(two_.publish(kDirectoryService, true).ok());
+  const Result<spi::ServiceRecord> found = one_->successor(*former, Deadline::after(kLong));
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(found->context, two_.id());
+  EXPECT_EQ(two_->successor(two_.record(kDirectoryService), Deadline::after(kShortly)).status().code(),
+            RIPC_NO_SERVICE);
+}
+
+TEST_F(DirectoryResolverTest, ATakeoverDisplacesWhoHoldsTheIdInThatMomentAndNoOther) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  DirectoryContext third(world_);
+  // Between the look and the write of the second, the third takes it. Both nodes have the version 0.
+  Result<spi::ServiceRecord> between = RIPC_NO_SERVICE;
+  two_.directory().before_commit = [&] { between = third.publish(kDirectoryService, true); };
+  std::vector<spi::ServiceRecord> displaced;
+  const Result<spi::ServiceRecord> now = two_.publish(kDirectoryService, true, &displaced);
+  ASSERT_TRUE(now.ok()) << now.status().text();
+  ASSERT_TRUE(between.ok()) << between.status().text();
+  ASSERT_EQ(displaced.size(), 1u);
+  EXPECT_EQ(displaced[0], *between);
+  EXPECT_GT(now->incarnation, between->incarnation);
+  EXPECT_TRUE(third.was_told(kDirectoryService, two_.id()));
+}
+
+TEST_F(DirectoryResolverTest, AMoveIsToldWithTheNewHolderBeforeAnybodyAsks) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  DirectoryContext client(world_);
+  EXPECT_EQ(client.holder(kDirectoryService, kLong), one_.id());
+  ASSERT_TRUE(two_.publish(kDirectoryService, true).ok());
+  EXPECT_TRUE(client.was_told(kDirectoryService, two_.id()));
+  EXPECT_EQ(client.holder(kDirectoryService), two_.id());
+}
+
+TEST_F(DirectoryResolverTest, AnEndIsToldAndTheIdIsFree) {
+  const Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+  one_->withdraw(*own);
+  EXPECT_TRUE(two_.was_told(kDirectoryService, 0));
+  EXPECT_EQ(two_.holder(kDirectoryService), 0u);
+  EXPECT_TRUE(two_.publish(kDirectoryService).ok());
+  EXPECT_TRUE(one_.sees(kDirectoryService, two_.id()));
+}
+
+TEST_F(DirectoryResolverTest, TheEndOfAContextIsTheEndOfItsServices) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+  one_.end();
+  EXPECT_TRUE(two_.sees(kDirectoryService, 0));
+  EXPECT_TRUE(world_.nodes.empty());
+}
+
+TEST_F(DirectoryResolverTest, AWithdrawnServiceIsPublishedAgainAtOnce) {
+  for (int i = 0; i < 20; ++i) {
+    const Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
+    ASSERT_TRUE(own.ok()) << own.status().text();
+    if (i % 2 == 0) one_->withdraw(*own);
+  }
+  EXPECT_TRUE(two_.sees(kDirectoryService, one_.id()));
+}
+
+TEST_F(DirectoryResolverTest, NewAddressesAreTold) {
+  Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+  own->addresses = {{"socket", "ctx=1;port=7001;ip=127.0.0.2"}};
+  EXPECT_TRUE(one_->update(*own).ok());
+  EXPECT_TRUE(eventually([&] {
+    const Result<spi::ServiceRecord> found = two_->resolve(kDirectoryService, Deadline::after(0));
+    return found.ok() && found->addresses == own->addresses;
+  }));
+}
+
+TEST_F(DirectoryResolverTest, MembersOfAGroupComeAndGo) {
+  Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
+  ASSERT_TRUE(own.ok());
+  EXPECT_TRUE(two_.members(kDirectoryGroup).empty());
+  own->groups = {kDirectoryGroup};
+  EXPECT_TRUE(one_->update(*own).ok());
+  const std::vector<ripc_service_id> both{kDirectoryService, kDirectoryService + 1};
+  spi::ServiceRecord second = two_.record(kDirectoryService + 1);
+  second.groups = {kDirectoryGroup};
+  ASSERT_TRUE(two_->publish(second, false, nullptr).ok());
+  EXPECT_TRUE(eventually([&] { return two_.members(kDirectoryGroup, 0) == both; }));
+  EXPECT_TRUE(eventually([&] { return one_.members(kDirectoryGroup) == both; }));
+  EXPECT_TRUE(two_.was_told(kDirectoryGroup, 0));
+  own->groups.clear();
+  EXPECT_TRUE(one_->update(*own).ok());
+  EXPECT_TRUE(eventually([&] { return two_.members(kDirectoryGroup, 0) == std::vector{both[1]}; }));
+  two_.end();
+  EXPECT_TRUE(eventually([&] { return one_.members(kDirectoryGroup, 0).empty(); }));
+}
+
+TEST_F(DirectoryResolverTest, TheListHasEveryService) {
+  std::vector<ripc_service_id> expected;
+  for (ripc_service_id id = 1; id <= 1000; ++id) {
+    expected.push_back(id);
+    ASSERT_TRUE((id % 2 == 0 ? one_ : two_).publish(id).ok());
+  }
+  DirectoryContext client(world_);
+  std::vector<ripc_service_id> found;
+  ASSERT_TRUE(client->list([&](const spi::ServiceRecord& record) { found.push_back(record.id); }).ok());
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(DirectoryResolverTest, NoMoreIsWatchedThanTheLimitAllows) {
+  resolver::DirectoryOptions options = directory_options();
+  options.max_cached = 10;
+  DirectoryContext client(world_, options);
+  for (ripc_service_id id = 1; id <= 100; ++id) EXPECT_EQ(client.holder(id, kShortly / 50), 0u);
+  client.directory().settle_down();
+  EXPECT_LE(client.directory().watches(), 11u);
+  ASSERT_TRUE(one_.publish(1).ok());
+  EXPECT_TRUE(client.sees(1, one_.id())) << "what was forgotten is asked for again";
+}
+
+TEST_F(DirectoryResolverTest, AfterAFailedSendTheDirectoryIsAskedOnceAndUpToDate) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  const Result<spi::ServiceRecord> found = two_->resolve(kDirectoryService, Deadline::after(kLong));
+  ASSERT_TRUE(found.ok());
+  const unsigned reads = two_.directory().reads;
+  const unsigned syncs = two_.directory().syncs;
+  EXPECT_TRUE(eventually([&] {
+    two_->invalidate(*found);
+    (void)two_.holder(kDirectoryService, kLong);
+    return two_.directory().reads > reads;
+  }));
+  EXPECT_GT(two_.directory().syncs, syncs);
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+}
+
+TEST_F(DirectoryResolverTest, AServerThatLagsBehindBringsNothingOldBack) {
+  ASSERT_TRUE(one_.publish(kDirectoryService).ok());
+  EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
+  const std::string path = resolver::service_path(kDirectoryService);
+  const FakeWorld::Node old = world_.nodes[path];
+  DirectoryContext third(world_);
+  ASSERT_TRUE(third.publish(kDirectoryService, true).ok());
+  EXPECT_TRUE(two_.sees(kDirectoryService, third.id()));
+  two_.directory().answer_once_with(old);
+  const spi::ServiceRecord known = *two_->resolve(kDirectoryService, Deadline::after(0));
+  const unsigned syncs = two_.directory().syncs;
+  EXPECT_TRUE(eventually([&] {
+    two_->invalidate(known);
+    EXPECT_EQ(two_.holder(kDirectoryService, kLong), third.id());
+    return two_.directory().syncs >= syncs + 2;
+  }));
+}
+
+TEST_F(DirectoryResolverTest, RandomIdsAreNotWaitedFor) {
+  const ripc_service_id id = (ripc_service_id{3} << 62) | 99;
+  DirectoryContext cut_off(world_, directory_options(), false);
+  EXPECT_TRUE(cut_off.publish(id).ok());
+  cut_off.directory().heal(true);
+  EXPECT_TRUE(two_.sees(id, cut_off.id()));
+}
+
+TEST_F(DirectoryResolverTest, ARefusalOfTheServersIsToldWithTheirWords) {
+  one_.directory().refusal = "not authenticated";
+  const Status published = one_.publish(kDirectoryService).status();
+  EXPECT_EQ(published.code(), RIPC_PERMISSION);
+  EXPECT_NE(published.text().find("not authenticated"), std::string_view::npos);
+  EXPECT_EQ(one_->resolve(kDirectoryService, Deadline::after(kLong)).status().code(), RIPC_PERMISSION);
+}
+
+}  // namespace
+}  // namespace ripc::internal::test

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolver/zookeeper/zookeeper_options.hpp"
+
+#include <gtest/gtest.h>
+
+namespace ripc::internal::resolver {
+namespace {
+
+std::string text_of(const char* text) {
+  const Result<ZooKeeperOptions> options = parse_zookeeper_options(text);
+  return options.ok() ? options->text() : "error";
+}
+
+TEST(ZooKeeperOptions, ServersAndFolderAreReadWithTheirDefaults) {
+  EXPECT_EQ(text_of("zk1"), "zk1:2181/ripc");
+  EXPECT_EQ(text_of("zk1:1,zk-2.example:65535/ripc/production"), "zk1:1,zk-2.example:65535/ripc/production");
+  EXPECT_EQ(text_of("10.0.0.1:2181/"), "10.0.0.1:2181");
+  EXPECT_EQ(text_of("[::1]:2181,[fe80::1%eth0]"), "[::1]:2181,[fe80::1%eth0]:2181/ripc");
+}
+
+TEST(ZooKeeperOptions, AMistakeIsNamedWithWhatToWrite) {
+  for (const char* text : {"", ",", "zk1,", ":2181", "zk1:", "zk1:0", "zk1:65536", "zk1:x", "zk 1", "zk1//a", "zk1/a/",
+                           "zk1/..", "zk1/a b", "[::1", "[::1]x", "[]:1", "::1", "a;b"}) {
+    const Status status = parse_zookeeper_options(text).status();
+    EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT) << text;
+    EXPECT_NE(status.text().find("HOST:PORT"), std::string_view::npos) << text;
+  }
+  std::string many = "a";
+  for (int i = 0; i < 16; ++i) many += ",a";
+  EXPECT_EQ(text_of(many.c_str()), "error");
+}
+
+}  // namespace
+}  // namespace ripc::internal::resolver

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services in a ZooKeeper ensemble on the command line; the hosts are runtime directories, the servers are real."""
+
+import os
+import signal
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "cli")]
+
+from ensemble import Ensemble, why_not  # noqa: E402
+from harness import PATIENCE, CliTest  # noqa: E402
+
+if why_not():
+    print("skipped: " + why_not())
+    sys.exit(77)
+
+
+class Commands(CliTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.ensemble = Ensemble()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.ensemble.close()
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.ensemble.heal)
+        self.environment["RIPC_ZOOKEEPER"] = self.ensemble.text("/" + self._testMethodName)
+        self.environment["RIPC_ZOOKEEPER_SESSION_MS"] = "1000"
+        self.environment["RIPC_TRANSPORTS"] = "socket"
+        self.environment["RIPC_SOCKET_ADDRESS"] = "127.0.0.1"
+
+    def other_host(self, name="other"):
+        """From here on commands run on another host."""
+        self.environment["RIPC_RUNTIME_DIR"] = os.path.join(self.folder, name)
+        os.mkdir(self.environment["RIPC_RUNTIME_DIR"], 0o700)
+
+    def until(self, condition):
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), end, "it did not happen in time")
+
+    def findings(self, code=0):
+        findings = self.ripc_json("doctor", code=code)["findings"]
+        return [finding for finding in findings if finding["subject"].startswith("zookeeper")]
+
+    def test_a_service_of_another_host_is_found_by_zookeeper_and_reached(self):
+        self.serve("files")
+        self.other_host()
+        out, _ = self.ripc("resolve", "files")
+        self.assertIn(b"found by the zookeeper resolver", out)
+        self.ripc("ping", "files", "--count", "10")
+        services = self.ripc_json("services")["services"]
+        self.assertEqual([service["name"] for service in services], ["files"])
+
+    def test_a_move_fences_the_former_and_is_followed(self):
+        former = self.serve("files")
+        self.other_host("second")
+        self.serve("files", "--takeover")
+        former.wait(PATIENCE)
+        self.other_host("third")
+        self.ripc("ping", "files", "--count", "10")
+
+    def test_a_program_that_is_stopped_loses_its_names_and_has_them_again_afterwards(self):
+        process = self.serve("files")
+        self.other_host()
+        self.ripc("resolve", "files")
+        process.send_signal(signal.SIGSTOP)
+        self.until(lambda: not self.ripc_json("services")["services"])
+        process.send_signal(signal.SIGCONT)
+        self.until(lambda: self.ripc_json("services")["services"])
+        self.ripc("ping", "files", "--count", "3")
+
+    def test_another_key_finds_nothing_and_the_doctor_says_why(self):
+        self.serve("files")
+        self.other_host()
+        with open(self.key, "w", encoding="ascii") as file:
+            file.write("0123456789abcdef" * 4 + "\n")
+        self.ripc("resolve", "files", code=3)
+        texts = [finding["text"] for finding in self.findings()]
+        self.assertTrue(any("1 records are not authentic" in text for text in texts), texts)
+
+    def test_the_doctor_tells_each_server_and_whether_the_ensemble_serves(self):
+        findings = self.findings()
+        self.assertEqual({finding["level"] for finding in findings}, {"good"}, findings)
+        self.assertEqual(len(findings), 4)
+        self.ensemble.kill(0)
+        self.assertEqual(sorted(finding["level"] for finding in self.findings()), ["good", "good", "good", "limited"])
+        self.ensemble.kill(1)
+        self.assertEqual(self.findings(code=1)[-1]["level"], "broken")
+        _, error = self.ripc("resolve", "nobody", code=4)
+        self.assertIn(b"see whether most of its servers run", error)
+
+    def test_without_a_key_nothing_is_asked(self):
+        os.remove(self.key)
+        del self.environment["RIPC_TRANSPORTS"]
+        _, error = self.ripc("resolve", "files", code=1)
+        self.assertIn(b"RIPC_ZOOKEEPER asks other hosts", error)
+
+    def test_resolvers_are_asked_in_the_order_that_is_set(self):
+        self.environment["RIPC_RESOLVERS"] = "zookeeper,local"
+        self.serve("files")
+        self.assertIn(b"found by the zookeeper resolver", self.ripc("resolve", "files")[0])
+        self.environment["RIPC_RESOLVERS"] = "local,zookeeper"
+        self.assertIn(b"found by the local resolver", self.ripc("resolve", "files")[0])
+        self.environment["RIPC_RESOLVERS"] = "local"
+        self.other_host()
+        self.ripc("resolve", "files", code=3)
+
+
+if __name__ == "__main__":
+    unittest.main()

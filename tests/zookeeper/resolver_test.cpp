@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ZooKeeper resolver on three real servers, which are killed, stopped and cut off.
+#include <sys/wait.h>
+
+#include "context.hpp"
+
+namespace zookeeper_tests {
+namespace {
+
+constexpr ripc_service_id kService = 42;
+constexpr ripc_service_id kGroup = (ripc_service_id{1} << 62) | 7;
+// IDs that nobody is waited for: publishing them takes no round trip each.
+constexpr ripc_service_id kRandomIds = ripc_service_id{3} << 62;
+
+class ZooKeeper : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (why_not().empty()) ensemble_ = new Ensemble;
+  }
+  static void TearDownTestSuite() { delete std::exchange(ensemble_, nullptr); }
+
+  void SetUp() override {
+    if (ensemble_ == nullptr) GTEST_SKIP() << why_not();
+    folder_ = std::string("/test/") + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  }
+  void TearDown() override {
+    if (ensemble_ != nullptr) ensemble_->heal();
+  }
+  static Ensemble& ensemble() { return *ensemble_; }
+  std::string servers() const { return ensemble_->text(folder_); }
+
+  static inline Ensemble* ensemble_ = nullptr;
+  std::string folder_;
+};
+
+TEST_F(ZooKeeper, AServiceIsPublishedFoundTakenOverAndWithdrawn) {
+  Context one(servers());
+  Context two(servers());
+  Context client(servers());
+  const Result<ServiceRecord> former = one.publish(kService);
+  ASSERT_TRUE(former.ok()) << former.status().text();
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  EXPECT_EQ(two.publish(kService).status().code(), RIPC_ID_IN_USE);
+  std::vector<ServiceRecord> displaced;
+  const Result<ServiceRecord> now = two.publish(kService, true, &displaced);
+  ASSERT_TRUE(now.ok()) << now.status().text();
+  EXPECT_GT(now->incarnation, former->incarnation);
+  ASSERT_EQ(displaced.size(), 1u);
+  EXPECT_EQ(displaced[0].context, one.id());
+  EXPECT_TRUE(client.was_told(kService, two.id()));
+  EXPECT_TRUE(one.was_told(kService, two.id()));
+  EXPECT_EQ(one->update(*former).code(), RIPC_FENCED);
+  two->withdraw(*now);
+  EXPECT_TRUE(client.was_told(kService, 0));
+  EXPECT_EQ(client.holder(kService), 0u);
+  EXPECT_TRUE(one.publish(kService).ok());
+  EXPECT_TRUE(client.sees(kService, one.id()));
+  one.end();
+  EXPECT_TRUE(client.sees(kService, 0)) << "the end of a context is told at once";
+}
+
+TEST_F(ZooKeeper, WhoWaitsForAServiceIsToldWhenItComes) {
+  Context client(servers());
+  Context late(servers());
+  const std::jthread later([&] {
+    EXPECT_TRUE(eventually([&] { return client->state().counters.reads != 0; }, kPatience));
+    EXPECT_TRUE(late.publish(kService).ok());
+  });
+  EXPECT_EQ(client.holder(kService, kPatience), late.id());
+}
+
+TEST_F(ZooKeeper, MembersOfAGroupComeAndGo) {
+  Context one(servers());
+  Context client(servers());
+  const auto members = [&] {
+    std::size_t count = 0;
+    (void)client->members(kGroup, Deadline::after(kPatience), [&](const ServiceRecord&) { ++count; });
+    return count;
+  };
+  EXPECT_EQ(members(), 0u);
+  for (ripc_service_id id = 1; id <= 10; ++id) {
+    ServiceRecord record = one.record(id);
+    record.groups = {kGroup};
+    ASSERT_TRUE(one->publish(record, false, nullptr).ok());
+  }
+  EXPECT_TRUE(eventually([&] { return members() == 10; }, kPatience));
+  one.end();
+  EXPECT_TRUE(eventually([&] { return members() == 0; }, kPatience));
+}
+
+TEST_F(ZooKeeper, TheLeaderIsKilledAndNothingIsLost) {
+  Context one(servers());
+  Context client(servers());
+  ASSERT_TRUE(one.publish(kService).ok());
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  const std::size_t leader = ensemble().leader();
+  ASSERT_LT(leader, Ensemble::kServers);
+  ensemble().kill(leader);
+  EXPECT_EQ(client.holder(kService), one.id());
+  // There is a new leader when something new is found.
+  Context two(servers(), kPatience);
+  ASSERT_TRUE(two.publish(kService + 1).ok());
+  EXPECT_TRUE(eventually([&] { return client.holder(kService + 1, kSession) == two.id(); }, kPatience));
+  EXPECT_TRUE(eventually([&] { return one.holder(kService + 1, kSession) == two.id(); }, kPatience));
+  EXPECT_EQ(client.holder(kService), one.id());
+  EXPECT_EQ(one->state().counters.fenced, 0u);
+}
+
+TEST_F(ZooKeeper, WithoutAMajorityWhatIsKnownGoesOnAndTheRestIsThereAfterwards) {
+  Context one(servers(), 500'000'000);
+  Context client(servers(), 500'000'000);
+  ASSERT_TRUE(one.publish(kService).ok());
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  ensemble().kill(0);
+  ensemble().kill(1);
+  ASSERT_TRUE(eventually([&] { return !client->state().is_linked && !one->state().is_linked; }, kPatience));
+  EXPECT_EQ(client.holder(kService), one.id());
+  const Status status = client->resolve(kService + 1, Deadline::after(300'000'000)).status();
+  EXPECT_EQ(status.code(), RIPC_TIMEOUT) << status.text();
+  ASSERT_TRUE(one.publish(kService + 1).ok());
+  EXPECT_EQ(one.holder(kService + 1), one.id());
+  ensemble().heal();
+  EXPECT_TRUE(eventually([&] { return client.holder(kService + 1, kSession) == one.id(); }, kPatience));
+  EXPECT_TRUE(client.sees(kService, one.id()));
+  EXPECT_TRUE(one.is_settled());
+}
+
+TEST_F(ZooKeeper, AServerThatStopsIsLeftForAnotherOne) {
+  Context one(servers());
+  ASSERT_TRUE(one.publish(kService).ok());
+  const std::size_t leader = ensemble().leader();
+  const std::size_t follower = (leader + 1) % Ensemble::kServers;
+  ensemble().pause(follower);
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int i = 0; i < 6; ++i) {
+    contexts.push_back(std::make_unique<Context>(servers(), kPatience));
+    EXPECT_TRUE(eventually([&] { return contexts.back()->holder(kService, kSession) == one.id(); }, kPatience));
+  }
+  ensemble().go_on(follower);
+}
+
+TEST_F(ZooKeeper, AllServersRestartAndEverythingIsPublishedAgain) {
+  Context one(servers(), kPatience);
+  Context client(servers(), kPatience);
+  for (ripc_service_id id = 1; id <= 100; ++id) ASSERT_TRUE(one.publish(id).ok());
+  EXPECT_EQ(client.listed(), 100u);
+  for (std::size_t i = 0; i < Ensemble::kServers; ++i) ensemble().kill(i);
+  ensemble().heal();
+  EXPECT_TRUE(eventually([&] { return client.holder(50, kSession) == one.id(); }, kPatience));
+  EXPECT_TRUE(eventually([&] { return client->state().is_linked && client.listed() == 100; }, kPatience));
+}
+
+TEST_F(ZooKeeper, ASessionThatExpiresIsReplacedWithAllThatItHad) {
+  Relay relay(ensemble().port(0));
+  Context one("127.0.0.1:" + std::to_string(relay.port()) + folder_);
+  Context client(servers());
+  ServiceRecord own = one.record(kService);
+  own.groups = {kGroup};
+  ASSERT_TRUE(one->publish(own, false, nullptr).ok());
+  ASSERT_TRUE(one.publish(kService + 1).ok());
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  EXPECT_EQ(client.holder(kService + 1, kPatience), one.id());
+  EXPECT_EQ(one.holder(kService + 2), 0u);
+  relay.cut();
+  EXPECT_TRUE(client.sees(kService, 0)) << "the servers end the session";
+  EXPECT_EQ(one.holder(kService), one.id()) << "who is cut off goes on";
+  // One of the two is taken meanwhile.
+  Context two(servers());
+  ASSERT_TRUE(client.sees(kService + 1, 0));
+  ASSERT_TRUE(two.publish(kService + 1).ok());
+  relay.restore();
+  EXPECT_TRUE(client.sees(kService, one.id()));
+  EXPECT_EQ(client->resolve(kService, Deadline::after(kPatience))->incarnation, own.incarnation);
+  EXPECT_TRUE(one.was_told(kService + 1, two.id())) << "the other one has the larger incarnation";
+  EXPECT_EQ(client.holder(kService + 1), two.id());
+  EXPECT_EQ(one->state().counters.sessions_lost, 1u);
+}
+
+TEST_F(ZooKeeper, AShortCutChangesNothing) {
+  Relay relay(ensemble().port(1));
+  Context one("127.0.0.1:" + std::to_string(relay.port()) + folder_);
+  Context client(servers());
+  ASSERT_TRUE(one.publish(kService).ok());
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  for (int i = 0; i < 3; ++i) {
+    relay.cut();
+    ASSERT_TRUE(eventually([&] { return !one->state().is_linked; }, kPatience));
+    relay.restore();
+    ASSERT_TRUE(eventually([&] { return one->state().is_linked; }, kPatience));
+  }
+  EXPECT_EQ(one->state().counters.sessions_lost, 0u);
+  EXPECT_EQ(client.holder(kService), one.id());
+}
+
+TEST_F(ZooKeeper, AChildOfAForkDoesNotEndItsParentsSession) {
+  Context one(servers());
+  Context client(servers());
+  ASSERT_TRUE(one.publish(kService).ok());
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(one.publish(kService + 1).ok());
+  EXPECT_EQ(client.holder(kService + 1, kPatience), one.id());
+  EXPECT_EQ(one->state().counters.sessions_lost, 0u);
+}
+
+TEST_F(ZooKeeper, MoreNamesThanMayBeWatchedAreStillFound) {
+  Context one(servers());
+  Context client(servers(), kPatience, 50);
+  for (ripc_service_id id = 1; id <= 500; ++id) ASSERT_TRUE(one.publish(kRandomIds | id).ok());
+  for (int round = 0; round < 2; ++round) {
+    for (ripc_service_id id = 1; id <= 500; ++id) ASSERT_EQ(client.holder(kRandomIds | id, kPatience), one.id());
+  }
+}
+
+TEST_F(ZooKeeper, TenThousandServicesAreListedAndWatched) {
+  constexpr ripc_service_id kCount = 10'000;
+  Context one(servers(), kPatience);
+  Context client(servers(), kPatience);
+  for (ripc_service_id id = 1; id <= kCount; ++id) ASSERT_TRUE(one.publish(kRandomIds | id).ok());
+  ASSERT_TRUE(one.is_settled());
+  EXPECT_EQ(client.listed(), kCount);
+  for (ripc_service_id id = 1; id <= kCount; ++id) (void)client.holder(kRandomIds | id);
+  EXPECT_TRUE(eventually([&] { return client->state().services == kCount; }, kPatience));
+  one.end();
+  EXPECT_TRUE(eventually([&] { return client->state().services == 0; }, kPatience));
+}
+
+TEST_F(ZooKeeper, AHundredContextsFindEachOther) {
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int i = 0; i < 100; ++i) contexts.push_back(std::make_unique<Context>(servers(), kPatience));
+  for (std::size_t i = 0; i < contexts.size(); ++i) ASSERT_TRUE(contexts[i]->publish(i + 1).ok());
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    const std::size_t other = (i * 37 + 11) % contexts.size();
+    EXPECT_EQ(contexts[i]->holder(other + 1, kPatience), contexts[other]->id());
+  }
+}
+
+TEST_F(ZooKeeper, AStormOfMovesEndsWithEverybodyOfOneMind) {
+  Context one(servers());
+  Context two(servers());
+  Context client(servers());
+  std::uint64_t last = 0;
+  for (int i = 0; i < 1000; ++i) {
+    Context& mover = i % 2 == 0 ? one : two;
+    const Result<ServiceRecord> own = mover.publish(kService, true);
+    ASSERT_TRUE(own.ok()) << own.status().text();
+    ASSERT_GT(own->incarnation, last);
+    last = own->incarnation;
+    if (i == 0) {
+      ASSERT_TRUE(client.sees(kService, one.id()));
+    }
+  }
+  EXPECT_TRUE(client.sees(kService, two.id()));
+  EXPECT_TRUE(one.sees(kService, two.id()));
+  EXPECT_EQ(client->resolve(kService, Deadline::after(0))->incarnation, last);
+}
+
+TEST_F(ZooKeeper, ManyWhoWantOneIdAtOnceLeaveOneHolder) {
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int i = 0; i < 8; ++i) contexts.push_back(std::make_unique<Context>(servers(), kPatience));
+  std::atomic<int> holders{0};
+  {
+    std::vector<std::jthread> threads;
+    for (auto& context : contexts) {
+      threads.emplace_back([&] {
+        if (context->publish(kService).ok()) ++holders;
+        for (int i = 0; i < 20; ++i) EXPECT_TRUE(context->publish(kService + 1, true).ok());
+      });
+    }
+  }
+  EXPECT_EQ(holders, 1);
+  Context client(servers());
+  const std::uint64_t last = client.holder(kService + 1, kPatience);
+  for (auto& context : contexts) EXPECT_TRUE(context->sees(kService + 1, last));
+}
+
+}  // namespace
+}  // namespace zookeeper_tests
