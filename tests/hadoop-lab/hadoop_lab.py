@@ -44,14 +44,12 @@ def fetch_jars(folder):
     (folder / "complete").touch()
 
 
-def plugin_jars():
-    """What `mvn package` has made of libripc."""
-    jars = [ROOT / f"{module}/target/{name}-0.1.0.jar" for module, name in
-            [("java", "ripc"), ("hadoop-shuffle", "ripc-hadoop-shuffle")]]
-    missing = [str(jar) for jar in jars if not jar.exists()]
-    if missing:
-        raise Missing(f"{missing[0]} is not built: mvn --projects java,hadoop-shuffle -DskipTests package")
-    return jars
+def plugin_jar():
+    """What goes on a cluster, as `mvn package` has made it."""
+    jar = ROOT / "hadoop-shuffle/target/ripc-hadoop-shuffle-0.1.0-all.jar"
+    if not jar.exists():
+        raise Missing(f"{jar} is not built: mvn --projects java,hadoop-shuffle -DskipTests package")
+    return jar
 
 
 def cpu_seconds(pid):
@@ -126,8 +124,7 @@ class Cluster:
 
     def start(self):
         fetch_jars(self.jars)
-        self.plugin = plugin_jars() if any(handler != STOCK_HANDLER for handler in self.handlers) else []
-        self.class_path = [str(jar) for jar in self.plugin] + [f"{self.jars}/*"]
+        self.class_path = [str(plugin_jar()), f"{self.jars}/*"]
         for folder in ["logs", "staging"]:
             (self.work / folder).mkdir(parents=True, exist_ok=True)
         key = self.work / "cluster.key"
