@@ -6,9 +6,12 @@
   tests/hadoop-lab/jobs.py OneHost Faults.test_a_damaged_output_is_made_again
 """
 import filecmp
+import os
 import pathlib
 import random
+import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -100,6 +103,10 @@ class OneHost(Lab):
                 for part in outputs[0].glob("part-r-*"):
                     self.assertTrue(filecmp.cmp(part, output / part.name, shallow=False), f"{name} {part.name}")
 
+    def test_libripc_does_not_start_at_the_reducer(self):
+        counted = self.sort(settings=["-Dmapreduce.reduce.shuffle.ripc.local=false", "-Dmapreduce.reduce.env=RIPC_TRANSPORTS=none"])
+        self.assert_only(counted, "HTTP_BYTES", "FALLBACK_NO_SERVICE")
+
     def test_jobs_without_the_plugin_notice_nothing(self):
         job = self.cluster.terasort(ROWS, plugin=False)
         self.cluster.check_sorted(ROWS)
@@ -152,38 +159,65 @@ class Faults(Lab):
         self.cluster.check_sorted(ROWS)
         return self.paths(self.cluster.job_id("terasort.log"))
 
-    def test_a_killed_node_manager_comes_back(self):
-        """In mid-shuffle. With recovery its outputs and tokens are there again."""
-        cluster = self.cluster
-        before = [cluster.metrics(host, "RipcShuffle").get("Bytes", 0) for host in cluster.hosts]
-        running = self.start(8)
+    def until_served(self):
+        """Returns a host whose NodeManager has bytes on their way."""
         served = []
 
         def serves():
-            served[:] = [host for host, old in zip(cluster.hosts, before)
-                         if cluster.metrics(host, "RipcShuffle").get("Bytes", 0) > old]
+            served[:] = [host for host, old in zip(self.cluster.hosts, self.before) if self.bytes_of(host) > old]
             return served
 
-        cluster.until(120, "bytes on their way", serves)
-        cluster.kill_node(served[0])
-        cluster.start_node(served[0])
+        self.cluster.until(120, "bytes on their way", serves)
+        return served[0]
+
+    def bytes_of(self, host):
+        return self.cluster.metrics(host, "RipcShuffle").get("Bytes", 0)
+
+    def setUp(self):
+        self.before = [self.bytes_of(host) for host in self.cluster.hosts]
+
+    def test_a_killed_node_manager_comes_back(self):
+        """In mid-shuffle. With recovery its outputs and tokens are there again."""
+        running = self.start(8)
+        host = self.until_served()
+        self.cluster.kill_node(host)
+        self.cluster.start_node(host)
         counted = self.finish(running)
-        self.assertGreater(counted.get("SOCKET_BYTES", 0), 0)
         self.assertGreater(counted.get("HTTP_BYTES", 0) + counted.get("FALLBACK_FAILED", 0), 0, "it was noticed")
 
-    def test_a_damaged_output_is_made_again(self):
-        cluster = self.cluster
+    def test_a_killed_reducer_is_started_again(self):
         running = self.start(8)
-        damaged = []
+        self.until_served()
+        reducers = [each.parent for each in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                    if re.search(rb"YarnChild\0.*attempt_\d+_\d+_r_", read(each))]
+        self.assertEqual(len(reducers), 1)
+        os.kill(int(reducers[0].name), signal.SIGKILL)
+        self.finish(running)
+        job = self.cluster.history(self.cluster.job_id("terasort.log"), "")["job"]
+        self.assertEqual(job["failedReduceAttempts"] + job["killedReduceAttempts"], 1)
+
+    def first_output(self):
+        """The file of the first map's output, when it is complete."""
+        found = []
 
         def made():
-            for host in cluster.hosts:
-                damaged.extend(each.with_suffix("") for each in (host.folder / "local").glob("*/usercache/*/appcache/*/output/*_m_000000_0/file.out.index"))
-            return damaged
+            for host in self.cluster.hosts:
+                local = host.folder / "local"
+                for index in local.glob("*/usercache/*/appcache/*/output/*_m_000000_0/file.out.index"):
+                    name = str(index.relative_to(local)).split("/", 1)[1].removesuffix(".index")
+                    found.extend(local.glob("*/" + name))
+            return found
 
-        cluster.until(120, "a map output", made)
-        name = str(damaged[0]).split("/local/")[1].split("/", 1)[1]
-        data = next(each for host in cluster.hosts for each in (host.folder / "local").glob("*/" + name))
+        self.cluster.until(120, "a map output", made)
+        return found[0]
+
+    def check_reported(self):
+        framework = self.cluster.counters(self.cluster.job_id("terasort.log"))["org.apache.hadoop.mapreduce.TaskCounter"]
+        self.assertGreater(framework["FAILED_SHUFFLE"], 0, "HTTP has reported it")
+
+    def test_a_damaged_output_is_made_again(self):
+        running = self.start(8)
+        data = self.first_output()
         with open(data, "r+b") as file:
             file.seek(data.stat().st_size // 2)
             byte = file.read(1)[0]
@@ -191,20 +225,30 @@ class Faults(Lab):
             file.write(bytes([byte ^ 1]))
         counted = self.finish(running)
         self.assertGreater(counted.get("FALLBACK_LOCAL_FILE", 0) + counted.get("FALLBACK_CHECKSUM", 0), 0)
-        framework = cluster.counters(cluster.job_id("terasort.log"))
-        self.assertGreater(framework["org.apache.hadoop.mapreduce.TaskCounter"]["FAILED_SHUFFLE"], 0, "HTTP has reported it")
+        self.check_reported()
+
+    def test_a_lost_output_is_made_again(self):
+        running = self.start(8)
+        shutil.rmtree(self.first_output().parent)
+        counted = self.finish(running)
+        self.assertGreater(counted.get("FALLBACK_NOT_THERE", 0), 0)
+        self.check_reported()
 
     def test_a_cut_link_heals(self):
-        cluster = self.cluster
-        before = [cluster.metrics(host, "RipcShuffle").get("Bytes", 0) for host in cluster.hosts]
         running = self.start(8)
-        cluster.until(120, "bytes on their way", lambda: any(
-            cluster.metrics(host, "RipcShuffle").get("Bytes", 0) > old for host, old in zip(cluster.hosts, before)))
-        link = cluster.hosts[1].name
-        cluster.hosts[0].run("ip", "link", "set", link, "down")
+        self.until_served()
+        first, second = self.cluster.hosts
+        first.run("ip", "link", "set", second.name, "down")
         time.sleep(10)  # what the fault is
-        cluster.hosts[0].run("ip", "link", "set", link, "up")
+        first.run("ip", "link", "set", second.name, "up")
         self.finish(running)
+
+
+def read(file):
+    try:
+        return file.read_bytes()
+    except OSError:  # the process has ended
+        return b""
 
 
 if __name__ == "__main__":
