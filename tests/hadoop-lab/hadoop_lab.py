@@ -258,15 +258,15 @@ class Cluster:
         process.wait()
 
     def __exit__(self, *_):
-        names = sorted(self.processes, key=lambda name: not name.startswith("nodemanager"))
-        for name in names:
-            self.processes[name].terminate()
-        for name in names:
+        for process in self.processes.values():
+            process.terminate()
+        end = time.monotonic() + 5  # they take longer only to say good-bye to each other
+        for process in self.processes.values():
             try:
-                self.processes[name].wait(20)
+                process.wait(max(0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                self.processes[name].kill()
-                self.processes[name].wait()
+                process.kill()
+                process.wait()
         self.processes.clear()
         for host in self.hosts:
             end_namespace(host.pid)
@@ -312,9 +312,9 @@ class Cluster:
         return beans[0] if beans else {}
 
     def start_job(self, main, arguments, log):
-        output = open(self.work / "logs" / log, "wb")
-        return subprocess.Popen(self.command(self.hosts[0], "512m", main, *arguments), stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-                                env=self.hosts[0].environment())
+        with open(self.work / "logs" / log, "wb") as output:
+            return subprocess.Popen(self.command(self.hosts[0], "512m", main, *arguments), stdout=output, stderr=output,
+                                    stdin=subprocess.DEVNULL, env=self.hosts[0].environment())
 
     def job_id(self, log):
         found = re.search(r"job_\d+_\d+", (self.work / "logs" / log).read_text(encoding="utf-8", errors="replace"))
@@ -323,7 +323,8 @@ class Cluster:
     def job(self, main, *arguments, log="job.log"):
         """Runs a job, and returns its ID."""
         if self.start_job(main, arguments, log).wait():
-            raise Failed(f"{main} failed, see {self.work}/logs/{log}")
+            text = (self.work / "logs" / log).read_text(encoding="utf-8", errors="replace")
+            raise Failed(f"{main} failed, see {self.work}/logs/{log}:\n{text[-2000:]}")
         return self.job_id(log)
 
     def history(self, job, path):
@@ -355,7 +356,8 @@ class Cluster:
         output = self.work / "out"
         shutil.rmtree(output, ignore_errors=True)
         split = -(-rows * 100 // maps)
-        words = [f"-Dmapreduce.job.reduces={reduces}", f"-Dmapreduce.input.fileinputformat.split.minsize={split}",
+        # Tasks look for the partitions' file in the working directory of file:///, which is the job's.
+        words = [f"-Dmapreduce.job.reduces={reduces}", f"-Dmapreduce.job.working.dir={output}", f"-Dmapreduce.input.fileinputformat.split.minsize={split}",
                  f"-Dmapreduce.input.fileinputformat.split.maxsize={split}", "-Dmapreduce.job.reduce.slowstart.completedmaps=1.0"]
         if plugin:
             words.append(f"-Dmapreduce.job.reduce.shuffle.consumer.plugin.class={OUR_SHUFFLE}")
