@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
+import java.io.IOException;
 import java.io.InputStream;
 import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
@@ -35,7 +36,7 @@ final class InPlaceOutput<K, V> extends MapOutput<K, V> {
   }
 
   @Override
-  public void commit() {
+  public void commit() throws IOException {
     manager.commit(this);
   }
 

@@ -12,6 +12,7 @@ import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.Merger;
 import org.apache.hadoop.mapred.RawKeyValueIterator;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
+import org.apache.hadoop.mapreduce.CryptoUtils;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.reduce.ExceptionReporter;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
@@ -122,9 +123,9 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
     taken -= least(output.output());
   }
 
-  synchronized void commit(InPlaceOutput<K, V> output) {
+  synchronized void commit(InPlaceOutput<K, V> output) throws IOException {
     outputs.add(output);
-    counters.staysInPlace(output.output().length());
+    counters.staysInPlace(output.output().length() - CryptoUtils.cryptoPadding(conf));
   }
 
   @Override
