@@ -144,7 +144,7 @@ class Faults(Lab):
     """A slow network, so that something can happen in the midst of the shuffle."""
     options = {
         "handlers": (OUR_HANDLER, OUR_HANDLER),
-        "rate": "100mbit",
+        "rate": "30mbit",
         "node_settings": {"yarn.nodemanager.recovery.enabled": "true"},
     }
     soon = ["-Dmapreduce.reduce.shuffle.retry-delay.max.ms=500", "-Dmapreduce.reduce.shuffle.ripc.timeout.ms=5000"]
