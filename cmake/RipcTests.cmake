@@ -10,6 +10,7 @@
 #   support        headers for all of them, over the public C header
 #   java           Maven's tests (RipcJava.cmake)
 #   rdma-lab       the suite of conformance in guests with RDMA devices, and the tests of the lab; with "scripts"
+#   hadoop-lab     jobs on a Hadoop cluster of this machine; with "java"
 #   any folder     *_test.sh and *_test.py are run as they are; exit code 77 means skipped
 # and examples/run.sh runs the examples. RIPC_TEST_FOLDERS picks folders; "scripts" in it stands for the last three lines.
 # In unit, conformance and fault a file *_main.cpp is a helper program of its own, named like the file; in fault, files
@@ -383,6 +384,11 @@ function(ripc_tests_java)
   if(TARGET java)
     ripc_add_test(java java 1800 ${maven_verify})
     set_tests_properties(java PROPERTIES RESOURCE_LOCK maven COST 100)
+    if(Python3_Interpreter_FOUND)
+      # Skipped where it cannot be: it takes root and Hadoop's jars. It packs the plugin if "java" has not.
+      ripc_add_test(hadoop.small hadoop 600 "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/hadoop-lab/small_test.py")
+      set_tests_properties(hadoop.small PROPERTIES RESOURCE_LOCK maven DEPENDS java RUN_SERIAL TRUE)
+    endif()
   elseif(RIPC_WHY_NO_JAVA)
     ripc_add_test(java java 10 bash -c "echo \"$0\" && exit 77" "${RIPC_WHY_NO_JAVA}")
   endif()
@@ -393,7 +399,7 @@ endfunction()
 function(ripc_tests_scripts)
   file(GLOB script_tests CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/tests/*/*_test.sh" "${PROJECT_SOURCE_DIR}/tests/*/*_test.py")
-  list(FILTER script_tests EXCLUDE REGEX "/rdma-lab/")
+  list(FILTER script_tests EXCLUDE REGEX "/(rdma|hadoop)-lab/")
   foreach(script IN LISTS script_tests)
     cmake_path(GET script STEM LAST_ONLY name)
     cmake_path(GET script EXTENSION LAST_ONLY extension)

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.task.reduce.ExceptionReporter;
+import org.apache.hadoop.mapreduce.task.reduce.MapHost;
+import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
+import org.apache.hadoop.mapreduce.task.reduce.ShuffleSchedulerImpl;
+
+/** Hadoop's scheduler, which counts the bytes of each path. */
+final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
+  private final ShuffleCounters counters;
+
+  CountingScheduler(
+      ShuffleConsumerPlugin.Context<K, V> context,
+      ExceptionReporter exceptions,
+      ShuffleCounters counters) {
+    super(
+        context.getJobConf(),
+        context.getStatus(),
+        context.getReduceId(),
+        exceptions,
+        context.getCopyPhase(),
+        context.getShuffledMapsCounter(),
+        context.getReduceShuffleBytes(),
+        context.getFailedShuffleCounter());
+    this.counters = counters;
+  }
+
+  @Override
+  public void copySucceeded(
+      TaskAttemptID map, MapHost host, long bytes, long start, long end, MapOutput<K, V> output)
+      throws IOException {
+    super.copySucceeded(map, host, bytes, start, end, output);
+    // Hadoop calls this, too, in the thread of a fetcher.
+    ShufflePath path =
+        Thread.currentThread() instanceof RipcFetcher<?, ?> fetcher
+            ? fetcher.path()
+            : ShufflePath.HTTP;
+    counters.came(path, bytes);
+  }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.util.Locale;
+import org.apache.hadoop.conf.Configuration;
+import org.libripc.RipcBuilder;
+
+/** The configuration: docs/hadoop.md, "Settings". Sizes are in bytes. */
+final class Keys {
+  private static final String REDUCER = "mapreduce.reduce.shuffle.ripc.";
+  private static final String HANDLER = "mapreduce.shuffle.ripc.";
+
+  // Of a job.
+  static final String LOCAL = REDUCER + "local";
+  static final String REMOTE = REDUCER + "remote";
+  static final String IN_PLACE = REDUCER + "in-place";
+  static final String IN_PLACE_BYTES = REDUCER + "in-place.bytes";
+  static final String REDUCER_FILES = REDUCER + "open-files";
+  static final String PIECE_BYTES = REDUCER + "piece.bytes";
+  static final String PIECES = REDUCER + "pieces";
+  static final String TIMEOUT = REDUCER + "timeout.ms";
+  static final String RETRY = REDUCER + "retry.ms";
+
+  // Of a NodeManager.
+  static final String ENABLED = HANDLER + "enabled";
+  static final String HOST = HANDLER + "host";
+  static final String READERS = HANDLER + "readers";
+  static final String QUEUE = HANDLER + "queue";
+  static final String HANDLER_FILES = HANDLER + "open-files";
+  static final String INDEX_BYTES = HANDLER + "index.bytes";
+  static final String SESSIONS = HANDLER + "sessions";
+
+  // Of both.
+  static final String PEERS = HANDLER + "peers";
+
+  static final int SMALLEST_PIECE = 64 << 10;
+  static final int LARGEST_PIECE = 4 << 20;
+
+  private Keys() {}
+
+  /** A number of a configuration, not less than {@code least}. */
+  static int atLeast(int least, Configuration conf, String key, int usual) {
+    return Math.max(least, conf.getInt(key, usual));
+  }
+
+  static int pieceBytes(Configuration conf) {
+    int bytes = atLeast(SMALLEST_PIECE, conf, PIECE_BYTES, 1 << 20);
+    return Math.min(bytes, LARGEST_PIECE);
+  }
+
+  /** What the windows of a merge in place may take of this JVM's heap. */
+  static long inPlaceBytes(Configuration conf) {
+    return conf.getLong(IN_PLACE_BYTES, Math.min(64L << 20, Runtime.getRuntime().maxMemory() / 8));
+  }
+
+  /** A context that admits whom the configuration says. */
+  static RipcBuilder builder(Configuration conf, RipcBuilder builder) {
+    String peers = conf.getTrimmed(PEERS, "any").toLowerCase(Locale.ROOT);
+    switch (peers) {
+      case "any":
+        return builder.peers(RipcBuilder.Peers.ANY);
+      case "group":
+        return builder.peers(RipcBuilder.Peers.SAME_GROUP);
+      case "user":
+        return builder.peers(RipcBuilder.Peers.SAME_USER);
+      default:
+        throw new IllegalArgumentException(
+            PEERS + " is '" + peers + "': set it to any, group or user");
+    }
+  }
+}

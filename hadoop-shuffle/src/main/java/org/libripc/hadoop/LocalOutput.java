@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Path;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapred.IFileInputStream;
+import org.apache.hadoop.mapreduce.CryptoUtils;
+
+/**
+ * A reducer's part of a map output that lies on this host. Immutable.
+ *
+ * @param raw its length without compression, with encryption's padding
+ * @param length its length in the file
+ */
+record LocalOutput(OpenFiles files, Path file, long start, long raw, long length) {
+
+  /** Its bytes, decrypted if they are encrypted, with the checksum at the end. */
+  InputStream open(Configuration conf) throws IOException {
+    return CryptoUtils.wrapIfNecessary(conf, new PartStream(files, file, start, length), length);
+  }
+
+  /** Its bytes without the checksum, which is checked when the last one is read. */
+  IFileInputStream openChecked(Configuration conf) throws IOException {
+    return new IFileInputStream(open(conf), length - CryptoUtils.cryptoPadding(conf), conf);
+  }
+
+  /**
+   * Reads all of it.
+   *
+   * @param buffer is overwritten
+   * @throws IOException if it is damaged, or cannot be read
+   */
+  void check(Configuration conf, byte[] buffer) throws IOException {
+    try (IFileInputStream in = openChecked(conf)) {
+      while (in.read(buffer, 0, buffer.length) >= 0) {
+        // the stream checks
+      }
+    }
+  }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.io.SecureIOUtils;
+import org.apache.hadoop.mapred.IndexRecord;
+import org.apache.hadoop.mapred.JobConf;
+import org.apache.hadoop.mapred.SpillRecord;
+
+/**
+ * The map outputs of a NodeManager: where they lie, their indexes, their bytes. Indexes and
+ * descriptors are kept up to a limit; the least recently used go first. All threads.
+ */
+final class MapOutputs {
+  private static final int INDEX_RECORD = 24;
+  private static final int OVERHEAD = 400; // of a known output, about
+
+  /** Finds a file below the NodeManager's local directories. */
+  interface Directories {
+    File find(String relative) throws IOException;
+  }
+
+  /** One that was found. Immutable. */
+  record Output(String job, String user, Path data, SpillRecord index, int directory) {
+    /** A reducer's part, or null. */
+    IndexRecord part(int reduce) {
+      return reduce < 0 || reduce >= index.size() ? null : index.getIndex(reduce);
+    }
+
+    private long bytes() {
+      return OVERHEAD + (long) INDEX_RECORD * index.size();
+    }
+  }
+
+  private final Directories directories;
+  private final JobConf conf;
+  private final long limit;
+  private final OpenFiles files;
+  private final Map<String, Output> known = new LinkedHashMap<>(16, 0.75f, true);
+  private final List<String> roots = new ArrayList<>();
+  private final Map<Path, String> users = new java.util.concurrent.ConcurrentHashMap<>();
+  private long bytes;
+
+  /**
+   * @param indexBytes how much of the heap indexes may take
+   * @param openFiles how many descriptors
+   */
+  MapOutputs(Directories directories, JobConf conf, long indexBytes, int openFiles) {
+    this.directories = directories;
+    this.conf = conf;
+    limit = indexBytes;
+    files = new OpenFiles(openFiles, this::open);
+  }
+
+  private java.nio.channels.FileChannel open(Path file) throws IOException {
+    // With security on, a file that is not the user's is refused: a link of somebody else.
+    return SecureIOUtils.openForRandomRead(file.toFile(), "r", users.get(file), null).getChannel();
+  }
+
+  /** One that is known, without touching a disk; null: {@link #find} it. */
+  synchronized Output known(String attempt) {
+    return known.get(attempt);
+  }
+
+  /** Finds one, which may read an index from disk. */
+  Output find(String job, String user, String attempt) throws IOException {
+    Output before = known(attempt);
+    if (before != null) return before;
+    String name =
+        "usercache/"
+            + user
+            + "/appcache/application"
+            + job.substring("job".length())
+            + "/output/"
+            + attempt
+            + "/file.out";
+    File data = directories.find(name);
+    File index = directories.find(name + ".index");
+    SpillRecord record =
+        new SpillRecord(new org.apache.hadoop.fs.Path(index.getPath()), conf, user);
+    String root = data.getPath().substring(0, data.getPath().length() - name.length());
+    Output found = new Output(job, user, data.toPath(), record, directoryOf(root));
+    add(attempt, found);
+    return found;
+  }
+
+  /** A small number for a local directory. */
+  private synchronized int directoryOf(String root) {
+    int number = roots.indexOf(root);
+    if (number < 0) {
+      number = roots.size();
+      roots.add(root);
+    }
+    return number & 0x7f;
+  }
+
+  private synchronized void add(String attempt, Output found) {
+    users.put(found.data, found.user);
+    Output before = known.put(attempt, found);
+    bytes += found.bytes() - (before == null ? 0 : before.bytes());
+    Iterator<Output> eldest = known.values().iterator();
+    while (bytes > limit && known.size() > 1) {
+      Output dropped = eldest.next();
+      bytes -= dropped.bytes();
+      eldest.remove();
+      forget(dropped);
+    }
+  }
+
+  private void forget(Output dropped) {
+    files.drop(dropped.data::equals);
+    users.remove(dropped.data);
+  }
+
+  /** Fills a buffer from an output's bytes. */
+  void read(Output output, long position, ByteBuffer to) throws IOException {
+    users.putIfAbsent(output.data, output.user);
+    files.readFully(output.data, to, position);
+  }
+
+  /** Closes and forgets what is of a job. */
+  synchronized void endJob(String job) {
+    Iterator<Output> each = known.values().iterator();
+    while (each.hasNext()) {
+      Output output = each.next();
+      if (!output.job.equals(job)) continue;
+      bytes -= output.bytes();
+      each.remove();
+      forget(output);
+    }
+  }
+
+  synchronized int count() {
+    return known.size();
+  }
+
+  int openFiles() {
+    return files.count();
+  }
+
+  void close() {
+    files.close();
+  }
+}

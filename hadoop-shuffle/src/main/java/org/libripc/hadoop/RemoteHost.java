@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.libripc.Outgoing;
+import org.libripc.RipcException;
+import org.libripc.ServiceId;
+import org.libripc.ServiceInfo;
+import org.libripc.Status;
+import org.libripc.rpc.CallOutcome;
+import org.libripc.rpc.CallResult;
+import org.libripc.rpc.RpcCall;
+
+/**
+ * One NodeManager, as a reducer sees it: the way there, the session, and until when it is not
+ * asked. One fetcher at a time, as Hadoop's scheduler gives hosts.
+ */
+final class RemoteHost {
+  private static final int MOST_REFUSALS = 200;
+  private static final long PAUSE = 20; // ms, between them
+
+  private final RemoteShuffle shuffle;
+  private final ServiceId id;
+  private ServiceInfo way;
+  private byte[] session;
+  private long number;
+  private long avoidedUntil;
+  private String avoidedFor = "";
+  private Fallback avoidedBy = Fallback.NO_SERVICE;
+
+  RemoteHost(RemoteShuffle shuffle, ServiceId id) {
+    this.shuffle = shuffle;
+    this.id = id;
+  }
+
+  ServiceId id() {
+    return id;
+  }
+
+  private static long now() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+  }
+
+  /** After a failure: the next tries go another way, for a while. */
+  void avoid(ShuffleFailure failure) {
+    session = null;
+    way = null;
+    avoidedUntil = now() + shuffle.retryMillis();
+    avoidedFor = failure.getMessage();
+    avoidedBy = failure.why();
+  }
+
+  /** The way there, which is looked for if it is not known. */
+  ServiceInfo way() throws ShuffleFailure {
+    if (avoidedUntil != 0) {
+      if (now() < avoidedUntil) throw new ShuffleFailure(avoidedBy, avoidedFor);
+      avoidedUntil = 0;
+    }
+    if (way == null) {
+      try {
+        way = shuffle.ripc().findPath(id);
+      } catch (RipcException | IOException | IllegalStateException problem) {
+        throw new ShuffleFailure(Fallback.NO_SERVICE, problem.getMessage());
+      }
+    }
+    return way;
+  }
+
+  /** What the next request begins with. */
+  Wire.Head head(int reduce) throws IOException, InterruptedException {
+    if (session == null) begin();
+    return new Wire.Head(session, ++number, reduce);
+  }
+
+  private void begin() throws IOException, InterruptedException {
+    Wire.Begin begin = new Wire.Begin(shuffle.job(), shuffle.nonce());
+    ByteBuffer request = Wire.encode(begin, shuffle.key());
+    try (CallResult result = await(call(Wire.BEGIN, request, new Outgoing()))) {
+      check(result);
+      ByteBuffer answer = authentic(request, result);
+      if (answer.remaining() != Wire.SESSION_BYTES)
+        throw new ShuffleFailure(Fallback.FAILED, "an answer has a wrong length");
+      session = new byte[Wire.SESSION_BYTES];
+      answer.get(session);
+      number = 0;
+    }
+  }
+
+  /** The sizes of outputs, in the order of the attempts. */
+  List<Wire.Size> sizes(int reduce, List<String> attempts)
+      throws IOException, InterruptedException {
+    for (int attempt = 0; ; ++attempt) {
+      Wire.Sizes wanted = new Wire.Sizes(head(reduce), attempts);
+      ByteBuffer request = Wire.encode(wanted, shuffle.key());
+      try (CallResult result = await(call(Wire.SIZES, request, new Outgoing()))) {
+        if (isToRepeat(result, attempt)) continue;
+        check(result);
+        return Wire.decodeSizes(authentic(request, result), attempts.size());
+      }
+    }
+  }
+
+  /** Begins a call; the request becomes its only argument. */
+  RpcCall call(int method, ByteBuffer request, Outgoing arguments) throws IOException {
+    try {
+      return shuffle.rpc().call(id, method, arguments.add(request.duplicate()), shuffle.options());
+    } catch (RipcException | IllegalStateException problem) {
+      throw new ShuffleFailure(Fallback.FAILED, problem.toString());
+    }
+  }
+
+  /** Waits for the end of a call, which comes at its deadline at the latest. */
+  static CallResult await(RpcCall call) throws IOException, InterruptedException {
+    try {
+      return call.get();
+    } catch (ExecutionException impossible) {
+      throw new IOException(impossible);
+    } catch (InterruptedException interrupted) {
+      call.cancel(true);
+      throw interrupted;
+    }
+  }
+
+  /** Whether the same is to be asked again: too many wait there, or the session is gone. */
+  boolean isToRepeat(CallResult result, int attempt) throws InterruptedException {
+    if (result.outcome() == CallOutcome.DID_NOT_RUN && result.status() == Status.AGAIN) {
+      if (attempt >= MOST_REFUSALS) return false;
+      Thread.sleep(PAUSE);
+      return true;
+    }
+    if (result.isAnswered() && result.code() == Wire.NO_SESSION && attempt == 0) {
+      session = null;
+      return true;
+    }
+    return false;
+  }
+
+  /** Throws unless it is an answer with what was asked for. */
+  static void check(CallResult result) throws ShuffleFailure {
+    if (!result.isAnswered()) {
+      Fallback why = result.status() == Status.NO_SERVICE ? Fallback.NO_SERVICE : Fallback.FAILED;
+      throw new ShuffleFailure(why, result.toString());
+    }
+    switch (result.code()) {
+      case Wire.OK:
+        return;
+      case Wire.NOT_THERE:
+        throw new ShuffleFailure(Fallback.NOT_THERE, "it cannot read them");
+      default:
+        throw new ShuffleFailure(Fallback.REFUSED, "answer " + result.code());
+    }
+  }
+
+  /** The first item of an answer that has its MAC as the second one. */
+  private ByteBuffer authentic(ByteBuffer request, CallResult result) throws IOException {
+    if (result.itemCount() != 2 || result.size(0) > Wire.LONGEST_REQUEST)
+      throw new ShuffleFailure(Fallback.REFUSED, "an answer has a wrong size");
+    ByteBuffer answer = result.item(0);
+    check(request, answer, result.item(1));
+    return answer;
+  }
+
+  void check(ByteBuffer request, ByteBuffer answer, ByteBuffer mac) throws IOException {
+    if (mac.remaining() != Wire.MAC_BYTES
+        || !Wire.isAuthentic(shuffle.key(), Wire.macOf(request), answer, mac))
+      throw new ShuffleFailure(Fallback.REFUSED, "an answer has a wrong MAC");
+  }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import java.security.SecureRandom;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import javax.crypto.SecretKey;
+import org.apache.hadoop.mapred.JobConf;
+import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.ServiceId;
+import org.libripc.rpc.CallOptions;
+import org.libripc.rpc.Rpc;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A reducer's calls to NodeManagers. The context is opened with the first one: a job on one host
+ * needs none. All threads.
+ */
+final class RemoteShuffle implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(RemoteShuffle.class);
+
+  private final JobConf conf;
+  private final String job;
+  private final SecretKey key;
+  private final long timeout;
+  private final long retry;
+  private final SecureRandom random = new SecureRandom();
+  private final Map<String, RemoteHost> hosts = new ConcurrentHashMap<>();
+  private final int pieceBytes;
+  private final int pieces;
+  // Guarded by this.
+  private Ripc ripc;
+  private Rpc rpc;
+  private String problem; // why there is none
+  private boolean closed;
+
+  RemoteShuffle(JobConf conf, String job, SecretKey key) {
+    this.conf = conf;
+    this.job = job;
+    this.key = key;
+    timeout = Keys.atLeast(1, conf, Keys.TIMEOUT, 30_000);
+    retry = Keys.atLeast(1, conf, Keys.RETRY, 60_000);
+    pieceBytes = Keys.pieceBytes(conf);
+    pieces = Math.min(64, Keys.atLeast(1, conf, Keys.PIECES, 4));
+  }
+
+  int pieceBytes() {
+    return pieceBytes;
+  }
+
+  /** How many of each fetcher may be under way. */
+  int pieces() {
+    return pieces;
+  }
+
+  SecretKey key() {
+    return key;
+  }
+
+  String job() {
+    return job;
+  }
+
+  long retryMillis() {
+    return retry;
+  }
+
+  byte[] nonce() {
+    byte[] nonce = new byte[Wire.NONCE_BYTES];
+    random.nextBytes(nonce);
+    return nonce;
+  }
+
+  CallOptions options() {
+    return new CallOptions().timeout(timeout, TimeUnit.MILLISECONDS);
+  }
+
+  RemoteHost host(String hostAndPort) {
+    return hosts.computeIfAbsent(
+        hostAndPort, name -> new RemoteHost(this, ServiceId.ofName(Wire.serviceName(name))));
+  }
+
+  synchronized Ripc ripc() throws IOException {
+    open();
+    return ripc;
+  }
+
+  synchronized Rpc rpc() throws IOException {
+    open();
+    return rpc;
+  }
+
+  private void open() throws IOException {
+    if (closed) throw new IOException("the shuffle has ended");
+    if (problem != null) throw new IOException(problem);
+    if (rpc != null) return;
+    try {
+      ripc = Keys.builder(conf, Ripc.builder()).open();
+      rpc = Rpc.open(ripc.register());
+    } catch (RuntimeException | LinkageError failed) {
+      problem = failed.toString();
+      LOG.warn("Nothing is fetched over libripc: {}", problem);
+      if (ripc != null) ripc.close();
+      ripc = null;
+      throw new IOException(problem, failed);
+    }
+    Rpc served = rpc;
+    Thread thread = new Thread(() -> serve(served), "ripc-shuffle");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  private static void serve(Rpc rpc) {
+    try {
+      rpc.serve();
+    } catch (InterruptedException | RipcException.Closed end) {
+      // close() was called
+    } catch (RuntimeException problem) {
+      LOG.warn("Nothing more is fetched over libripc", problem);
+    }
+  }
+
+  @Override
+  public synchronized void close() {
+    closed = true;
+    if (rpc != null) rpc.close();
+    if (ripc != null) ripc.close();
+    rpc = null;
+    ripc = null;
+  }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.compress.CompressionCodec;
+import org.apache.hadoop.mapred.JobConf;
+import org.apache.hadoop.mapred.Merger;
+import org.apache.hadoop.mapred.RawKeyValueIterator;
+import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
+import org.apache.hadoop.mapreduce.CryptoUtils;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.task.reduce.ExceptionReporter;
+import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
+import org.apache.hadoop.mapreduce.task.reduce.MergeManager;
+import org.apache.hadoop.mapreduce.task.reduce.MergeManagerImpl;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Merges map outputs of this host where they lie: they take no memory but a window each, and no
+ * second file. Other outputs go to Hadoop's merge manager, whose result is one segment more. All
+ * threads.
+ */
+final class RipcMergeManager<K, V> implements MergeManager<K, V> {
+  private static final Logger LOG = LoggerFactory.getLogger(RipcMergeManager.class);
+  private static final int SMALLEST_WINDOW = 16 << 10;
+  private static final int LARGEST_WINDOW = 256 << 10;
+  private static final int DECOMPRESSOR = 128 << 10; // about: they differ
+
+  private final ShuffleConsumerPlugin.Context<K, V> context;
+  private final JobConf conf;
+  private final MergeManager<K, V> others;
+  private final ShuffleCounters counters;
+  private final boolean inPlace;
+  private final long budget;
+  private final int perOutput;
+  private final List<InPlaceOutput<K, V>> outputs = new ArrayList<>();
+  private long taken;
+  private long otherBytes;
+
+  RipcMergeManager(
+      ShuffleConsumerPlugin.Context<K, V> context,
+      ExceptionReporter exceptions,
+      ShuffleCounters counters) {
+    this(context, counters, stock(context, exceptions));
+  }
+
+  RipcMergeManager(
+      ShuffleConsumerPlugin.Context<K, V> context,
+      ShuffleCounters counters,
+      MergeManager<K, V> others) {
+    this.context = context;
+    this.counters = counters;
+    this.others = others;
+    conf = context.getJobConf();
+    inPlace = conf.getBoolean(Keys.IN_PLACE, true) && conf.getBoolean(Keys.LOCAL, true);
+    budget = Keys.inPlaceBytes(conf);
+    perOutput = context.getCodec() == null ? 0 : DECOMPRESSOR;
+    if (inPlace) {
+      LOG.info(
+          "Outputs of this host are merged where they lie, through windows of together {} bytes{}{}",
+          budget,
+          context.getCodec() == null ? "" : ", decompressed by " + context.getCodec().getClass(),
+          context.getCombinerClass() == null ? "" : "; the combiner is not run again on them");
+    } else {
+      LOG.info("Hadoop's merge takes all outputs, as the configuration says");
+    }
+  }
+
+  private static <K, V> MergeManager<K, V> stock(
+      ShuffleConsumerPlugin.Context<K, V> context, ExceptionReporter exceptions) {
+    return new MergeManagerImpl<>(
+        context.getReduceId(),
+        context.getJobConf(),
+        context.getLocalFS(),
+        context.getLocalDirAllocator(),
+        context.getReporter(),
+        context.getCodec(),
+        context.getCombinerClass(),
+        context.getCombineCollector(),
+        context.getSpilledRecordsCounter(),
+        context.getReduceCombineInputCounter(),
+        context.getMergedMapOutputsCounter(),
+        exceptions,
+        context.getMergePhase(),
+        context.getMapOutputFile());
+  }
+
+  @Override
+  public void waitForResource() throws InterruptedException {
+    others.waitForResource();
+  }
+
+  @Override
+  public MapOutput<K, V> reserve(TaskAttemptID map, long size, int fetcher) throws IOException {
+    MapOutput<K, V> reserved = others.reserve(map, size, fetcher);
+    if (reserved != null) {
+      synchronized (this) {
+        otherBytes += size;
+      }
+    }
+    return reserved;
+  }
+
+  /** Takes an output that stays where it is; null: there is no room for its window. */
+  synchronized InPlaceOutput<K, V> reserveInPlace(TaskAttemptID map, LocalOutput output) {
+    long needed = least(output);
+    if (!inPlace || taken + needed > budget) return null;
+    taken += needed;
+    return new InPlaceOutput<>(this, map, output);
+  }
+
+  private long least(LocalOutput output) {
+    return perOutput + Math.min(SMALLEST_WINDOW, output.raw());
+  }
+
+  synchronized void release(InPlaceOutput<K, V> output) {
+    taken -= least(output.output());
+  }
+
+  synchronized void commit(InPlaceOutput<K, V> output) throws IOException {
+    outputs.add(output);
+    counters.staysInPlace(output.output().length() - CryptoUtils.cryptoPadding(conf));
+  }
+
+  @Override
+  public RawKeyValueIterator close() throws Throwable {
+    RawKeyValueIterator rest = others.close();
+    synchronized (this) {
+      return outputs.isEmpty() ? rest : merge(rest);
+    }
+  }
+
+  @SuppressWarnings("unchecked") // the configuration's classes are the job's
+  private RawKeyValueIterator merge(RawKeyValueIterator rest) throws IOException {
+    CompressionCodec codec = context.getCodec();
+    long share = budget / outputs.size() - perOutput;
+    int window = (int) Math.max(SMALLEST_WINDOW, Math.min(LARGEST_WINDOW, share));
+    List<Merger.Segment<K, V>> segments = new ArrayList<>();
+    for (InPlaceOutput<K, V> each : outputs) {
+      PartReader<K, V> reader = new PartReader<>(conf, each.output(), codec, window);
+      segments.add(new Merger.Segment<>(reader, true, context.getMergedMapOutputsCounter()));
+    }
+    if (otherBytes > 0) {
+      IteratorReader<K, V> reader = new IteratorReader<>(conf, rest, otherBytes);
+      segments.add(new Merger.Segment<>(reader, true));
+    }
+    LOG.info(
+        "Merging {} outputs in place, through windows of {} bytes{}",
+        outputs.size(),
+        window,
+        otherBytes > 0 ? ", and what was fetched" : "");
+    FileSystem raw = ((LocalFileSystem) context.getLocalFS()).getRaw();
+    return Merger.merge(
+        conf,
+        raw,
+        (Class<K>) conf.getMapOutputKeyClass(),
+        (Class<V>) conf.getMapOutputValueClass(),
+        segments,
+        Math.max(2, segments.size()),
+        new Path(context.getReduceId().toString()),
+        (org.apache.hadoop.io.RawComparator<K>) conf.getOutputKeyComparator(),
+        context.getReporter(),
+        null,
+        null,
+        context.getMergePhase());
+  }
+}

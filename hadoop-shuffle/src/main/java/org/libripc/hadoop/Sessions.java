@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.nio.ByteBuffer;
+import java.security.SecureRandom;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * Whose requests a NodeManager answers, and which of them have come. A session is random, so a
+ * request to another NodeManager, or to one before its restart, belongs to none. All threads.
+ */
+final class Sessions {
+  private static final int WINDOW = 64;
+
+  /** One reducer's. */
+  private static final class Session {
+    final String job;
+    long highest;
+    long seen; // bit n: highest - n has come
+
+    Session(String job) {
+      this.job = job;
+    }
+  }
+
+  private final SecureRandom random = new SecureRandom();
+  private final Map<ByteBuffer, Session> sessions;
+
+  /**
+   * @param limit with more the least recently used one ends; its reducer begins again
+   */
+  Sessions(int limit) {
+    sessions =
+        new LinkedHashMap<>(16, 0.75f, true) {
+          private static final long serialVersionUID = 1;
+
+          @Override
+          protected boolean removeEldestEntry(Map.Entry<ByteBuffer, Session> eldest) {
+            return size() > limit;
+          }
+        };
+  }
+
+  /** A new one. */
+  synchronized byte[] begin(String job) {
+    byte[] name = new byte[Wire.SESSION_BYTES];
+    random.nextBytes(name);
+    sessions.put(ByteBuffer.wrap(name), new Session(job));
+    return name.clone();
+  }
+
+  /** The job of a session; null if there is none of that name. */
+  synchronized String jobOf(byte[] session) {
+    Session found = sessions.get(ByteBuffer.wrap(session));
+    return found == null ? null : found.job;
+  }
+
+  /**
+   * Takes note of a request whose MAC is right.
+   *
+   * @return false if it has come before, or may have: it is older than the window
+   */
+  synchronized boolean isNew(byte[] session, long number) {
+    Session found = sessions.get(ByteBuffer.wrap(session));
+    if (found == null || number < 1) return false;
+    if (number > found.highest) {
+      long ahead = number - found.highest;
+      found.seen = (ahead >= WINDOW ? 0 : found.seen << ahead) | 1;
+      found.highest = number;
+      return true;
+    }
+    long behind = found.highest - number;
+    if (behind >= WINDOW || (found.seen >> behind & 1) != 0) return false;
+    found.seen |= 1L << behind;
+    return true;
+  }
+
+  /** Ends those of a job. */
+  synchronized void endJob(String job) {
+    sessions.values().removeIf(each -> each.job.equals(job));
+  }
+
+  synchronized int count() {
+    return sessions.size();
+  }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.mapred.Reporter;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The counters of the job, and one line in the log for each host and path. All threads. */
+final class ShuffleCounters {
+  static final String GROUP = "RipcShuffle";
+  static final String IN_PLACE = "IN_PLACE_BYTES";
+  private static final Logger LOG = LoggerFactory.getLogger(RipcShuffle.class);
+
+  private final Reporter reporter;
+  private final Set<String> told = ConcurrentHashMap.newKeySet();
+
+  ShuffleCounters(Reporter reporter) {
+    this.reporter = reporter;
+  }
+
+  private void add(String name, long value) {
+    reporter.incrCounter(GROUP, name, value);
+  }
+
+  /** An output has come. */
+  void came(ShufflePath path, long bytes) {
+    add(path.counter(), bytes);
+  }
+
+  void staysInPlace(long bytes) {
+    add(IN_PLACE, bytes);
+  }
+
+  /** Outputs of a host are left to another path. */
+  void fallsBack(String host, Fallback why, int outputs, Object detail) {
+    add(why.counter(), outputs);
+    if (told.add(host + why))
+      LOG.warn("Outputs of {} come over another path: {} ({})", host, why.text, detail);
+  }
+
+  /** What is fetched from a host by which path. */
+  void takes(String host, ShufflePath path, Object why) {
+    if (told.add(host + path)) LOG.info("Outputs of {} come over {}: {}", host, path, why);
+  }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import javax.crypto.SecretKey;
+import org.apache.hadoop.mapred.IndexRecord;
+import org.libripc.Outgoing;
+import org.libripc.RegisteredBuffer;
+import org.libripc.Ripc;
+import org.libripc.RipcBuilder;
+import org.libripc.RipcException;
+import org.libripc.Service;
+import org.libripc.Status;
+import org.libripc.rpc.Request;
+import org.libripc.rpc.Rpc;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Answers reducers' calls. One thread runs the endpoint and checks requests; readers of the local
+ * directories look for outputs and read them.
+ */
+final class ShuffleServer implements AutoCloseable {
+  private static final Logger LOG = LoggerFactory.getLogger(ShuffleServer.class);
+
+  /** What the NodeManager knows of jobs. */
+  interface Jobs {
+    /** The key of the job's token, or null. */
+    SecretKey key(String job);
+
+    /** Whose job it is, or null. */
+    String user(String job);
+  }
+
+  /** A request that was checked. */
+  private record Checked(String job, SecretKey key, byte[] mac, Request request) {}
+
+  private final Jobs jobs;
+  private final MapOutputs outputs;
+  private final DirectoryReaders readers;
+  private final Sessions sessions;
+  private final HandlerMetrics metrics;
+  private final Ripc ripc;
+  private final Service service;
+  private final Rpc rpc;
+  private final Thread thread;
+
+  /**
+   * @throws RipcException, UnsatisfiedLinkError if libripc cannot be used, with the reason
+   */
+  ShuffleServer(
+      RipcBuilder builder,
+      String name,
+      Jobs jobs,
+      MapOutputs outputs,
+      DirectoryReaders readers,
+      Sessions sessions,
+      HandlerMetrics metrics) {
+    this.jobs = jobs;
+    this.outputs = outputs;
+    this.readers = readers;
+    this.sessions = sessions;
+    this.metrics = metrics;
+    ripc = builder.open();
+    try {
+      // A NodeManager that was killed may still be known to other hosts; there is one at an
+      // address.
+      service = ripc.service().name(name).takeover().register();
+      rpc = Rpc.open(service);
+    } catch (Throwable failed) {
+      ripc.close();
+      throw failed;
+    }
+    rpc.on(Wire.BEGIN, this::begin).on(Wire.SIZES, this::sizes).on(Wire.DATA, this::data);
+    thread = new Thread(this::serve, "ripc-shuffle");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  private void serve() {
+    try {
+      rpc.serve();
+    } catch (InterruptedException | RipcException.Closed end) {
+      // close() was called
+    } catch (RuntimeException | Error problem) {
+      LOG.error("The shuffle over libripc ends; reducers go on over HTTP", problem);
+    }
+  }
+
+  // ---- Checking: in the thread of the endpoint, without touching a disk ----
+
+  private void begin(Request request) {
+    try {
+      ByteBuffer bytes = bytesOf(request);
+      Wire.Begin begin = Wire.decodeBegin(bytes);
+      SecretKey key = jobs.key(begin.job());
+      if (key == null || !Wire.isSealed(bytes, key)) throw new IOException("a wrong token");
+      ByteBuffer answer = ByteBuffer.wrap(sessions.begin(begin.job()));
+      metrics.sessions.incr();
+      reply(request, key, Wire.macOf(bytes), answer);
+    } catch (IOException | IllegalStateException problem) {
+      refuse(request, problem);
+    }
+  }
+
+  private static ByteBuffer bytesOf(Request request) throws IOException {
+    // Of a long one this makes a copy.
+    if (request.itemCount() != 1 || request.size(0) > Wire.LONGEST_REQUEST)
+      throw new IOException("a request of a wrong size");
+    return request.item(0);
+  }
+
+  private void refuse(Request request, Exception problem) {
+    metrics.refused.incr();
+    LOG.warn("Request of {} refused: {}", request.source(), problem.getMessage());
+    request.reply(Wire.REFUSED, new Outgoing());
+  }
+
+  /** Null: it was answered. */
+  private Checked check(Request request, int method, ByteBuffer bytes) throws IOException {
+    Wire.Head head = Wire.decodeHead(bytes, method);
+    String job = sessions.jobOf(head.session());
+    if (job == null) return unknown(request);
+    SecretKey key = jobs.key(job);
+    if (key == null || !Wire.isSealed(bytes, key)) throw new IOException("a wrong token");
+    if (!sessions.isNew(head.session(), head.number())) return unknown(request);
+    return new Checked(job, key, Wire.macOf(bytes), request);
+  }
+
+  private Checked unknown(Request request) {
+    metrics.replayed.incr();
+    request.reply(Wire.NO_SESSION, new Outgoing());
+    return null;
+  }
+
+  private void sizes(Request request) {
+    try {
+      ByteBuffer bytes = bytesOf(request);
+      Checked checked = check(request, Wire.SIZES, bytes);
+      if (checked == null) return;
+      Wire.Sizes wanted = Wire.decodeSizes(bytes);
+      for (String attempt : wanted.attempts()) checkJob(checked.job, attempt);
+      pass(DirectoryReaders.UNKNOWN, checked, kept -> answerSizes(kept, wanted), wanted.attempts());
+    } catch (IOException | IllegalStateException problem) {
+      refuse(request, problem);
+    }
+  }
+
+  private void data(Request request) {
+    try {
+      ByteBuffer bytes = bytesOf(request);
+      Checked checked = check(request, Wire.DATA, bytes);
+      if (checked == null) return;
+      Wire.Data wanted = Wire.decodeData(bytes);
+      List<String> attempts = new ArrayList<>();
+      long total = 0;
+      for (Wire.Range range : wanted.ranges()) {
+        checkJob(checked.job, range.attempt());
+        attempts.add(range.attempt());
+        total += range.length();
+      }
+      if (request.returnCount() != 1 || request.returnSize(0) < total)
+        throw new IOException("there is no room for the bytes");
+      MapOutputs.Output first = outputs.known(attempts.get(0));
+      int directory = first == null ? DirectoryReaders.UNKNOWN : first.directory();
+      pass(directory, checked, kept -> answerData(kept, wanted), attempts);
+    } catch (IOException | IllegalStateException problem) {
+      refuse(request, problem);
+    }
+  }
+
+  private static void checkJob(String job, String attempt) throws IOException {
+    if (!Wire.isOf(job, attempt)) throw new IOException("an output of another job");
+  }
+
+  private interface Task {
+    void run(Checked checked) throws IOException;
+  }
+
+  private void pass(int directory, Checked checked, Task task, List<String> attempts) {
+    Request kept = checked.request.keep();
+    Checked lasting = new Checked(checked.job, checked.key, checked.mac, kept);
+    try {
+      readers.execute(directory, () -> run(lasting, task, attempts));
+    } catch (RejectedExecutionException full) {
+      metrics.busy.incr();
+      kept.refuse(Status.AGAIN);
+    }
+  }
+
+  // ---- Answering: in the readers ----
+
+  private void run(Checked checked, Task task, List<String> attempts) {
+    try {
+      // Nobody waits for it any more.
+      if (checked.request.timeLeft(TimeUnit.NANOSECONDS) == 0) {
+        checked.request.refuse(Status.TIMEOUT);
+        return;
+      }
+      task.run(checked);
+      metrics.knownOutputs.set(outputs.count());
+      metrics.openFiles.set(outputs.openFiles());
+    } catch (IOException missing) {
+      metrics.notThere.incr();
+      LOG.warn("Cannot serve {} of {}: {}", attempts, checked.job, missing.toString());
+      if (!checked.request.isEnded()) checked.request.reply(Wire.NOT_THERE, new Outgoing());
+    } catch (RuntimeException problem) {
+      LOG.warn("Cannot answer {}: {}", checked.request.source(), problem.toString());
+      if (!checked.request.isEnded()) checked.request.drop(Status.CANCELLED);
+    }
+  }
+
+  private MapOutputs.Output find(String job, String attempt) throws IOException {
+    String user = jobs.user(job);
+    if (user == null) throw new IOException("the job has ended");
+    return outputs.find(job, user, attempt);
+  }
+
+  private void answerSizes(Checked checked, Wire.Sizes wanted) {
+    List<Wire.Size> sizes = new ArrayList<>();
+    for (String attempt : wanted.attempts()) {
+      Wire.Size size = Wire.Size.NOT_THERE;
+      try {
+        MapOutputs.Output output = find(checked.job, attempt);
+        IndexRecord part = output.part(wanted.head().reduce());
+        if (part != null) size = new Wire.Size(part.rawLength, part.partLength, output.directory());
+      } catch (IOException missing) {
+        metrics.notThere.incr();
+        LOG.warn("No output of {}: {}", attempt, missing.toString());
+      }
+      sizes.add(size);
+    }
+    metrics.sizeRequests.incr();
+    reply(checked.request, checked.key, checked.mac, Wire.encodeSizes(sizes));
+  }
+
+  private void answerData(Checked checked, Wire.Data wanted) throws IOException {
+    int total = wanted.ranges().stream().mapToInt(Wire.Range::length).sum();
+    try (RegisteredBuffer piece = ripc.lease(Math.max(1, total))) {
+      ByteBuffer bytes = piece.buffer();
+      for (Wire.Range range : wanted.ranges()) {
+        MapOutputs.Output output = find(checked.job, range.attempt());
+        IndexRecord part = output.part(wanted.head().reduce());
+        if (part == null || range.offset() + range.length() > part.partLength)
+          throw new IOException("a range behind the end of " + range.attempt());
+        bytes.limit(bytes.position() + range.length());
+        outputs.read(output, part.startOffset + range.offset(), bytes);
+      }
+      ByteBuffer mac =
+          ByteBuffer.wrap(Wire.sealAnswer(checked.key, checked.mac, Wire.lengthOf(total)));
+      send(checked.request, new Outgoing().addReturn(bytes.flip(), 0).add(mac));
+      metrics.dataRequests.incr();
+      metrics.bytes.incr(total);
+    }
+  }
+
+  private void reply(Request request, SecretKey key, byte[] mac, ByteBuffer answer) {
+    ByteBuffer sealed = ByteBuffer.wrap(Wire.sealAnswer(key, mac, answer));
+    request.reply(new Outgoing().add(answer).add(sealed));
+  }
+
+  /** Waits for room, as long as the caller waits for the answer. */
+  private void send(Request request, Outgoing answer) {
+    while (true) {
+      try {
+        request.reply(answer);
+        return;
+      } catch (RipcException.NoRoom full) {
+        if (request.timeLeft(TimeUnit.NANOSECONDS) == 0) throw full;
+        try {
+          service.waitRoom(request.source(), 100, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException closing) {
+          Thread.currentThread().interrupt();
+          throw full;
+        }
+      }
+    }
+  }
+
+  /** The token is gone: forgets what was known of a job. */
+  void endJob(String job) {
+    sessions.endJob(job);
+    outputs.endJob(job);
+  }
+
+  @Override
+  public void close() {
+    try {
+      readers.close();
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+    }
+    rpc.close();
+    ripc.close();
+    outputs.close();
+  }
+}

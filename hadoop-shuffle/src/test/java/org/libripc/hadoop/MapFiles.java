@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Random;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.io.compress.CompressionCodec;
+import org.apache.hadoop.mapred.IFile;
+import org.apache.hadoop.mapred.IndexRecord;
+import org.apache.hadoop.mapred.JobConf;
+import org.apache.hadoop.mapred.SpillRecord;
+import org.apache.hadoop.mapreduce.JobID;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.TaskType;
+
+/** Map outputs as Hadoop writes them, with random records. */
+final class MapFiles {
+  static final JobID JOB = new JobID("1700000000000", 1);
+  static final Comparator<Pair> ORDER =
+      Comparator.comparing(Pair::key, java.util.Arrays::compareUnsigned)
+          .thenComparing(Pair::value, java.util.Arrays::compareUnsigned);
+
+  /** A record. */
+  record Pair(byte[] key, byte[] value) {}
+
+  final JobConf conf = new JobConf(false);
+  private final Path folder;
+
+  /** They go to {@code folder/output/ATTEMPT}, as in a task's local directory. */
+  MapFiles(Path folder) {
+    this.folder = folder;
+    conf.setMapOutputKeyClass(BytesWritable.class);
+    conf.setMapOutputValueClass(BytesWritable.class);
+    conf.set("mapreduce.cluster.local.dir", folder.toString());
+    conf.set("hadoop.tmp.dir", folder.toString());
+  }
+
+  static TaskAttemptID attempt(int map) {
+    return new org.apache.hadoop.mapred.TaskAttemptID("1700000000000", 1, TaskType.MAP, map, 0);
+  }
+
+  Path data(int map) {
+    return folder.resolve("output/" + attempt(map) + "/file.out");
+  }
+
+  /** Sorted records with keys of which some are the same. */
+  static List<Pair> records(Random random, int count, int longest) {
+    List<Pair> records = new ArrayList<>();
+    for (int index = 0; index < count; ++index) {
+      byte[] key = new byte[random.nextInt(4)];
+      byte[] value = new byte[random.nextInt(longest + 1)];
+      random.nextBytes(key);
+      random.nextBytes(value);
+      records.add(new Pair(key, value));
+    }
+    records.sort(ORDER);
+    return records;
+  }
+
+  /** Writes an output; a partition for each list. */
+  void write(int map, CompressionCodec codec, List<List<Pair>> partitions) throws IOException {
+    Path file = data(map);
+    Files.createDirectories(file.getParent());
+    FileSystem raw = FileSystem.getLocal(conf).getRaw();
+    SpillRecord index = new SpillRecord(partitions.size());
+    try (FSDataOutputStream out = raw.create(new org.apache.hadoop.fs.Path(file.toString()))) {
+      for (int partition = 0; partition < partitions.size(); ++partition) {
+        long start = out.getPos();
+        IFile.Writer<BytesWritable, BytesWritable> writer =
+            new IFile.Writer<>(conf, out, BytesWritable.class, BytesWritable.class, codec, null);
+        for (Pair each : partitions.get(partition))
+          writer.append(new BytesWritable(each.key), new BytesWritable(each.value));
+        writer.close();
+        index.putIndex(
+            new IndexRecord(start, writer.getRawLength(), writer.getCompressedLength()), partition);
+      }
+    }
+    index.writeToFile(new org.apache.hadoop.fs.Path(file + ".index"), conf);
+  }
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Random;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalDirAllocator;
+import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.io.DataInputBuffer;
+import org.apache.hadoop.io.compress.BZip2Codec;
+import org.apache.hadoop.io.compress.CompressionCodec;
+import org.apache.hadoop.io.compress.DefaultCodec;
+import org.apache.hadoop.mapred.Counters;
+import org.apache.hadoop.mapred.MROutputFiles;
+import org.apache.hadoop.mapred.RawKeyValueIterator;
+import org.apache.hadoop.mapred.Reporter;
+import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
+import org.apache.hadoop.mapreduce.TaskType;
+import org.apache.hadoop.mapreduce.task.reduce.MapHost;
+import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
+import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
+import org.apache.hadoop.util.Progress;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** The merge in place gives what sorting all records gives. */
+class MergeTest {
+  private static final int REDUCE = 1;
+  @TempDir Path folder;
+  private MapFiles maps;
+  private CompressionCodec codec;
+
+  private MapFiles maps() {
+    if (maps == null) maps = new MapFiles(folder);
+    return maps;
+  }
+
+  private void codec(String name) {
+    maps();
+    if (name.equals("deflate")) codec = new DefaultCodec();
+    if (name.equals("bzip2")) codec = new BZip2Codec();
+    if (codec instanceof DefaultCodec deflate) deflate.setConf(maps.conf);
+    if (codec instanceof BZip2Codec bzip2) bzip2.setConf(maps.conf);
+  }
+
+  private RipcMergeManager<BytesWritable, BytesWritable> manager() throws IOException {
+    MROutputFiles files = new MROutputFiles();
+    files.setConf(maps.conf);
+    ShuffleConsumerPlugin.Context<BytesWritable, BytesWritable> context =
+        new ShuffleConsumerPlugin.Context<>(
+            new org.apache.hadoop.mapred.TaskAttemptID(
+                "1700000000000", 1, TaskType.REDUCE, REDUCE, 0),
+            maps.conf,
+            FileSystem.getLocal(maps.conf),
+            null,
+            new LocalDirAllocator("mapreduce.cluster.local.dir"),
+            Reporter.NULL,
+            codec,
+            null,
+            null,
+            new Counters.Counter(),
+            new Counters.Counter(),
+            new Counters.Counter(),
+            new Counters.Counter(),
+            new Counters.Counter(),
+            new Counters.Counter(),
+            null,
+            new Progress(),
+            new Progress(),
+            null,
+            files,
+            null);
+    return new RipcMergeManager<>(
+        context,
+        problem -> {
+          throw new AssertionError(problem);
+        },
+        new ShuffleCounters(Reporter.NULL));
+  }
+
+  private static void check(List<MapFiles.Pair> expected, RawKeyValueIterator merged)
+      throws IOException {
+    List<MapFiles.Pair> got = new ArrayList<>();
+    while (merged.next()) {
+      BytesWritable key = new BytesWritable();
+      BytesWritable value = new BytesWritable();
+      key.readFields(view(merged.getKey()));
+      value.readFields(view(merged.getValue()));
+      MapFiles.Pair pair = new MapFiles.Pair(key.copyBytes(), value.copyBytes());
+      if (!got.isEmpty())
+        assertTrue(Arrays.compareUnsigned(got.get(got.size() - 1).key(), pair.key()) <= 0);
+      got.add(pair);
+    }
+    merged.close();
+    // Records with the same key come in any order.
+    got.sort(MapFiles.ORDER);
+    expected.sort(MapFiles.ORDER);
+    assertEquals(expected.size(), got.size());
+    for (int index = 0; index < got.size(); ++index) {
+      assertArrayEquals(expected.get(index).key(), got.get(index).key());
+      assertArrayEquals(expected.get(index).value(), got.get(index).value());
+    }
+  }
+
+  private static DataInputBuffer view(DataInputBuffer of) {
+    DataInputBuffer view = new DataInputBuffer();
+    view.reset(of.getData(), of.getPosition(), of.getLength() - of.getPosition());
+    return view;
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "1, none, 40",
+    "2, none, 5000",
+    "3, none, 100000",
+    "4, deflate, 40",
+    "5, deflate, 100000",
+    "6, bzip2, 400"
+  })
+  void asSortingAll(long seed, String compression, int longest) throws Throwable {
+    codec(compression);
+    Random random = new Random(seed);
+    List<MapFiles.Pair> expected = new ArrayList<>();
+    // The smallest windows: records go over their ends.
+    maps.conf.setLong(Keys.IN_PLACE_BYTES, 4 << 20);
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    LocalOutputs local = new LocalOutputs(maps.conf, REDUCE);
+    for (int map = 0; map < 12; ++map) {
+      List<MapFiles.Pair> mine =
+          MapFiles.records(random, map == 3 ? 0 : random.nextInt(400), longest);
+      List<MapFiles.Pair> others = MapFiles.records(random, 20, 40);
+      maps.write(map, codec, List.of(others, mine, others));
+      LocalOutput found = local.find(MapFiles.attempt(map));
+      found.check(maps.conf, new byte[1000]);
+      InPlaceOutput<BytesWritable, BytesWritable> output =
+          manager.reserveInPlace(MapFiles.attempt(map), found);
+      output.commit();
+      expected.addAll(mine);
+    }
+    check(expected, manager.close());
+  }
+
+  @ParameterizedTest
+  @ValueSource(longs = {7, 8})
+  void besideWhatHadoopMerges(long seed) throws Throwable {
+    codec("none");
+    Random random = new Random(seed);
+    // Room for the windows of about half of them.
+    maps.conf.setLong(Keys.IN_PLACE_BYTES, 5 * (16 << 10) + 100);
+    maps.conf.setLong("mapreduce.reduce.memory.totalbytes", 400_000);
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    LocalOutputs local = new LocalOutputs(maps.conf, REDUCE);
+    List<MapFiles.Pair> expected = new ArrayList<>();
+    int inPlace = 0;
+    for (int map = 0; map < 10; ++map) {
+      List<MapFiles.Pair> mine = MapFiles.records(random, 500, 100);
+      maps.write(map, null, List.of(List.of(), mine));
+      expected.addAll(mine);
+      LocalOutput found = local.find(MapFiles.attempt(map));
+      MapOutput<BytesWritable, BytesWritable> output =
+          manager.reserveInPlace(MapFiles.attempt(map), found);
+      if (output != null) {
+        ++inPlace;
+      } else {
+        output = reserve(manager, map, found.raw());
+        output.shuffle(
+            new MapHost("node1:1", "http://node1:1/"),
+            found.open(maps.conf),
+            found.length(),
+            found.raw(),
+            ShuffleClientMetrics.create(
+                new org.apache.hadoop.mapred.TaskAttemptID("1", 1, TaskType.REDUCE, map, 0),
+                maps.conf),
+            Reporter.NULL);
+      }
+      output.commit();
+    }
+    assertEquals(5, inPlace);
+    check(expected, manager.close());
+  }
+
+  private static MapOutput<BytesWritable, BytesWritable> reserve(
+      RipcMergeManager<BytesWritable, BytesWritable> manager, int map, long raw)
+      throws IOException, InterruptedException {
+    MapOutput<BytesWritable, BytesWritable> output = null;
+    while (output == null) {
+      manager.waitForResource();
+      output = manager.reserve(MapFiles.attempt(map), raw, 1);
+    }
+    return output;
+  }
+
+  @Test
+  void allOfItIsHadoopsIfTheConfigurationSaysSo() throws Throwable {
+    codec("none");
+    maps.conf.setBoolean(Keys.IN_PLACE, false);
+    maps.write(0, null, List.of(List.of(), List.of()));
+    LocalOutput found = new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0));
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    assertNull(manager.reserveInPlace(MapFiles.attempt(0), found));
+    check(new ArrayList<>(), manager.close());
+  }
+
+  @Test
+  void roomThatIsGivenBackIsRoom() throws Throwable {
+    codec("none");
+    maps.conf.setLong(Keys.IN_PLACE_BYTES, 16 << 10);
+    maps.write(0, null, List.of(List.of(), MapFiles.records(new Random(1), 1000, 40)));
+    LocalOutput found = new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0));
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    for (int round = 0; round < 10; ++round) {
+      InPlaceOutput<BytesWritable, BytesWritable> output =
+          manager.reserveInPlace(MapFiles.attempt(0), found);
+      assertNotNull(output);
+      assertNull(manager.reserveInPlace(MapFiles.attempt(0), found));
+      output.abort();
+    }
+    manager.close();
+  }
+
+  /** Each byte is under the checksum, both times that it is read. */
+  @ParameterizedTest
+  @ValueSource(strings = {"none", "deflate"})
+  void aDamagedByteIsFound(String compression) throws Throwable {
+    codec(compression);
+    List<MapFiles.Pair> mine = MapFiles.records(new Random(1), 20, 30);
+    maps.write(0, codec, List.of(List.of(), mine));
+    LocalOutputs local = new LocalOutputs(maps.conf, REDUCE);
+    LocalOutput found = local.find(MapFiles.attempt(0));
+    byte[] bytes = Files.readAllBytes(maps.data(0));
+    for (long at = found.start(); at < found.start() + found.length(); ++at) {
+      byte[] damaged = bytes.clone();
+      damaged[(int) at] ^= 0x10;
+      Files.write(maps.data(0), damaged, StandardOpenOption.WRITE);
+      assertThrows(IOException.class, () -> found.check(maps.conf, new byte[50]), "byte " + at);
+      RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+      manager.reserveInPlace(MapFiles.attempt(0), found).commit();
+      assertThrows(
+          IOException.class,
+          () -> {
+            RawKeyValueIterator merged = manager.close();
+            while (merged.next()) {
+              // until it is found
+            }
+          },
+          "byte " + at);
+    }
+  }
+
+  @Test
+  void aFileThatIsTooShortIsFound() throws Throwable {
+    codec("none");
+    maps.write(0, null, List.of(List.of(), MapFiles.records(new Random(1), 20, 30)));
+    LocalOutput found = new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0));
+    byte[] bytes = Files.readAllBytes(maps.data(0));
+    Files.write(maps.data(0), Arrays.copyOf(bytes, bytes.length - 7));
+    assertThrows(IOException.class, () -> found.check(maps.conf, new byte[50]));
+  }
+
+  @Test
+  void anOutputOfAnotherHostIsNone() throws Throwable {
+    codec("none");
+    assertNull(new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0)));
+    maps.write(0, null, List.of(List.of()));
+    assertThrows(
+        IOException.class,
+        () -> new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0)),
+        "it has no such part");
+  }
+}
