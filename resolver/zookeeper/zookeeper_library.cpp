@@ -3,6 +3,10 @@
 
 #include <dlfcn.h>
 
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
 namespace ripc::internal::resolver::zk {
 namespace {
 
@@ -40,10 +44,13 @@ Result<std::shared_ptr<const Library>> Library::load() {
   find(library->delete_op, "zoo_delete_op_init");
   find(library->set_op, "zoo_set_op_init");
   find(library->check_op, "zoo_check_op_init");
+  find(library->set_log_level, "zoo_set_debug_level");
   find(library->open_access, "ZOO_OPEN_ACL_UNSAFE");
   if (missing != nullptr)
     return Status(RIPC_UNSUPPORTED, std::string(kFile) + " has no " + missing +
                                         ": install a newer libzookeeper-st2 (3.8 or later), or unset RIPC_ZOOKEEPER.");
+  static std::once_flag is_quiet;
+  std::call_once(is_quiet, library->set_log_level, 0);
   return std::shared_ptr<const Library>(std::move(library));
 }
 

@@ -104,9 +104,10 @@ enum Flags : int { kPersistent = 0, kEphemeral = 1, kContainer = 4 };
 inline constexpr int kCreateOperation = 1;  // Operation::type
 inline constexpr int kAnyWatch = 3;
 
-// The functions of the library.
+// The functions of the library. It has state that all handles of a process share, without a lock: two threads must not
+// be in it at once, but for init().
 struct Library {
-  // RIPC_UNSUPPORTED names the package that is missing.
+  // Switches the library's log off, which is such state. RIPC_UNSUPPORTED names the package that is missing.
   static Result<std::shared_ptr<const Library>> load();
 
   Handle* (*init)(const char* hosts, Watcher, int timeout, const ClientId*, void* context, int flags, Log);
@@ -130,6 +131,7 @@ struct Library {
   void (*delete_op)(Operation*, const char* path, int version);
   void (*set_op)(Operation*, const char* path, const char* value, int size, int version, Stat*);
   void (*check_op)(Operation*, const char* path, int version);
+  void (*set_log_level)(int level);
   const AccessList* open_access;
 };
 

@@ -87,7 +87,12 @@ void ZooKeeperDirectory::submit_all() {
     const std::lock_guard lock(mutex_);
     asked.swap(asked_);
   }
-  for (std::unique_ptr<Request>& request : asked) submit(std::move(request));
+  if (asked.empty()) return;
+  // Not for the descriptor: this keeps the other contexts of the process out of the library.
+  fork_guard_.follow([&] {
+    for (std::unique_ptr<Request>& request : asked) submit(std::move(request));
+    return fd_;
+  });
 }
 
 void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
