@@ -174,6 +174,8 @@ class Faults(Lab):
         return self.cluster.metrics(host, "RipcShuffle").get("Bytes", 0)
 
     def setUp(self):
+        self.cluster.until(60, "NodeManagers", self.cluster.nodes_active)
+        self.cluster.until(60, "their metrics", lambda: all(self.cluster.metrics(host, "RipcShuffle") for host in self.cluster.hosts))
         self.before = [self.bytes_of(host) for host in self.cluster.hosts]
 
     def test_a_killed_node_manager_comes_back(self):
