@@ -177,6 +177,7 @@ class Faults(Lab):
         self.cluster.until(60, "NodeManagers", self.cluster.nodes_active)
         self.cluster.until(60, "their metrics", lambda: all(self.cluster.metrics(host, "RipcShuffle") for host in self.cluster.hosts))
         self.before = [self.bytes_of(host) for host in self.cluster.hosts]
+        self.old = self.first_outputs()
 
     def test_a_killed_node_manager_comes_back(self):
         """In mid-shuffle. With recovery its outputs and tokens are there again."""
@@ -198,20 +199,21 @@ class Faults(Lab):
         job = self.cluster.history(self.cluster.job_id("terasort.log"), "")["job"]
         self.assertEqual(job["failedReduceAttempts"] + job["killedReduceAttempts"], 1)
 
+    def first_outputs(self):
+        """The files of complete outputs of first maps, of all jobs."""
+        found = set()
+        for host in self.cluster.hosts:
+            local = host.folder / "local"
+            for index in local.glob("*/usercache/*/appcache/*/output/*_m_000000_0/file.out.index"):
+                # The two files of an output need not be on the same disk.
+                name = str(index.relative_to(local)).split("/", 1)[1].removesuffix(".index")
+                found.update(local.glob("*/" + name))
+        return found
+
     def first_output(self):
-        """The file of the first map's output, when it is complete."""
-        found = []
-
-        def made():
-            for host in self.cluster.hosts:
-                local = host.folder / "local"
-                for index in local.glob("*/usercache/*/appcache/*/output/*_m_000000_0/file.out.index"):
-                    name = str(index.relative_to(local)).split("/", 1)[1].removesuffix(".index")
-                    found.extend(local.glob("*/" + name))
-            return found
-
-        self.cluster.until(120, "a map output", made)
-        return found[0]
+        """That of this test's job."""
+        self.cluster.until(120, "a map output", lambda: self.first_outputs() - self.old)
+        return (self.first_outputs() - self.old).pop()
 
     def check_reported(self):
         framework = self.cluster.counters(self.cluster.job_id("terasort.log"))["org.apache.hadoop.mapreduce.TaskCounter"]
@@ -243,7 +245,7 @@ class Faults(Lab):
         first.run("ip", "link", "set", second.name, "down")
         time.sleep(10)  # what the fault is
         first.run("ip", "link", "set", second.name, "up")
-        self.finish(running)
+        self.assertGreater(self.finish(running)["FALLBACK_FAILED"], 0, "it was noticed")
 
 
 def read(file):
