@@ -174,7 +174,10 @@ class Faults(Lab):
         return self.cluster.metrics(host, "RipcShuffle").get("Bytes", 0)
 
     def setUp(self):
+        self.cluster.until(60, "NodeManagers", self.cluster.nodes_active)
+        self.cluster.until(60, "their metrics", lambda: all(self.cluster.metrics(host, "RipcShuffle") for host in self.cluster.hosts))
         self.before = [self.bytes_of(host) for host in self.cluster.hosts]
+        self.old = self.outputs(0) | self.outputs(5)
 
     def test_a_killed_node_manager_comes_back(self):
         """In mid-shuffle. With recovery its outputs and tokens are there again."""
@@ -196,20 +199,21 @@ class Faults(Lab):
         job = self.cluster.history(self.cluster.job_id("terasort.log"), "")["job"]
         self.assertEqual(job["failedReduceAttempts"] + job["killedReduceAttempts"], 1)
 
+    def outputs(self, number):
+        """The files of complete outputs of a map, of all jobs."""
+        found = set()
+        for host in self.cluster.hosts:
+            local = host.folder / "local"
+            for index in local.glob(f"*/usercache/*/appcache/*/output/*_m_{number:06}_0/file.out.index"):
+                # The two files of an output need not be on the same disk.
+                name = str(index.relative_to(local)).split("/", 1)[1].removesuffix(".index")
+                found.update(local.glob("*/" + name))
+        return found
+
     def first_output(self):
-        """The file of the first map's output, when it is complete."""
-        found = []
-
-        def made():
-            for host in self.cluster.hosts:
-                local = host.folder / "local"
-                for index in local.glob("*/usercache/*/appcache/*/output/*_m_000000_0/file.out.index"):
-                    name = str(index.relative_to(local)).split("/", 1)[1].removesuffix(".index")
-                    found.extend(local.glob("*/" + name))
-            return found
-
-        self.cluster.until(120, "a map output", made)
-        return found[0]
+        """That of this test's job, when its map has ended: two maps run at once."""
+        self.cluster.until(120, "map outputs", lambda: self.outputs(5) - self.old)
+        return (self.outputs(0) - self.old).pop()
 
     def check_reported(self):
         framework = self.cluster.counters(self.cluster.job_id("terasort.log"))["org.apache.hadoop.mapreduce.TaskCounter"]
@@ -241,7 +245,7 @@ class Faults(Lab):
         first.run("ip", "link", "set", second.name, "down")
         time.sleep(10)  # what the fault is
         first.run("ip", "link", "set", second.name, "up")
-        self.finish(running)
+        self.assertGreater(self.finish(running)["FALLBACK_FAILED"], 0, "it was noticed")
 
 
 def read(file):

@@ -4,6 +4,7 @@ package org.libripc.hadoop;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -21,6 +22,9 @@ import org.apache.hadoop.mapred.SpillRecord;
  */
 final class MapOutputs {
   private static final int INDEX_RECORD = 24;
+  // usercache/USER/appcache/APPLICATION/output/ATTEMPT/file.out, from the end
+  private static final int USER = 6;
+  private static final int APPLICATION = 4;
   private static final int OVERHEAD = 400; // of a known output, about
 
   /** Finds a file below the NodeManager's local directories. */
@@ -29,7 +33,7 @@ final class MapOutputs {
   }
 
   /** One that was found. Immutable. */
-  record Output(String job, String user, Path data, SpillRecord index, int directory) {
+  record Output(String job, Path data, SpillRecord index, int directory) {
     /** A reducer's part, or null. */
     IndexRecord part(int reduce) {
       return reduce < 0 || reduce >= index.size() ? null : index.getIndex(reduce);
@@ -46,7 +50,6 @@ final class MapOutputs {
   private final OpenFiles files;
   private final Map<String, Output> known = new LinkedHashMap<>(16, 0.75f, true);
   private final List<String> roots = new ArrayList<>();
-  private final Map<Path, String> users = new java.util.concurrent.ConcurrentHashMap<>();
   private long bytes;
 
   /**
@@ -57,12 +60,21 @@ final class MapOutputs {
     this.directories = directories;
     this.conf = conf;
     limit = indexBytes;
-    files = new OpenFiles(openFiles, this::open);
+    files = new OpenFiles(openFiles, MapOutputs::open);
   }
 
-  private java.nio.channels.FileChannel open(Path file) throws IOException {
-    // With security on, a file that is not the user's is refused: a link of somebody else.
-    return SecureIOUtils.openForRandomRead(file.toFile(), "r", users.get(file), null).getChannel();
+  private static FileChannel open(Path file) throws IOException {
+    // With security on, a file that is not the user's is refused: a link to somebody else's.
+    String user = part(file, USER);
+    return SecureIOUtils.openForRandomRead(file.toFile(), "r", user, null).getChannel();
+  }
+
+  private static String part(Path file, int fromEnd) {
+    return file.getName(file.getNameCount() - fromEnd).toString();
+  }
+
+  private static String application(String job) {
+    return "application" + job.substring("job".length());
   }
 
   /** One that is known, without touching a disk; null: {@link #find} it. */
@@ -75,19 +87,13 @@ final class MapOutputs {
     Output before = known(attempt);
     if (before != null) return before;
     String name =
-        "usercache/"
-            + user
-            + "/appcache/application"
-            + job.substring("job".length())
-            + "/output/"
-            + attempt
-            + "/file.out";
+        "usercache/" + user + "/appcache/" + application(job) + "/output/" + attempt + "/file.out";
     File data = directories.find(name);
     File index = directories.find(name + ".index");
     SpillRecord record =
         new SpillRecord(new org.apache.hadoop.fs.Path(index.getPath()), conf, user);
     String root = data.getPath().substring(0, data.getPath().length() - name.length());
-    Output found = new Output(job, user, data.toPath(), record, directoryOf(root));
+    Output found = new Output(job, data.toPath(), record, directoryOf(root));
     add(attempt, found);
     return found;
   }
@@ -103,7 +109,6 @@ final class MapOutputs {
   }
 
   private synchronized void add(String attempt, Output found) {
-    users.put(found.data, found.user);
     Output before = known.put(attempt, found);
     bytes += found.bytes() - (before == null ? 0 : before.bytes());
     Iterator<Output> eldest = known.values().iterator();
@@ -111,31 +116,28 @@ final class MapOutputs {
       Output dropped = eldest.next();
       bytes -= dropped.bytes();
       eldest.remove();
-      forget(dropped);
+      files.drop(dropped.data::equals);
     }
-  }
-
-  private void forget(Output dropped) {
-    files.drop(dropped.data::equals);
-    users.remove(dropped.data);
   }
 
   /** Fills a buffer from an output's bytes. */
   void read(Output output, long position, ByteBuffer to) throws IOException {
-    users.putIfAbsent(output.data, output.user);
     files.readFully(output.data, to, position);
   }
 
   /** Closes and forgets what is of a job. */
   synchronized void endJob(String job) {
-    Iterator<Output> each = known.values().iterator();
-    while (each.hasNext()) {
-      Output output = each.next();
-      if (!output.job.equals(job)) continue;
-      bytes -= output.bytes();
-      each.remove();
-      forget(output);
-    }
+    known
+        .values()
+        .removeIf(
+            output -> {
+              boolean ended = output.job.equals(job);
+              if (ended) bytes -= output.bytes();
+              return ended;
+            });
+    // Also those that were read after their index was dropped.
+    String ended = application(job);
+    files.drop(file -> part(file, APPLICATION).equals(ended));
   }
 
   synchronized int count() {

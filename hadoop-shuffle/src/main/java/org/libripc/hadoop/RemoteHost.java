@@ -37,10 +37,6 @@ final class RemoteHost {
     this.id = id;
   }
 
-  ServiceId id() {
-    return id;
-  }
-
   private static long now() {
     return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
   }

@@ -110,4 +110,19 @@ class MapOutputsTest {
     assertEquals(0, outputs.count());
     assertEquals(0, outputs.openFiles());
   }
+
+  @Test
+  void noDescriptorOutlivesItsJob() throws IOException {
+    MapOutputs small = of(500);
+    maps.write(1, null, partitions(2));
+    maps.write(2, null, partitions(2));
+    MapOutputs.Output first = small.find(JOB, "ada", MapFiles.attempt(1).toString());
+    small.find(JOB, "ada", MapFiles.attempt(2).toString());
+    assertNull(small.known(MapFiles.attempt(1).toString()));
+    // A request that was under way when its index was dropped.
+    small.read(first, 0, ByteBuffer.allocate(4));
+    assertEquals(1, small.openFiles());
+    small.endJob(JOB);
+    assertEquals(0, small.openFiles());
+  }
 }
