@@ -52,7 +52,9 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   Status failure = no_common_transport(path.record.addresses);
   const std::vector<Candidate> candidates = candidates_for(path.record.addresses);
   follow(path.record);
-  const std::optional<Way> open = routes_.way(id);
+  std::optional<Way> open = routes_.way(id);
+  // A path that loses packets is tried anew: a link that sends over TCP does not show whether datagrams get through.
+  if (open && open->channel->loses()) open.reset();
   for (const auto& transport : parts_.transports) {
     const auto candidate = std::find_if(candidates.begin(), candidates.end(),
                                         [&](const Candidate& known) { return known.transport == transport.get(); });
