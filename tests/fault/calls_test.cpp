@@ -93,6 +93,7 @@ int server(const std::vector<std::string>& arguments) {
   if (ripc_rpc_handle(rpc.get(), kMethod, 0, &State::handle, &state) != RIPC_OK) return 1;
   ripc_status status = RIPC_OK;
   while (status == RIPC_OK) status = ripc_rpc_run(rpc.get(), RIPC_FOREVER, nullptr);
+  for (ripc_request* request : state.later) ripc_request_drop(request, RIPC_CANCELLED);
   return status == RIPC_FENCED ? kIsFenced : 1;
 }
 
