@@ -8,6 +8,7 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace ripc::internal {
 namespace {
@@ -40,21 +41,22 @@ int open_placeholder(int victim) {
 
 }  // namespace
 
+// Frees no memory: another thread of the parent may have held a lock of the allocator, which is the child's for ever
+// then, unless the allocator provides for forks. What stays in the table goes with its owners.
 void ForkGuard::after_fork_in_child() {
   Registry& all = registry();
   generation_.fetch_add(1, std::memory_order_relaxed);
   if (!all.descriptors.empty()) {
     const int placeholder = open_placeholder(all.descriptors.begin()->second);
     bool placeholder_is_in_place = false;
-    for (const auto& [token, fd] : all.descriptors) {
+    for (auto& [token, fd] : all.descriptors) {
       if (fd == placeholder) {
         placeholder_is_in_place = true;
-      } else if (placeholder < 0 || ::dup3(placeholder, fd, O_CLOEXEC) < 0) {
-        ::close(fd);
+      } else if (fd >= 0 && (placeholder < 0 || ::dup3(placeholder, fd, O_CLOEXEC) < 0)) {
+        ::close(std::exchange(fd, -1));
       }
     }
     if (placeholder >= 0 && !placeholder_is_in_place) ::close(placeholder);
-    all.descriptors.clear();
   }
   all.mutex.unlock();
 }
