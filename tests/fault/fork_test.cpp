@@ -22,6 +22,13 @@ namespace {
 constexpr ripc_service_id kForker = 1001;
 constexpr ripc_service_id kWatcher = 1002;
 
+class Fork : public testing::Test {
+  void SetUp() override {
+    if (kSanitized)
+      GTEST_SKIP() << "another thread may hold a lock of the sanitizer's allocator, for ever in the child";
+  }
+};
+
 // Runs in the child: 0, or the number of the call that did not return RIPC_FORKED.
 int calls_of_a_child(ripc_context* context, ripc_service* service) {
   const std::vector<std::byte> bytes = make_item(64, 1);
@@ -42,7 +49,7 @@ int calls_of_a_child(ripc_context* context, ripc_service* service) {
   return 0;
 }
 
-TEST(Fork, TheChildsCallsSaySoAndTheParentGoesOn) {
+TEST_F(Fork, TheChildsCallsSaySoAndTheParentGoesOn) {
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path());
   const Service service = make_service(context, kForker);
@@ -67,7 +74,7 @@ TEST(Fork, TheChildsCallsSaySoAndTheParentGoesOn) {
   }
 }
 
-TEST(Fork, AChildMayMakeAContextOfItsOwn) {
+TEST_F(Fork, AChildMayMakeAContextOfItsOwn) {
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path());
   const Service service = make_service(context, kForker);
@@ -106,7 +113,7 @@ int forker(const std::vector<std::string>& arguments) {
   for (;;) pause();
 }
 
-TEST(Fork, AfterTheParentsDeathItsServicesAreDeadAlthoughTheChildLives) {
+TEST_F(Fork, AfterTheParentsDeathItsServicesAreDeadAlthoughTheChildLives) {
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path());
   const Service watcher = make_service(context, kWatcher);
@@ -150,7 +157,7 @@ int sockets_of_life() {
   return count;
 }
 
-TEST(Fork, WhateverAnotherThreadIsConnectingNoChildHoldsAListenerOrConnection) {
+TEST_F(Fork, WhateverAnotherThreadIsConnectingNoChildHoldsAListenerOrConnection) {
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path());
   const Service service = make_service(context, kForker);

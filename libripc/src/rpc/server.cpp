@@ -61,7 +61,7 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
 
 void Server::run_next(Nanoseconds now) noexcept {
   ripc_request& request = ready_.pop();
-  handler_began_at_ = now;
+  handler_began_at_.store(now, std::memory_order_relaxed);
   in_handler_.store(&request, std::memory_order_relaxed);
   run(request, now);
   in_handler_.store(nullptr, std::memory_order_relaxed);

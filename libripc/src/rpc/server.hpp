@@ -145,8 +145,9 @@ class Server : public std::enable_shared_from_this<Server> {
   ripc_request* free_ = nullptr;
   Fifo<ripc_request> ready_;  // the thread's that runs the endpoint
   bool is_closed_ = false;
-  std::atomic<const ripc_request*> in_handler_{nullptr};  // in the thread that runs the endpoint
-  Nanoseconds handler_began_at_ = 0;                      // that one
+  // Of the thread that runs the endpoint. Another one may answer a request while its handler still runs.
+  std::atomic<const ripc_request*> in_handler_{nullptr};
+  std::atomic<Nanoseconds> handler_began_at_{0};
   ripc_rpc_statistics counters_{};
 };
 

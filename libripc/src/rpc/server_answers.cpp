@@ -100,7 +100,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
     const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
     const bool is_measured = !is_prompt || record.counters.requests_run % kMeasured == 0;
-    const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_;
+    const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_.load(std::memory_order_relaxed);
     if (is_measured) record.time.add(now - request.came_at);
     const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
     slot->code = code;
