@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/zookeeper/node_record.hpp"
 
-#include <algorithm>
 #include <span>
 
 #include "base/clock.hpp"
 #include "base/group_id.hpp"
-#include "base/parse_number.hpp"
+#include "base/runtime_directory.hpp"
 #include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
@@ -21,14 +20,8 @@ std::string hex_text(std::uint64_t number, std::size_t digits) {
   return text;
 }
 
-std::uint64_t read_hex(std::string_view text) noexcept {
-  const auto is_written = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  std::uint64_t number = 0;
-  // As it is written here, so that each number has one name.
-  return text.size() == kHexSize && std::all_of(text.begin(), text.end(), is_written) && parse_number(text, number, 16)
-             ? number
-             : 0;
-}
+// As it is written here, so that each number has one name.
+std::uint64_t read_hex(std::string_view text) noexcept { return RuntimeDirectory::number_of(text).value_or(0); }
 
 }  // namespace
 

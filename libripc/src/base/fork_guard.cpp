@@ -78,7 +78,7 @@ ForkGuard::ForkGuard(int fd) {
 void ForkGuard::reset() noexcept {
   if (token_ == 0) return;
   const std::lock_guard lock(registry().mutex);
-  registry().descriptors.erase(std::exchange(token_, 0));
+  forget_locked(std::exchange(token_, 0));
 }
 
 void ForkGuard::close(UniqueFd& fd) noexcept {
@@ -87,7 +87,7 @@ void ForkGuard::close(UniqueFd& fd) noexcept {
     return;
   }
   const std::lock_guard lock(registry().mutex);
-  registry().descriptors.erase(std::exchange(token_, 0));
+  forget_locked(std::exchange(token_, 0));
   fd.reset();
 }
 

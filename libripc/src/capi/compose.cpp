@@ -287,12 +287,7 @@ MadeResolver make_multicast(const Settings& settings, std::uint64_t context,
 
 // Those that are set up, in their order.
 Result<Resolvers> make_resolvers(const Settings& settings, const std::shared_ptr<RuntimeDirectory>& directory,
-                                 std::uint64_t context
-#ifdef RIPC_WITH_VERBS
-                                 ,
-                                 const std::shared_ptr<const verbs::DeviceList>& devices
-#endif
-) {
+                                 std::uint64_t context, resolver::MulticastResolver::Networks networks) {
   Resolvers resolvers;
   for (const std::string& name : settings.resolvers) {
     MadeResolver made = std::unique_ptr<spi::Resolver>();
@@ -303,14 +298,6 @@ Result<Resolvers> make_resolvers(const Settings& settings, const std::shared_ptr
     } else if (name == "zookeeper" && settings.zookeeper) {
       made = make_zookeeper(settings, context);
     } else if (name == "multicast" && settings.multicast) {
-      resolver::MulticastResolver::Networks networks;
-#ifdef RIPC_WITH_VERBS
-      if (devices) {
-        Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, devices);
-        if (!opened.ok()) return opened.status();
-        networks = std::move(*opened);
-      }
-#endif
       made = make_multicast(settings, context, std::move(networks));
     }
     if (!made.ok()) return made.status();
@@ -363,11 +350,15 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
 #endif
     }
   }
+  resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
-  Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id, used_devices);
-#else
-  Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id);
+  if (settings.multicast && used_devices) {
+    Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_devices);
+    if (!opened.ok()) return opened.status();
+    networks = std::move(*opened);
+  }
 #endif
+  Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id, std::move(networks));
   if (!resolvers.ok()) return resolvers.status();
   parts.withheld = settings.withheld;
   parts.withheld_reason = settings.network.reason() + ". " + settings.network.advice();

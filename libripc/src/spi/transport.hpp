@@ -28,7 +28,7 @@ inline Status not_answering() {
 // A way to a service that was opened.
 struct Connected {
   std::shared_ptr<Channel> channel;
-  std::size_t address = 0;       // the index of the address that works
+  Address address = {};          // the one that answered
   bool is_on_this_host = false;  // the peer, as far as that address tells
 };
 

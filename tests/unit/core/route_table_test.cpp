@@ -55,7 +55,7 @@ TEST_F(RouteTableTest, KeepsALivingChannelAndReplacesADeadOne) {
 TEST_F(RouteTableTest, TellsTheWholeWayWhileItsChannelLives) {
   const auto channel = make_channel();
   routes_.insert(1, {.channel = channel, .address = {"shm", "a"}, .is_on_this_host = true});
-  const std::optional<Way> way = routes_.way(1);
+  const std::optional<spi::Connected> way = routes_.way(1);
   ASSERT_TRUE(way);
   EXPECT_EQ(way->channel, channel);
   EXPECT_EQ(way->address, (spi::Address{"shm", "a"}));

@@ -52,7 +52,7 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   Status failure = no_common_transport(path.record.addresses);
   const std::vector<Candidate> candidates = candidates_for(path.record.addresses);
   follow(path.record);
-  std::optional<Way> open = routes_.way(id);
+  std::optional<spi::Connected> open = routes_.way(id);
   // A path that loses packets is tried anew: a link that sends over TCP does not show whether datagrams get through.
   if (open && open->channel->loses()) open.reset();
   for (const auto& transport : parts_.transports) {
@@ -66,7 +66,8 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
       others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
       continue;
     }
-    Result<Way> way = open && is_among(candidate->addresses, open->address) ? *open : connect(*candidate, id, deadline);
+    Result<spi::Connected> way =
+        open && is_among(candidate->addresses, open->address) ? *open : connect(*candidate, id, deadline);
     if (way.ok()) {
       path.address = way->address;
       path.reason = way->channel->describe(deadline);

@@ -122,7 +122,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
       if (learned) addresses.push_back(std::move(*learned));
       if (addresses.empty()) return record.status();
     }
-    Result<Way> way = connect(addresses, id, deadline);
+    Result<spi::Connected> way = connect(addresses, id, deadline);
     if (way.ok()) return routes_.insert(id, std::move(*way));
     const ripc_status code = way.status().code();
     if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return way.status();
@@ -145,7 +145,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
 Result<Resolution> Paths::find_way_back(ripc_service_id id, Deadline deadline) {
   std::optional<spi::Address> learned = routes_.learned(id);
   if (!learned) return RIPC_NO_SERVICE;
-  Result<Way> way = connect({*learned}, id, deadline);
+  Result<spi::Connected> way = connect({*learned}, id, deadline);
   if (!way.ok()) return way.status();
   (void)routes_.insert(id, std::move(*way));
   Resolution found;
@@ -154,21 +154,17 @@ Result<Resolution> Paths::find_way_back(ripc_service_id id, Deadline deadline) {
   return found;
 }
 
-Result<Way> Paths::connect(const Candidate& candidate, ripc_service_id id, Deadline deadline) {
-  Result<spi::Connected> connected =
-      candidate.transport->connect(candidate.addresses, id, candidate.is_last ? deadline : half_of(deadline));
-  if (!connected.ok()) return connected.status();
-  return Way{.channel = std::move(connected->channel),
-             .address = candidate.addresses[connected->address],
-             .is_on_this_host = connected->is_on_this_host};
+Result<spi::Connected> Paths::connect(const Candidate& candidate, ripc_service_id id, Deadline deadline) {
+  return candidate.transport->connect(candidate.addresses, id, candidate.is_last ? deadline : half_of(deadline));
 }
 
-Result<Way> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id, Deadline deadline) const {
+Result<spi::Connected> Paths::connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
+                                      Deadline deadline) const {
   const std::vector<Candidate> candidates = candidates_for(addresses);
   if (candidates.empty()) return no_common_transport(addresses);
   Status failure;
   for (const Candidate& candidate : candidates) {
-    Result<Way> way = connect(candidate, id, deadline);
+    Result<spi::Connected> way = connect(candidate, id, deadline);
     if (way.ok()) return way;
     note_failure(failure, way.status());
   }
@@ -194,7 +190,7 @@ std::vector<Paths::Candidate> Paths::candidates_for(const std::vector<spi::Addre
 }
 
 Result<std::shared_ptr<spi::Channel>> Paths::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
-  Result<Way> way = connect(record.addresses, record.id, deadline);
+  Result<spi::Connected> way = connect(record.addresses, record.id, deadline);
   if (!way.ok()) return way.status();
   return routes_.insert(record.id, std::move(*way));
 }

@@ -84,8 +84,9 @@ class Paths {
   Result<Resolution> try_paths(ripc_service_id id, Deadline deadline);
   // Preferred first.
   std::vector<Candidate> candidates_for(const std::vector<spi::Address>& addresses) const;
-  static Result<Way> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
-  Result<Way> connect(const std::vector<spi::Address>& addresses, ripc_service_id id, Deadline deadline) const;
+  static Result<spi::Connected> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
+  Result<spi::Connected> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
+                                 Deadline deadline) const;
   // A refusal says more than that nobody answered elsewhere.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;

@@ -39,7 +39,7 @@ void RouteTable::store(Table& table, Route* route) noexcept {
 }
 
 // What is made can be taken out again without memory.
-std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, Way way) {
+std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, spi::Connected way) {
   auto route = std::make_unique<Route>();
   route->id = id;
   route->way = std::move(way);
@@ -73,7 +73,7 @@ void RouteTable::make_room() {
   epochs_.retire(std::move(old->end));
 }
 
-std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, Way way) {
+std::shared_ptr<spi::Channel> RouteTable::insert(ripc_service_id id, spi::Connected way) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<spi::Channel> channel = way.channel;
   std::atomic<Route*>* const slot = locate(*table_.load(std::memory_order_relaxed), id);
@@ -130,11 +130,11 @@ std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
   return found->second.address;
 }
 
-std::optional<Way> RouteTable::way(ripc_service_id id) const {
+std::optional<spi::Connected> RouteTable::way(ripc_service_id id) const {
   const std::lock_guard lock(mutex_);
   const std::atomic<Route*>* const slot = locate(*table_.load(std::memory_order_relaxed), id);
   if (slot == nullptr) return std::nullopt;
-  const Way& way = slot->load(std::memory_order_relaxed)->way;
+  const spi::Connected& way = slot->load(std::memory_order_relaxed)->way;
   return way.channel->alive() ? std::optional(way) : std::nullopt;
 }
 

@@ -16,13 +16,6 @@
 
 namespace ripc::internal::core {
 
-// How this context reaches a service.
-struct Way {
-  std::shared_ptr<spi::Channel> channel;
-  spi::Address address = {};     // the one that answered
-  bool is_on_this_host = false;  // the peer, as far as that address tells
-};
-
 class RouteTable {
  public:
   explicit RouteTable(EpochDomain& epochs);
@@ -41,10 +34,10 @@ class RouteTable {
   }
 
   // The whole of it, if its channel lives. Any thread.
-  std::optional<Way> way(ripc_service_id id) const;
+  std::optional<spi::Connected> way(ripc_service_id id) const;
 
   // Adds a way unless a living one is there already: returns the channel that is in the table afterwards.
-  std::shared_ptr<spi::Channel> insert(ripc_service_id id, Way way);
+  std::shared_ptr<spi::Channel> insert(ripc_service_id id, spi::Connected way);
   // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later.
   void remove(const spi::Channel& channel) noexcept;
 
@@ -58,7 +51,7 @@ class RouteTable {
  private:
   struct Route {
     ripc_service_id id = 0;
-    Way way;
+    spi::Connected way;
     EpochDomain::Retirement end;  // of this route
   };
   struct Learned {
@@ -71,7 +64,7 @@ class RouteTable {
     std::size_t mask;                        // of the index of one
     EpochDomain::Retirement end;             // of this table
   };
-  static std::unique_ptr<Route> make_route(ripc_service_id id, Way way);
+  static std::unique_ptr<Route> make_route(ripc_service_id id, spi::Connected way);
   static std::unique_ptr<Table> make_table(std::size_t size);
   static std::size_t start(ripc_service_id id, const Table& table) noexcept {
     return static_cast<std::size_t>((id * 0x9e3779b97f4a7c15u) >> 32) & table.mask;

@@ -215,7 +215,8 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     const bool is_known = chosen != locators.end();
     Result<std::shared_ptr<spi::Channel>> channel = connect_over(*session, id, deadline);
     if (channel.ok()) {
-      const std::size_t address = is_known ? indices[static_cast<std::size_t>(chosen - locators.begin())] : 0;
+      const spi::Address& address =
+          addresses[is_known ? indices[static_cast<std::size_t>(chosen - locators.begin())] : 0];
       const bool is_here = is_known && !host_identity_.empty() && chosen->host == host_identity_;
       return spi::Connected{.channel = std::move(*channel), .address = address, .is_on_this_host = is_here};
     }

@@ -12,7 +12,8 @@ Result<spi::Connected> ShmTransport::connect(std::span<const spi::Address> addre
   Status failure = RIPC_NO_SERVICE;
   for (std::size_t index = 0; index < addresses.size(); ++index) {
     Result<std::shared_ptr<ShmChannel>> channel = connect_to(addresses[index].locator, id, deadline);
-    if (channel.ok()) return spi::Connected{.channel = std::move(*channel), .address = index, .is_on_this_host = true};
+    if (channel.ok())
+      return spi::Connected{.channel = std::move(*channel), .address = addresses[index], .is_on_this_host = true};
     failure = channel.status();
   }
   return failure;

@@ -145,7 +145,7 @@ TEST(Session, OfSeveralAddressesTheOneThatWorksIsUsedThoughOneBeforeItIsSilent) 
       {"socket", Endpoint::local_of(silent->fd.get()).text()}, {"socket", "nonsense"}, written(server)};
   const auto connected = client.transport().connect(addresses, 7, Deadline::after(kLimit));
   ASSERT_TRUE(connected.ok()) << connected.status().text();
-  EXPECT_EQ(connected->address, 2u);
+  EXPECT_EQ(connected->address, addresses[2]);
 }
 
 TEST(Session, OfSeveralContextsTheOneThatHasTheServiceIsUsed) {
@@ -157,7 +157,7 @@ TEST(Session, OfSeveralContextsTheOneThatHasTheServiceIsUsed) {
   const std::vector<spi::Address> addresses{written(without), written(server)};
   const auto connected = client.transport().connect(addresses, 7, Deadline::after(kLimit));
   ASSERT_TRUE(connected.ok()) << connected.status().text();
-  EXPECT_EQ(connected->address, 1u);
+  EXPECT_EQ(connected->address, addresses[1]);
   EXPECT_EQ(client.transport().connect(addresses, 8, Deadline::after(kLimit)).status().code(), RIPC_NO_SERVICE);
 }
 
