@@ -10,10 +10,10 @@ namespace ripc::internal::shm {
 Result<spi::Connected> ShmTransport::connect(std::span<const spi::Address> addresses, ripc_service_id id,
                                              Deadline deadline) {
   Status failure = RIPC_NO_SERVICE;
-  for (std::size_t index = 0; index < addresses.size(); ++index) {
-    Result<std::shared_ptr<ShmChannel>> channel = connect_to(addresses[index].locator, id, deadline);
+  for (const spi::Address& address : addresses) {
+    Result<std::shared_ptr<ShmChannel>> channel = connect_to(address.locator, id, deadline);
     if (channel.ok())
-      return spi::Connected{.channel = std::move(*channel), .address = addresses[index], .is_on_this_host = true};
+      return spi::Connected{.channel = std::move(*channel), .address = address, .is_on_this_host = true};
     failure = channel.status();
   }
   return failure;
