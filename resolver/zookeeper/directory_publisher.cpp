@@ -108,6 +108,7 @@ void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try 
 void DirectoryResolver::settle(const OwnPointer& own) {
   if (own->is_queued || own->is_busy) return;
   own->is_queued = true;
+  own->is_in_sync = false;
   own->attempts = 0;
   to_settle_.push_back(own);
   settle_waiting();
@@ -299,8 +300,12 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     winner = holder;
     return end_step(own, true);
   }
-  if (Status status = spi::check_holder(own->record, holder, own->takes_over); !status.ok())
-    return fail(own, std::move(status));
+  if (Status status = spi::check_holder(own->record, holder, own->takes_over); !status.ok()) {
+    if (std::exchange(own->is_in_sync, true)) return fail(own, std::move(status));
+    // A server that lags may still have a holder that has gone.
+    directory_->sync({});
+    return read(own);
+  }
   own->record.incarnation = spi::next_incarnation(own->record.incarnation, holder.incarnation);
   own->displaced.push_back(std::move(holder));
   write(own, &answer.node, groups);

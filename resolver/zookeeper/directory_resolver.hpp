@@ -138,9 +138,10 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_established = false;  // publish() has succeeded
     bool is_new = true;           // nothing of it is in the directory in this session
     bool is_fenced = false;
-    bool is_queued = false;  // in to_settle_
-    bool is_busy = false;    // a step is under way
-    std::uint64_t goal = 1;  // counts what was wanted
+    bool is_queued = false;   // in to_settle_
+    bool is_busy = false;     // a step is under way
+    bool is_in_sync = false;  // what is read is no older than the beginning of this step
+    std::uint64_t goal = 1;   // counts what was wanted
     std::uint64_t reached = 0;
     std::uint64_t step_goal = 0;
     unsigned attempts = 0;
