@@ -325,11 +325,11 @@ function(ripc_tests_rdma_lab)
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
-:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*")
+:BrokenQueues.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*:TakenPorts.*")
     # Those that use the first device that there is; with the other one.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=Transfers.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*\
+      "--gtest_filter=Transfers.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*:TakenPorts.*\
 :Strangers.WhoAskForAConnection*:KeyedStrangers.WhoHaveAnotherClusterKey*")
     foreach(test lab.unit lab.unit.siw)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)

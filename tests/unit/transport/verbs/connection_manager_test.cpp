@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that their peers ask for and do not complete: over a real device, both ends in this process.
+// Connections that their peers ask for and do not complete, and those that find their ports taken: over a real device,
+// both ends in this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "connected_ends.hpp"
+#include "strangers.hpp"
 
 namespace ripc::internal::verbs {
 namespace {
@@ -102,6 +107,49 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
     most_ = alive_ = 0;
   }
   if (!any) GTEST_SKIP() << "no device here leaves it to the peer to complete one";
+}
+
+// Of eight ports that this host may choose from, TCP has four. So it must be one of the RDMA lab's.
+class TakenPorts : public ConnectedEnds {
+ protected:
+  void SetUp() override {
+    if (std::getenv("RIPC_TEST_MAY_CUT") == nullptr) GTEST_SKIP() << "narrows the ports of the host: for the RDMA lab";
+    ConnectedEnds::SetUp();
+    std::getline(std::ifstream(kRange), before_);
+  }
+  void TearDown() override {
+    if (!before_.empty()) std::ofstream(kRange) << before_;
+    ConnectedEnds::TearDown();
+  }
+  static constexpr const char* kRange = "/proc/sys/net/ipv4/ip_local_port_range";
+  static constexpr std::uint16_t kFirst = 61'000;
+  static constexpr std::uint16_t kCount = 8;
+  std::string before_;
+};
+
+TEST_F(TakenPorts, AreGivenUpForOthers) {
+  const DevicePort port = devices_->ports().front();
+  remote::Endpoint here;
+  ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
+  on_loop([&] {
+    manager_ =
+        ConnectionManager::start(devices_->library(), *loop_, {port.ip}, [](const IdPointer&, const PrivateData&) {
+          return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
+        }).value();
+  });
+  ASSERT_TRUE(std::ofstream(kRange) << kFirst << ' ' << kFirst + kCount - 1 << std::flush);
+  std::vector<remote::GuardedSocket> taken;
+  for (std::uint16_t offset = 0; offset < kCount; offset += 2) {
+    taken.push_back(remote::open_socket(here.family(), SOCK_STREAM).value());
+    const remote::Endpoint own = here.with_port(static_cast<std::uint16_t>(kFirst + offset));
+    ASSERT_EQ(bind(taken.back().fd.get(), own.address(), own.size()), 0) << own.text();
+    ASSERT_EQ(listen(taken.back().fd.get(), 1), 0);
+  }
+  for (int request = 0; request < 16; ++request) {
+    const Status outcome = ask_for_connection(port, manager_->port_at(here), {});
+    EXPECT_EQ(outcome.code(), RIPC_REFUSED) << outcome.text();
+  }
+  on_loop([this] { manager_.reset(); });
 }
 
 }  // namespace

@@ -106,7 +106,8 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
     for (std::byte& byte : words) byte = static_cast<std::byte>(random());
     // The version is right.
     if (count % 2 == 0) words = make_private_data(nullptr, Side::dialing, {}, random(), random());
-    EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
+    const Status outcome = ask_for_connection(port(), door(), words);
+    EXPECT_EQ(outcome.code(), RIPC_REFUSED) << outcome.text();
     EXPECT_EQ(server_->transport().handshakes_refused(), count);
   }
   EXPECT_EQ(server_->transport().connection_count(), 0u);

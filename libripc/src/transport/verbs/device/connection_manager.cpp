@@ -15,6 +15,7 @@ namespace ripc::internal::verbs {
 namespace {
 
 constexpr int kBacklog = 128;
+// librdmacm chooses a port that is free among its own. Devices with iWARP use it for TCP, where it may be taken.
 constexpr int kPortsTried = 64;
 constexpr Nanoseconds kAcceptPatience = 5'000'000'000;
 // A packet that is not acknowledged is repeated after 4.096 us x 2^14 = 67 ms, six times: a peer that is gone is
@@ -69,7 +70,6 @@ Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_
   return manager;
 }
 
-// librdmacm chooses a port that is free among its own; devices with iWARP listen on TCP, where it may be taken.
 Status ConnectionManager::listen(const std::string& ip) {
   const VerbsLibrary& library = channel_->library();
   remote::Endpoint endpoint;
@@ -122,19 +122,23 @@ std::uint64_t ConnectionManager::dial(const remote::Endpoint& from, const remote
   attempt.words = words;
   attempt.read_depth = read_depth;
   attempt.patience = static_cast<int>(std::clamp<Nanoseconds>(patience / 1'000'000, 1, 60'000));
+  attempt.source = from.with_port(0);
+  attempt.peer = to;
+  keep_time(name, attempt, patience);
+  if (const int error = resolve(name, attempt); error != 0)
+    loop_.post([this, name, error] { fail(name, unreachable(std::strerror(error))); });
+  return name;
+}
+
+// Makes an id, and has it look for the way to the peer. 0, or errno.
+int ConnectionManager::resolve(std::uint64_t name, Attempt& attempt) {
   const VerbsLibrary& library = channel_->library();
   rdma_cm_id* raw = nullptr;
-  int error = library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(name), RDMA_PS_TCP) == 0 ? 0 : errno;
-  if (error == 0) {
-    attempt.id = std::make_shared<const Id>(channel_, raw);
-    keep_time(name, attempt, patience);
-    const remote::Endpoint source = from.with_port(0);
-    if (library.resolve_addr(raw, const_cast<sockaddr*>(source.address()), const_cast<sockaddr*>(to.address()),
-                             attempt.patience) != 0)
-      error = errno;
-  }
-  if (error != 0) loop_.post([this, name, error] { fail(name, unreachable(std::strerror(error))); });
-  return name;
+  if (library.create_id(channel_->get(), &raw, reinterpret_cast<void*>(name), RDMA_PS_TCP) != 0) return errno;
+  attempt.id = std::make_shared<const Id>(channel_, raw);
+  const int failed = library.resolve_addr(raw, const_cast<sockaddr*>(attempt.source.address()),
+                                          const_cast<sockaddr*>(attempt.peer.address()), attempt.patience);
+  return failed == 0 ? 0 : errno;
 }
 
 void ConnectionManager::keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience) {
@@ -162,7 +166,7 @@ void ConnectionManager::shorten_retries(const Id& id) const noexcept {
   (void)channel_->library().set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
 }
 
-Status ConnectionManager::connect(Attempt& attempt) {
+Status ConnectionManager::connect(std::uint64_t name, Attempt& attempt) {
   const Result<ibv_qp*> pair = attempt.hooks.prepare(attempt.id);
   if (!pair.ok()) return pair.status();
   attempt.pair = *pair;
@@ -175,8 +179,10 @@ Status ConnectionManager::connect(Attempt& attempt) {
   parameters.initiator_depth = attempt.read_depth;
   parameters.retry_count = kRetries;
   parameters.rnr_retry_count = kReceiverRetries;
-  if (channel_->library().connect(attempt.id->get(), &parameters) != 0) return unreachable(std::strerror(errno));
-  return {};
+  if (channel_->library().connect(attempt.id->get(), &parameters) == 0) return {};
+  int error = errno;
+  if (error == EADDRINUSE && ++attempt.ports_tried < kPortsTried) error = resolve(name, attempt);
+  return error == 0 ? Status() : unreachable(std::strerror(error));
 }
 
 // There is a connection.
@@ -231,7 +237,7 @@ void ConnectionManager::handle(const Event& event) {
         status = unreachable(std::strerror(errno));
       break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-      status = connect(attempt);
+      status = connect(event.name, attempt);
       break;
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
       status = bring_up_pair(channel_->library(), *attempt.id->get(), *attempt.pair, {});

@@ -67,8 +67,8 @@ class ConnectionManager {
  public:
   // What is to become a connection. Calls come until `drop()` or the end of the manager.
   struct Hooks {
-    // The path is known and the id has a device: makes the queue pair, which lives until `ended` or drop(), and
-    // prepares it (queue_pair_states). Without one, gives up.
+    // The path is known and the id has a device: makes the queue pair, which lives until `ended`, drop() or the next
+    // call, and prepares it (queue_pair_states). Without one, gives up.
     std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
     // The peer has accepted, with these words. Not RIPC_OK: gives up.
     std::function<Status(const IdPointer& id, const PrivateData& words)> accepted;
@@ -113,8 +113,10 @@ class ConnectionManager {
     ibv_qp* pair = nullptr;  // the hooks'
     PrivateData words{};
     std::uint8_t read_depth = 1;
-    const void* from = nullptr;  // of a request that is not established
-    int patience = 0;            // milliseconds
+    const void* from = nullptr;     // of a request that is not established
+    remote::Endpoint source, peer;  // of one that is dialed
+    int ports_tried = 0;
+    int patience = 0;  // milliseconds
     EventLoop::TimerId timer = 0;
   };
   // What there is in an event, once it was given back.
@@ -136,7 +138,8 @@ class ConnectionManager {
   void fail(std::uint64_t name, Status reason);
   void end_request_of(const void* peer);
   void keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience);
-  Status connect(Attempt& attempt);
+  int resolve(std::uint64_t name, Attempt& attempt);
+  Status connect(std::uint64_t name, Attempt& attempt);
   Status complete(Attempt& attempt, const PrivateData& words);
   void shorten_retries(const Id& id) const noexcept;
 
