@@ -89,6 +89,14 @@ class Bench(CliTest):
         self.ripc("bench", "calls", "--window", "0", code=2)
         self.ripc("bench", "calls", "--window", "257", code=2)
 
+    def test_symmetric_calls_are_all_answered(self):
+        for window in ("1", "3", "11"):
+            with self.subTest(window=window):
+                result = self.bench("calls", "--transport", TRANSPORT, "--symmetric", "--window", window, "--iterations", "500")
+                self.assertEqual((result["answered"], result["payloads_checked"]), (525, 525), "those of the warm-up, too")
+                self.assertGreater(result["calls_per_second"], 0)
+        self.assertIn("smaller --size", self.ripc("bench", "calls", "--symmetric", "--size", "10M", code=1).stderr)
+
     def test_runs_are_listed_and_their_medians_reported(self):
         result = self.bench("rate", "--transport", TRANSPORT, "--iterations", "5000", "--runs", "3")
         rates = sorted(run["messages_per_second"] for run in result["runs"])

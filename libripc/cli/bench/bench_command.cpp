@@ -225,6 +225,8 @@ void add_calls_options(CLI::App& command, BenchOptions& options) {
       ->capture_default_str();
   command.add_option("--answer", options.answer, "Bytes of the answer, at most the size, which is the default")
       ->transform(CLI::AsSizeValue(false));
+  command.add_flag("--symmetric", options.symmetric,
+                   "Both sides call and answer; the calls of a window begin together");
 }
 
 void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls: a window of them is under way all the time. The payload travels there and, or its beginning, back: in the
 // message if it fits, else lent from leased buffers, and back into return buffers. Every payload is checked.
+// Symmetric: both sides call and answer, and the calls of a window begin together when the last ones have ended.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -31,15 +32,11 @@ bool is_quiet(const ripc::Error& error) {
   return error.code() == RIPC_TIMEOUT || error.code() == RIPC_EMPTY || error.code() == RIPC_INTERRUPTED;
 }
 
-// ---- The other side ------------------------------------------------------------------------------------------
+// ---- Answering -----------------------------------------------------------------------------------------------
 
-ripc::Error calls_side(Side& side, const BenchOptions& options) {
-  auto library = open_library(side, options);
-  if (!library.ok()) return library.error();
-  auto rpc = ripc::Rpc::create(library->service);
-  if (!rpc.ok()) return rpc.error();
-  ripc::Error failure;
-  const auto error = rpc->on(kEchoMethod, [&](ripc::Request request) {
+// Both must outlive the endpoint.
+ripc::Error answer_calls(ripc::Rpc& rpc, const BenchOptions& options, ripc::Error& failure) {
+  return rpc.on(kEchoMethod, [&](ripc::Request request) {
     const ripc::Bytes bytes = request.item(0).bytes();
     const bool good = bytes.size() == options.size && check_large(bytes, sequence_of(bytes));
     const ripc::Bytes back = bytes.first(std::min<std::size_t>(bytes.size(), options.answer));
@@ -47,22 +44,9 @@ ripc::Error calls_side(Side& side, const BenchOptions& options) {
     auto ticket = request.reply({item}, good ? kGoodCode : kBadCode);
     if (!ticket.ok()) failure = ticket.error();
   });
-  if (!error.ok()) return error;
-  while (side.control.receive()) {
-    if (!side.control.send({})) break;  // ready
-    // Until the block is over: an answer may have to be sent again.
-    while (true) {
-      const auto events = rpc->run(kTurn);
-      if (!failure.ok()) return failure;
-      if (events.ok()) continue;
-      if (!is_quiet(events.error())) return events.error();
-      if (side.control.has_said()) break;
-    }
-  }
-  return {};
 }
 
-// ---- The measuring side --------------------------------------------------------------------------------------
+// ---- Calling --------------------------------------------------------------------------------------------------
 
 class Caller {
  public:
@@ -93,8 +77,7 @@ class Caller {
     samples_ = &samples;
     end_ = next_ + count;
     const std::uint64_t start = clock_.now();
-    for (const auto& slot : slots_)
-      if (next_ < end_) begin(*slot);
+    begin_all();
     while ((under_way_ > 0 || !still_lent_.empty()) && failure_.ok()) {
       const auto events = rpc_.run(still_lent_.empty() ? ripc::Nanoseconds(kCallTimeout) : ripc::kNoWait);
       if (!events.ok() && !is_quiet(events.error())) return events.error();
@@ -102,7 +85,25 @@ class Caller {
     }
     const double nanoseconds = clock_.nanoseconds(clock_.now() - start);
     if (!failure_.ok()) return failure_;
+    if (const auto error = options_.symmetric ? end_symmetric() : ripc::Error(); !error.ok()) return error;
     return nanoseconds;
+  }
+
+  // Calls in the other side of a symmetric measurement, until the measuring side has had its answers.
+  ripc::Error accompany() {
+    std::vector<double> samples;
+    samples_ = &samples;
+    end_ = UINT64_MAX;
+    begin_all();
+    for (std::uint64_t turns = 1; turns % kTurnsBetweenLooks != 0 || !side_.control.has_said(); ++turns) {
+      if (const auto error = run(); !error.ok()) return error;
+      samples.clear();
+    }
+    if (!side_.control.receive()) return {};
+    end_ = next_;
+    while (under_way_ > 0)
+      if (const auto error = run(); !error.ok()) return error;
+    return side_.control.send({}) ? ripc::Error() : other_side_ended();
   }
 
   void put(Json& json) {
@@ -114,6 +115,27 @@ class Caller {
   }
 
  private:
+  static constexpr std::uint64_t kTurnsBetweenLooks = 256;
+
+  // The other side's last calls are answered, too.
+  ripc::Error end_symmetric() {
+    if (!side_.control.send({})) return other_side_ended();
+    while (!side_.control.has_said())
+      if (const auto error = run(); !error.ok()) return error;
+    return side_.control.receive() ? ripc::Error() : other_side_ended();
+  }
+
+  ripc::Error run() {
+    const auto events = rpc_.run(kTurn);
+    if (!failure_.ok()) return failure_;
+    return events.ok() || is_quiet(events.error()) ? ripc::Error() : events.error();
+  }
+
+  void begin_all() {
+    for (const auto& slot : slots_)
+      if (next_ < end_ && failure_.ok()) begin(*slot);
+  }
+
   // One of the calls of the window.
   struct Slot {
     Caller* owner = nullptr;
@@ -166,6 +188,8 @@ class Caller {
     }
     if (slot.lent)
       still_lent_.push_back(&slot);
+    else if (options_.symmetric)
+      under_way_ == 0 ? begin_all() : void();
     else if (next_ < end_ && failure_.ok())
       begin(slot);
   }
@@ -221,15 +245,57 @@ class Caller {
   Tally tally_;
 };
 
+// ---- The two sides -------------------------------------------------------------------------------------------
+
+ripc::Result<ripc::Rpc> make_endpoint(Library& library, const BenchOptions& options) {
+  // Those of a window begin when the last one is answered, but its memory may be lent for longer.
+  if (options.symmetric && library.kind == "long")
+    return ripc::Error(RIPC_INVALID_ARGUMENT,
+                       "--symmetric takes payloads that fit into a packet: use a smaller --size.");
+  ripc::RpcOptions rpc_options;
+  rpc_options.slots = static_cast<std::uint32_t>(std::bit_ceil(options.window));
+  return ripc::Rpc::create(library.service, rpc_options);
+}
+
+ripc::Error calls_side(Side& side, const BenchOptions& options) {
+  auto library = open_library(side, options);
+  if (!library.ok()) return library.error();
+  ripc::Error failure;
+  // Outlives the endpoint, which ends calls.
+  std::unique_ptr<Caller> caller;
+  auto rpc = make_endpoint(*library, options);
+  if (!rpc.ok()) return rpc.error();
+  if (const auto error = answer_calls(*rpc, options, failure); !error.ok()) return error;
+  caller = std::make_unique<Caller>(side, options, *library, *rpc);
+  if (const auto error = options.symmetric ? caller->prepare() : ripc::Error(); !error.ok()) return error;
+  while (side.control.receive()) {
+    if (!side.control.send({})) break;  // ready
+    if (options.symmetric) {
+      if (const auto error = caller->accompany(); !error.ok()) return error;
+      if (!failure.ok()) return failure;
+      continue;
+    }
+    // Until the block is over: an answer may have to be sent again.
+    while (true) {
+      const auto events = rpc->run(kTurn);
+      if (!failure.ok()) return failure;
+      if (events.ok()) continue;
+      if (!is_quiet(events.error())) return events.error();
+      if (side.control.has_said()) break;
+    }
+  }
+  return {};
+}
+
 BenchResult measure_calls(Side& side, const BenchOptions& options) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
-  ripc::RpcOptions rpc_options;
-  rpc_options.slots = static_cast<std::uint32_t>(std::bit_ceil(options.window));
-  // Outlives the endpoint, which ends calls.
-  std::unique_ptr<Caller> caller;
-  auto rpc = ripc::Rpc::create(library->service, rpc_options);
+  ripc::Error failure;
+  std::unique_ptr<Caller> caller;  // outlives the endpoint, too
+  auto rpc = make_endpoint(*library, options);
   if (!rpc.ok()) return rpc.error();
+  if (const auto error = options.symmetric ? answer_calls(*rpc, options, failure) : ripc::Error(); !error.ok())
+    return error;
   caller = std::make_unique<Caller>(side, options, *library, *rpc);
   if (const auto error = caller->prepare(); !error.ok()) return error;
   std::vector<double> samples;
@@ -239,9 +305,11 @@ BenchResult measure_calls(Side& side, const BenchOptions& options) {
   samples.clear();
   const auto nanoseconds = caller->block(options.iterations, samples);
   if (!nanoseconds.ok()) return nanoseconds.error();
+  if (!failure.ok()) return failure;
   Json json;
   json["travels"] = library->kind;
   json["window"] = options.window;
+  if (options.symmetric) json["symmetric"] = true;
   json["answer"] = options.answer;
   const double rate = static_cast<double>(samples.size()) * 1e9 / std::max(*nanoseconds, 1.0);
   json["rtt_ns"] = percentiles(samples);

@@ -39,6 +39,7 @@ struct BenchOptions {
   // Calls.
   std::uint64_t window = 1;           // under way at once
   std::uint64_t answer = UINT64_MAX;  // bytes of the answer, at most the size
+  bool symmetric = false;             // both sides call, a window at a time
   std::string key_file;               // of both sides; empty: what the environment says
 
   // Of a context on the path to measure.
