@@ -12,18 +12,12 @@
 #include "command.hpp"
 #include "exit_code.hpp"
 #include "ripc/rpc.hpp"
+#include "serving.hpp"
 
 namespace cli {
 namespace {
 
 enum Method : std::uint32_t { kEcho = 0, kTime = 1 };
-
-struct ServeCallsOptions {
-  std::string service;
-  std::string transport;
-  bool takeover = false;
-  bool json = false;
-};
 
 void answer(ripc::Request& request, std::span<const ripc::Item> items) {
   if (const auto sent = request.reply(items); !sent.ok()) request.drop(sent.code());
@@ -51,79 +45,42 @@ void answer_time(ripc::Request request) {
   answer(request, std::span(&item, 1));
 }
 
-// Until the service ends; RIPC_INTERRUPTED is the orderly end.
-ripc::Error serve_until_stopped(ripc::Rpc& rpc, const StopOnSignal& stop) {
-  while (!stop.requested()) {
-    const auto events = rpc.run();
-    if (!events.ok() && events.code() != RIPC_INTERRUPTED && events.code() != RIPC_TIMEOUT) return events.error();
-  }
-  return RIPC_INTERRUPTED;
-}
-
-int run_serve_calls(const ServeCallsOptions& options) {
+int run_serve_calls(const ServingOptions& options) {
   auto target = Target::parse_service(options.service);
   if (!target.ok()) {
     print_error(target.error().text());
     return kUsage;
   }
-  ripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = ripc::Context::create(context_options);
-  if (!context.ok()) return fail(context.error());
-  ripc::ServiceOptions service_options;
-  service_options.name = target->name;
-  service_options.id = target->name.empty() ? target->id : 0;
-  service_options.takeover = options.takeover;
-  auto service = context->register_service(service_options);
-  if (!service.ok()) return fail(service.error());
-  auto rpc = ripc::Rpc::create(*service);
+  auto serving = Serving::begin(options, *target);
+  if (!serving.ok()) return fail(serving.error());
+  ripc::Service& service = serving->service();
+  auto rpc = ripc::Rpc::create(service);
   if (!rpc.ok()) return fail(rpc.error());
   if (const auto error = rpc->on(kEcho, answer_echo); !error.ok()) return fail(error);
   if (const auto error = rpc->on(kTime, answer_time); !error.ok()) return fail(error);
 
-  const StopOnSignal stop(*service);
-  if (options.json) {
-    print_json({{"event", "serving"},
-                {"service", options.service},
-                {"id", format_id(service->id())},
-                {"pid", getpid()},
-                {"incarnation", service->incarnation()}});
-  } else {
-    std::printf(
-        "serving calls as %s (%s), process %d: method %u returns its arguments, method %u the time; "
-        "Ctrl-C ends it\n",
-        options.service.c_str(), format_id(service->id()).c_str(), static_cast<int>(getpid()), unsigned{kEcho},
-        unsigned{kTime});
-    std::fflush(stdout);
-  }
-
-  const ripc::Error end = serve_until_stopped(*rpc, stop);
+  const StopOnSignal stop(service);
+  serving->say_ready(Json::object(), "serving calls as " + options.service + " (" + format_id(service.id()) + "), " +
+                                         process_text(static_cast<std::uint32_t>(getpid())) + ": method " +
+                                         std::to_string(kEcho) + " returns its arguments, method " +
+                                         std::to_string(kTime) + " the time; Ctrl-C ends it");
+  const ripc::Error end = serve_until_stopped(stop, [&] { return rpc->run().error(); });
   const auto statistics = rpc->statistics();
   const std::uint64_t run = statistics.ok() ? statistics->requests_run : 0;
   const std::uint64_t refused = statistics.ok() ? statistics->requests_refused : 0;
-  if (options.json) {
-    print_json({{"event", "closed"},
-                {"service", options.service},
-                {"reason", end.name()},
-                {"requests_run", run},
-                {"requests_refused", refused}});
-  } else {
-    std::printf("closed: %llu calls run, %llu refused\n", static_cast<unsigned long long>(run),
-                static_cast<unsigned long long>(refused));
-  }
-  return end.code() == RIPC_INTERRUPTED ? kOk : fail(end);
+  serving->say_closed(end, {{"requests_run", run}, {"requests_refused", refused}},
+                      "closed: " + std::to_string(run) + " calls run, " + std::to_string(refused) + " refused");
+  return exit_code_after(end);
 }
 
 }  // namespace
 
 void add_serve_calls_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<ServeCallsOptions>();
+  auto options = std::make_shared<ServingOptions>();
   CLI::App* command =
       app.add_subcommand("serve-calls", "Answer calls to try them: method 0 returns its arguments, 1 the time");
   command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
-  command->add_flag("--takeover", options->takeover, "Take the ID over from a living holder, which is fenced");
-  command->add_option("--transport", options->transport, "Paths to offer, such as shm or shm,socket");
-  command->add_flag("--json", options->json, "Print one JSON object when ready and one at the end");
+  add_serving_options(*command, *options);
   command->footer(std::string("Example: ripc serve-calls demo    and then    ripc call demo 0 --data hello\n"
                               "SIGINT or SIGTERM ends it with 0.\n") +
                   kExitCodeHelp);

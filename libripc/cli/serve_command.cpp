@@ -9,18 +9,15 @@
 #include "command.hpp"
 #include "exit_code.hpp"
 #include "file/file_server.hpp"
+#include "serving.hpp"
 
 namespace cli {
 namespace {
 
-struct ServeOptions {
+struct ServeOptions : ServingOptions {
   std::string directory;
-  std::string service;
-  std::string transport;
-  bool takeover = false;
   std::uint64_t cache = std::uint64_t{512} << 20;
   bool verbose = false;
-  bool json = false;
 };
 
 Json counters_json(const file::FileServer& server) {
@@ -36,19 +33,6 @@ Json counters_json(const file::FileServer& server) {
           {"cache_misses", server.cache().misses()}};
 }
 
-// Until the service ends; RIPC_INTERRUPTED is the orderly end.
-ripc::Error serve_until_stopped(ripc::Service& service, file::FileServer& server, const StopOnSignal& stop) {
-  while (!stop.requested()) {
-    auto message = service.receive();
-    if (message.ok()) {
-      server.handle(*message);
-    } else if (message.code() != RIPC_INTERRUPTED && message.code() != RIPC_TIMEOUT) {
-      return message.error();
-    }
-  }
-  return RIPC_INTERRUPTED;
-}
-
 int run_serve(const ServeOptions& options) {
   auto target = Target::parse_service(options.service);
   if (!target.ok()) {
@@ -58,43 +42,26 @@ int run_serve(const ServeOptions& options) {
   auto directory = file::ServedDirectory::open(options.directory);
   if (!directory.ok()) return fail(directory.error());
 
-  ripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = ripc::Context::create(context_options);
-  if (!context.ok()) return fail(context.error());
-  ripc::ServiceOptions service_options;
-  service_options.name = target->name;
-  service_options.id = target->name.empty() ? target->id : 0;
-  service_options.takeover = options.takeover;
-  auto service = context->register_service(service_options);
-  if (!service.ok()) return fail(service.error());
+  auto serving = Serving::begin(options, *target);
+  if (!serving.ok()) return fail(serving.error());
+  ripc::Service& service = serving->service();
 
-  const StopOnSignal stop(*service);
-  file::FileServer server(*context, *service, *std::move(directory), options.cache, options.verbose);
-  if (options.json) {
-    print_json({{"event", "serving"},
-                {"service", options.service},
-                {"id", format_id(service->id())},
-                {"directory", options.directory},
-                {"pid", getpid()},
-                {"incarnation", service->incarnation()}});
-  } else {
-    std::printf("serving %s as %s (%s), process %d; Ctrl-C ends it\n", options.directory.c_str(),
-                options.service.c_str(), format_id(service->id()).c_str(), static_cast<int>(getpid()));
-    std::fflush(stdout);
-  }
-
-  const ripc::Error end = serve_until_stopped(*service, server, stop);
+  const StopOnSignal stop(service);
+  file::FileServer server(serving->context(), service, *std::move(directory), options.cache, options.verbose);
+  serving->say_ready({{"directory", options.directory}},
+                     "serving " + options.directory + " as " + options.service + " (" + format_id(service.id()) +
+                         "), " + process_text(static_cast<std::uint32_t>(getpid())) + "; Ctrl-C ends it");
+  const ripc::Error end = serve_until_stopped(stop, [&]() -> ripc::Error {
+    auto message = service.receive();
+    if (!message.ok()) return message.error();
+    server.handle(*message);
+    return {};
+  });
   if (end.code() == RIPC_INTERRUPTED) server.notify_closing();
-  if (options.json) {
-    Json json = {{"event", "closed"}, {"service", options.service}, {"reason", end.name()}};
-    json.update(counters_json(server));
-    print_json(json);
-  } else {
-    std::printf("closed: %llu requests, %s sent\n", static_cast<unsigned long long>(server.counters().requests),
-                format_bytes(server.counters().bytes).c_str());
-  }
-  return end.code() == RIPC_INTERRUPTED ? kOk : fail(end);
+  serving->say_closed(end, counters_json(server),
+                      "closed: " + std::to_string(server.counters().requests) + " requests, " +
+                          format_bytes(server.counters().bytes) + " sent");
+  return exit_code_after(end);
 }
 
 }  // namespace
@@ -104,13 +71,11 @@ void add_serve_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("serve", "Serve the files below a directory under a service ID");
   command->add_option("DIR", options->directory, "The directory; nothing outside of it is given out")->required();
   command->add_option("--service", options->service, "The service: a name, or id:NUMBER")->required();
-  command->add_flag("--takeover", options->takeover, "Take the ID over from a living holder, which is fenced");
-  command->add_option("--transport", options->transport, "Paths to offer, such as shm or shm,socket");
+  add_serving_options(*command, *options);
   command->add_option("--cache", options->cache, "Pool memory for cached files, such as 512M")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("512M");
   command->add_flag("--verbose", options->verbose, "Say on standard error what is asked for and answered");
-  command->add_flag("--json", options->json, "Print one JSON object when ready and one at the end");
   command->footer(
       std::string("Example: ripc serve /srv/files --service files\n"
                   "SIGINT or SIGTERM ends it: watchers are notified (`ripc watch`), then it exits with 0.\n") +

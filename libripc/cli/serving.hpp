@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands share that hold a service until a signal ends them.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "command.hpp"
+
+namespace cli {
+
+struct ServingOptions {
+  std::string service;  // a name, or id:NUMBER
+  std::string transport;
+  bool takeover = false;
+  bool json = false;
+};
+// All but the service.
+void add_serving_options(CLI::App& command, ServingOptions& options);
+
+// A service that is held.
+class Serving {
+ public:
+  // Registers it. `target` is what the options name.
+  static ripc::Result<Serving> begin(const ServingOptions& options, const Target& target);
+
+  ripc::Context& context() noexcept { return context_; }
+  ripc::Service& service() noexcept { return service_; }
+
+  // With --json, one object of an event with these fields besides; otherwise the sentence.
+  void say_ready(const Json& fields, const std::string& sentence) const;
+  void say_closed(const ripc::Error& end, const Json& fields, const std::string& sentence) const;
+
+ private:
+  Serving(ServingOptions options, ripc::Context context, ripc::Service service)
+      : options_(std::move(options)), context_(std::move(context)), service_(std::move(service)) {}
+  void say(Json event, const Json& fields, const std::string& sentence) const;
+
+  ServingOptions options_;
+  ripc::Context context_;
+  ripc::Service service_;
+};
+
+// Calls `step`, which waits for something and does it, until a signal or the service ends it. RIPC_INTERRUPTED is the
+// orderly end.
+ripc::Error serve_until_stopped(const StopOnSignal& stop, const std::function<ripc::Error()>& step);
+
+// The exit code after that.
+int exit_code_after(const ripc::Error& end);
+
+}  // namespace cli
