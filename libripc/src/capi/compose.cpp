@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "base/other_directories.hpp"
 #include "base/random.hpp"
@@ -298,7 +299,7 @@ Result<Resolvers> make_resolvers(const Settings& settings, const std::shared_ptr
     } else if (name == "zookeeper" && settings.zookeeper) {
       made = make_zookeeper(settings, context);
     } else if (name == "multicast" && settings.multicast) {
-      made = make_multicast(settings, context, std::move(networks));
+      made = make_multicast(settings, context, std::exchange(networks, {}));
     }
     if (!made.ok()) return made.status();
     if (*made != nullptr) resolvers.push_back(std::move(*made));
