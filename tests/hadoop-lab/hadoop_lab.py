@@ -14,7 +14,8 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-JARS = pathlib.Path(os.environ.get("RIPC_HADOOP_JARS", "/tmp/ripc-hadoop-lab/jars"))
+VERSION = os.environ.get("RIPC_HADOOP_VERSION", "3.5.0")
+JARS = pathlib.Path(os.environ.get("RIPC_HADOOP_JARS", f"/tmp/ripc-hadoop-lab/jars-{VERSION}"))
 STOCK_HANDLER = "org.apache.hadoop.mapred.ShuffleHandler"
 OUR_HANDLER = "org.libripc.hadoop.RipcShuffleHandler"
 OUR_SHUFFLE = "org.libripc.hadoop.RipcShuffle"
@@ -37,7 +38,7 @@ def fetch_jars():
     if (JARS / "complete").exists():
         return
     command = ["mvn", "--batch-mode", "--quiet", "--file", str(HERE / "pom.xml"), "dependency:copy-dependencies",
-               f"-DoutputDirectory={JARS}", "-DincludeScope=runtime"]
+               f"-DoutputDirectory={JARS}", "-DincludeScope=runtime", f"-Dhadoop.version={VERSION}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Missing("Maven cannot fetch Hadoop's jars: " + (done.stdout + done.stderr).strip()[-300:])
@@ -91,6 +92,8 @@ class Host:
         self.cluster = cluster
         self.folder = cluster.work / self.name
         (self.folder / "local").mkdir(parents=True, exist_ok=True)
+        if cluster.disk_size:  # before the namespace, which has the mounts of now
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={cluster.disk_size}", "tmpfs", self.folder / "local"], check=True)
         (self.folder / "ripc").mkdir(mode=0o700, exist_ok=True)
         script = f"hostname {self.name} && mount --bind {cluster.work}/hosts /etc/hosts && ip link set lo up && exec sleep infinity"
         holder = ["unshare", "--net", "--uts", "--mount", "--fork", "--kill-child", "sh", "-c", script]
@@ -117,16 +120,19 @@ class Cluster:
 
     handlers: the class of each NodeManager's shuffle service. same_machine: the hosts share one runtime directory, so that
     libripc takes shared memory between them. node_settings: further settings of NodeManagers. rate: tc's, for instance 1gbit.
+    disk_size: of each host's local directories together, for instance 300m.
     """
 
-    def __init__(self, work, handlers=(OUR_HANDLER,), node_settings=None, same_machine=False, rate=None):
+    def __init__(self, work, handlers=(OUR_HANDLER,), node_settings=None, same_machine=False, rate=None, disk_size=None):
         self.work = pathlib.Path(work)
         self.handlers = handlers
         self.node_settings = node_settings or {}
         self.same_machine = same_machine
         self.rate = rate
+        self.disk_size = disk_size
         self.hosts = []
         self.processes = {}
+        self.clients = []
         self.java = shutil.which("java")
 
     # ---- start and end ----
@@ -257,6 +263,10 @@ class Cluster:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def end_containers(self, host):
+        """Those of a NodeManager that was killed. The daemons and clients stay."""
+        end_namespace(host.pid, {process.pid for process in [host.holder, *self.processes.values(), *self.clients]})
+
     def __exit__(self, *_):
         for process in self.processes.values():
             process.terminate()
@@ -272,6 +282,8 @@ class Cluster:
             end_namespace(host.pid)
             host.holder.kill()
             host.holder.wait()
+            if self.disk_size:
+                subprocess.run(["umount", "--lazy", host.folder / "local"], check=True)
         self.hosts = []
 
     def clear(self):
@@ -313,8 +325,10 @@ class Cluster:
 
     def start_job(self, main, arguments, log):
         with open(self.work / "logs" / log, "wb") as output:
-            return subprocess.Popen(self.command(self.hosts[0], "512m", main, *arguments), stdout=output, stderr=output,
-                                    stdin=subprocess.DEVNULL, env=self.hosts[0].environment())
+            client = subprocess.Popen(self.command(self.hosts[0], "512m", main, *arguments), stdout=output, stderr=output,
+                                      stdin=subprocess.DEVNULL, env=self.hosts[0].environment())
+        self.clients.append(client)
+        return client
 
     def job_id(self, log):
         found = re.search(r"job_\d+_\d+", (self.work / "logs" / log).read_text(encoding="utf-8", errors="replace"))
@@ -366,14 +380,17 @@ class Cluster:
     def terasort(self, rows, maps=4, reduces=1, plugin=True, settings=()):
         return self.job(TERA + "TeraSort", *self.terasort_words(rows, maps, reduces, plugin, settings), log="terasort.log")
 
-    def validate(self):
-        """TeraValidate of the output."""
-        report = self.work / "report"
-        shutil.rmtree(report, ignore_errors=True)
-        self.job(TERA + "TeraValidate", self.work / "out", report, log="teravalidate.log")
-        text = "".join(part.read_text(encoding="utf-8") for part in report.glob("part-r-*"))
-        if "error" in text:
-            raise Failed("the output is not sorted: " + text)
+    def validate(self, rows):
+        """The output has the input's rows, in order, as Hadoop's own programs find."""
+        texts = []
+        for program, folder in [("TeraChecksum", self.teragen(rows)), ("TeraValidate", self.work / "out")]:
+            report = self.work / program
+            shutil.rmtree(report, ignore_errors=True)
+            self.job(TERA + program, folder, report, log=f"{program}.log")
+            texts.append("".join(part.read_text(encoding="utf-8") for part in report.glob("part-r-*")))
+        checksum, found = texts
+        if "error" in found or checksum.split() != found.split()[1:]:
+            raise Failed(f"the output is not sorted, or not the input's: {found!r}; the input's checksum is {checksum!r}")
 
     def check_sorted(self, rows):
         """The output has the input's rows, in order. Faster than TeraValidate for little data."""
@@ -427,12 +444,12 @@ def listed(value):
     return value if isinstance(value, list) else [value]
 
 
-def end_namespace(pid):
+def end_namespace(pid, spared=()):
     """Ends the processes of a namespace: containers outlive a NodeManager that was killed."""
     space = os.readlink(f"/proc/{pid}/ns/net")
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if folder.name != str(pid) and os.readlink(folder / "ns/net") == space:
+            if int(folder.name) not in {pid, *spared} and os.readlink(folder / "ns/net") == space:
                 os.kill(int(folder.name), signal.SIGKILL)
         except OSError:
             pass

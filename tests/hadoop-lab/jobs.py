@@ -3,22 +3,18 @@
 """Jobs on real clusters, by name: they take from one to several minutes each.
 
   tests/hadoop-lab/jobs.py                      all of them
-  tests/hadoop-lab/jobs.py OneHost Faults.test_a_damaged_output_is_made_again
+  tests/hadoop-lab/jobs.py OneHost ThreeHosts.test_libripc_is_off_at_the_reducer
 """
 import filecmp
-import os
 import pathlib
 import random
-import re
 import shutil
-import signal
 import sys
 import tempfile
-import time
 import unittest
 
 sys.dont_write_bytecode = True
-from hadoop_lab import OUR_HANDLER, OUR_SHUFFLE, STOCK_HANDLER, TERA, Cluster, main  # noqa: E402
+from hadoop_lab import OUR_HANDLER, OUR_SHUFFLE, STOCK_HANDLER, Cluster, main  # noqa: E402
 
 ROWS = 1_000_000
 WORD_COUNT = "org.apache.hadoop.examples.WordCount"
@@ -60,7 +56,7 @@ class OneHost(Lab):
     def test_one_two_and_four_reducers(self):
         for reduces in [1, 2, 4]:
             self.assert_only(self.sort(reduces=reduces), "LOCAL_BYTES", "IN_PLACE_BYTES")
-        self.cluster.validate()
+        self.cluster.validate(ROWS)
 
     def test_compressed_outputs_are_merged_in_place(self):
         for codec in ["DefaultCodec", "SnappyCodec", "BZip2Codec"]:
@@ -140,119 +136,27 @@ class SharedMemory(Lab):
         self.assert_only(counted, "LOCAL_BYTES", "IN_PLACE_BYTES", "SHM_BYTES")
 
 
-class Faults(Lab):
-    """A slow network, so that something can happen in the midst of the shuffle."""
-    options = {
-        "handlers": (OUR_HANDLER, OUR_HANDLER),
-        "rate": "30mbit",
-        "node_settings": {"yarn.nodemanager.recovery.enabled": "true"},
-    }
-    soon = ["-Dmapreduce.reduce.shuffle.retry-delay.max.ms=500", "-Dmapreduce.reduce.shuffle.ripc.timeout.ms=5000"]
+class Large(Lab):
+    """More than fits: two outputs that each exceed 2 GiB by a few bytes, one local and one remote."""
+    options = {"handlers": (OUR_HANDLER, OUR_HANDLER)}
+    rows_of_one = 2**31 // 102 + 1  # each has 100 bytes, and one for each of two lengths
 
-    def start(self, maps, settings=()):
-        cluster = self.cluster
-        words = cluster.terasort_words(ROWS, maps, 1, True, [*self.soon, *settings])
-        return cluster.start_job(TERA + "TeraSort", words, "terasort.log")
-
-    def finish(self, running):
-        self.assertEqual(running.wait(300), 0, f"see {self.cluster.work}/logs/terasort.log")
-        self.cluster.check_sorted(ROWS)
-        return self.paths(self.cluster.job_id("terasort.log"))
-
-    def until_served(self):
-        """Returns a host whose NodeManager has bytes on their way."""
-        served = []
-
-        def serves():
-            served[:] = [host for host, old in zip(self.cluster.hosts, self.before) if self.bytes_of(host) > old]
-            return served
-
-        self.cluster.until(120, "bytes on their way", serves)
-        return served[0]
-
-    def bytes_of(self, host):
-        return self.cluster.metrics(host, "RipcShuffle").get("Bytes", 0)
-
-    def setUp(self):
-        self.cluster.until(60, "NodeManagers", self.cluster.nodes_active)
-        self.cluster.until(60, "their metrics", lambda: all(self.cluster.metrics(host, "RipcShuffle") for host in self.cluster.hosts))
-        self.before = [self.bytes_of(host) for host in self.cluster.hosts]
-        self.old = self.outputs(0) | self.outputs(5)
-
-    def test_a_killed_node_manager_comes_back(self):
-        """In mid-shuffle. With recovery its outputs and tokens are there again."""
-        running = self.start(8)
-        host = self.until_served()
-        self.cluster.kill_node(host)
-        self.cluster.start_node(host)
-        counted = self.finish(running)
-        self.assertGreater(counted.get("HTTP_BYTES", 0) + counted.get("FALLBACK_FAILED", 0), 0, "it was noticed")
-
-    def test_a_killed_reducer_is_started_again(self):
-        running = self.start(8)
-        self.until_served()
-        reducers = [each.parent for each in pathlib.Path("/proc").glob("[0-9]*/cmdline")
-                    if re.search(rb"YarnChild\0.*attempt_\d+_\d+_r_", read(each))]
-        self.assertEqual(len(reducers), 1)
-        os.kill(int(reducers[0].name), signal.SIGKILL)
-        self.finish(running)
-        job = self.cluster.history(self.cluster.job_id("terasort.log"), "")["job"]
-        self.assertEqual(job["failedReduceAttempts"] + job["killedReduceAttempts"], 1)
-
-    def outputs(self, number):
-        """The files of complete outputs of a map, of all jobs."""
-        found = set()
-        for host in self.cluster.hosts:
-            local = host.folder / "local"
-            for index in local.glob(f"*/usercache/*/appcache/*/output/*_m_{number:06}_0/file.out.index"):
-                # The two files of an output need not be on the same disk.
-                name = str(index.relative_to(local)).split("/", 1)[1].removesuffix(".index")
-                found.update(local.glob("*/" + name))
-        return found
-
-    def first_output(self):
-        """That of this test's job, when its map has ended: two maps run at once."""
-        self.cluster.until(120, "map outputs", lambda: self.outputs(5) - self.old)
-        return (self.outputs(0) - self.old).pop()
-
-    def check_reported(self):
-        framework = self.cluster.counters(self.cluster.job_id("terasort.log"))["org.apache.hadoop.mapreduce.TaskCounter"]
-        self.assertGreater(framework["FAILED_SHUFFLE"], 0, "HTTP has reported it")
-
-    def test_a_damaged_output_is_made_again(self):
-        running = self.start(8)
-        data = self.first_output()
-        with open(data, "r+b") as file:
-            file.seek(data.stat().st_size // 2)
-            byte = file.read(1)[0]
-            file.seek(-1, 1)
-            file.write(bytes([byte ^ 1]))
-        counted = self.finish(running)
-        self.assertGreater(counted.get("FALLBACK_LOCAL_FILE", 0) + counted.get("FALLBACK_CHECKSUM", 0), 0)
-        self.check_reported()
-
-    def test_a_lost_output_is_made_again(self):
-        running = self.start(8)
-        shutil.rmtree(self.first_output().parent)
-        counted = self.finish(running)
-        self.assertGreater(counted.get("FALLBACK_NOT_THERE", 0), 0)
-        self.check_reported()
-
-    def test_a_cut_link_heals(self):
-        running = self.start(8)
-        self.until_served()
-        first, second = self.cluster.hosts
-        first.run("ip", "link", "set", second.name, "down")
-        time.sleep(10)  # what the fault is
-        first.run("ip", "link", "set", second.name, "up")
-        self.assertGreater(self.finish(running)["FALLBACK_FAILED"], 0, "it was noticed")
+    def test_outputs_of_more_than_two_gigabytes(self):
+        rows = 2 * self.rows_of_one
+        counted = self.paths(self.cluster.terasort(rows, maps=2))
+        self.cluster.validate(rows)
+        for name in ["IN_PLACE_BYTES", "SOCKET_BYTES"]:
+            self.assertGreater(counted[name], 2**31, name)
+        self.assertFalse([name for name in counted if name.startswith("FALLBACK")])
 
 
-def read(file):
-    try:
-        return file.read_bytes()
-    except OSError:  # the process has ended
-        return b""
+class Small(Lab):
+    """2,000 outputs of 10 KB. Each has a JVM, so this takes half an hour."""
+    options = {"handlers": (OUR_HANDLER, OUR_HANDLER)}
+
+    def test_two_thousand_outputs(self):
+        counted = self.sort(maps=2000, rows=200_000, settings=["-Dmapreduce.job.running.map.limit=4"])
+        self.assert_only(counted, "LOCAL_BYTES", "IN_PLACE_BYTES", "SOCKET_BYTES")
 
 
 if __name__ == "__main__":
