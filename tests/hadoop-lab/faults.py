@@ -124,6 +124,31 @@ class Faults(SlowNetwork):
         self.assertGreater(counted.get("FALLBACK_NOT_THERE", 0), 0)
         self.check_reported()
 
+    def hosts_in_place(self):
+        """The hosts, each with a container's folder, whose outputs a reducer has checked and left in place."""
+        found = set()
+        for log in (self.cluster.work / "logs").glob("node*-containers/*/*/syslog"):
+            text = read(log) + read(log.with_name("syslog.shuffle"))
+            for host in self.cluster.hosts:
+                name = host.name.encode()
+                if re.search(name + rb":\d+ come over LOCAL", text) and re.search(name + rb":\d+ freed by fetcher", text):
+                    found.add((host, log.parent))
+        return found
+
+    def test_an_output_that_is_lost_before_its_merge_is_made_again(self):
+        """The reducer has one descriptor, so an output does not outlive its file."""
+        maps = range(8)
+        old = set().union(*map(self.outputs, maps))
+        before = self.hosts_in_place()
+        running = self.start(len(maps), ["-Dmapreduce.reduce.shuffle.ripc.open-files=1"])
+        self.cluster.until(120, "outputs in place", lambda: self.hosts_in_place() - before)
+        host, _ = (self.hosts_in_place() - before).pop()
+        lost = next(data for data in set().union(*map(self.outputs, maps)) - old if host.folder in data.parents)
+        shutil.rmtree(lost.parent)
+        self.finish(running)
+        self.assertGreaterEqual(self.lost_attempts("Reduce"), 1, "the merge has failed")
+        self.assertGreaterEqual(self.lost_attempts("Map"), 1, "and HTTP has reported the output")
+
     def test_a_cut_link_heals(self):
         running = self.start(8)
         self.until_served()

@@ -16,6 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 VERSION = os.environ.get("RIPC_HADOOP_VERSION", "3.5.0")
 JARS = pathlib.Path(os.environ.get("RIPC_HADOOP_JARS", f"/tmp/ripc-hadoop-lab/jars-{VERSION}"))
+# Google Guice of older versions defines classes by reflection, which Java 17 forbids by itself.
+OPENED = [] if VERSION.startswith("3.5") else ["--add-opens=java.base/java.lang=ALL-UNNAMED"]
 STOCK_HANDLER = "org.apache.hadoop.mapred.ShuffleHandler"
 OUR_HANDLER = "org.libripc.hadoop.RipcShuffleHandler"
 OUR_SHUFFLE = "org.libripc.hadoop.RipcShuffle"
@@ -220,7 +222,7 @@ class Cluster:
             "mapreduce.jobhistory.address": "node1:10020",
             "mapreduce.jobhistory.webapp.address": "node1:19888",
             "yarn.app.mapreduce.am.resource.mb": 768,
-            "yarn.app.mapreduce.am.command-opts": "-Xmx512m -XX:+UseSerialGC",
+            "yarn.app.mapreduce.am.command-opts": " ".join(["-Xmx512m -XX:+UseSerialGC", *OPENED]),
             "yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms": 200,
             "mapreduce.map.memory.mb": 768,
             "mapreduce.map.java.opts": "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
@@ -244,7 +246,7 @@ class Cluster:
 
     def command(self, host, heap, name, *arguments):
         path = ":".join([str(host.folder / "conf"), *self.class_path])
-        return host.inside(self.java, f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4" if heap == "768m" else "-XX:TieredStopAtLevel=1",
+        return host.inside(self.java, *OPENED, f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4" if heap == "768m" else "-XX:TieredStopAtLevel=1",
                            f"-Dhadoop.log.dir={self.work}/logs", "-cp", path, name, *arguments)
 
     def daemon(self, host, name, heap, main):

@@ -10,15 +10,24 @@ import java.util.List;
 import java.util.Random;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalDirAllocator;
 import org.apache.hadoop.io.BytesWritable;
 import org.apache.hadoop.io.compress.CompressionCodec;
+import org.apache.hadoop.mapred.Counters;
 import org.apache.hadoop.mapred.IFile;
 import org.apache.hadoop.mapred.IndexRecord;
 import org.apache.hadoop.mapred.JobConf;
+import org.apache.hadoop.mapred.MROutputFiles;
+import org.apache.hadoop.mapred.ReduceTask;
+import org.apache.hadoop.mapred.Reporter;
+import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
 import org.apache.hadoop.mapred.SpillRecord;
+import org.apache.hadoop.mapred.TaskStatus;
+import org.apache.hadoop.mapred.TaskUmbilicalProtocol;
 import org.apache.hadoop.mapreduce.JobID;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.TaskType;
+import org.apache.hadoop.util.Progress;
 
 /** Map outputs as Hadoop writes them, with random records. */
 final class MapFiles {
@@ -83,5 +92,40 @@ final class MapFiles {
       }
     }
     index.writeToFile(new org.apache.hadoop.fs.Path(file + ".index"), conf);
+  }
+
+  /** What a reduce task gives its shuffle. */
+  static ShuffleConsumerPlugin.Context<BytesWritable, BytesWritable> context(
+      JobConf conf,
+      org.apache.hadoop.mapred.TaskAttemptID attempt,
+      CompressionCodec codec,
+      TaskUmbilicalProtocol master,
+      TaskStatus status,
+      ReduceTask task)
+      throws IOException {
+    MROutputFiles files = new MROutputFiles();
+    files.setConf(conf);
+    return new ShuffleConsumerPlugin.Context<>(
+        attempt,
+        conf,
+        FileSystem.getLocal(conf),
+        master,
+        new LocalDirAllocator("mapreduce.cluster.local.dir"),
+        Reporter.NULL,
+        codec,
+        null,
+        null,
+        new Counters.Counter(),
+        new Counters.Counter(),
+        new Counters.Counter(),
+        new Counters.Counter(),
+        new Counters.Counter(),
+        new Counters.Counter(),
+        status,
+        new Progress(),
+        new Progress(),
+        task,
+        files,
+        null);
   }
 }

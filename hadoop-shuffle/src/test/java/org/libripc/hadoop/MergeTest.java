@@ -16,15 +16,11 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
-import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.LocalDirAllocator;
 import org.apache.hadoop.io.BytesWritable;
 import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.DefaultCodec;
-import org.apache.hadoop.mapred.Counters;
-import org.apache.hadoop.mapred.MROutputFiles;
 import org.apache.hadoop.mapred.RawKeyValueIterator;
 import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
@@ -32,7 +28,6 @@ import org.apache.hadoop.mapreduce.TaskType;
 import org.apache.hadoop.mapreduce.task.reduce.MapHost;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
 import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
-import org.apache.hadoop.util.Progress;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -60,31 +55,14 @@ class MergeTest {
   }
 
   private RipcMergeManager<BytesWritable, BytesWritable> manager() throws IOException {
-    MROutputFiles files = new MROutputFiles();
-    files.setConf(maps.conf);
     ShuffleConsumerPlugin.Context<BytesWritable, BytesWritable> context =
-        new ShuffleConsumerPlugin.Context<>(
+        MapFiles.context(
+            maps.conf,
             new org.apache.hadoop.mapred.TaskAttemptID(
                 "1700000000000", 1, TaskType.REDUCE, REDUCE, 0),
-            maps.conf,
-            FileSystem.getLocal(maps.conf),
-            null,
-            new LocalDirAllocator("mapreduce.cluster.local.dir"),
-            Reporter.NULL,
             codec,
             null,
             null,
-            new Counters.Counter(),
-            new Counters.Counter(),
-            new Counters.Counter(),
-            new Counters.Counter(),
-            new Counters.Counter(),
-            new Counters.Counter(),
-            null,
-            new Progress(),
-            new Progress(),
-            null,
-            files,
             null);
     return new RipcMergeManager<>(
         context,
