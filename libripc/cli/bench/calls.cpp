@@ -248,10 +248,6 @@ class Caller {
 // ---- The two sides -------------------------------------------------------------------------------------------
 
 ripc::Result<ripc::Rpc> make_endpoint(Library& library, const BenchOptions& options) {
-  // Those of a window begin when the last one is answered, but its memory may be lent for longer.
-  if (options.symmetric && library.kind == "long")
-    return ripc::Error(RIPC_INVALID_ARGUMENT,
-                       "--symmetric takes payloads that fit into a packet: use a smaller --size.");
   ripc::RpcOptions rpc_options;
   rpc_options.slots = static_cast<std::uint32_t>(std::bit_ceil(options.window));
   return ripc::Rpc::create(library.service, rpc_options);
@@ -290,6 +286,10 @@ ripc::Error calls_side(Side& side, const BenchOptions& options) {
 BenchResult measure_calls(Side& side, const BenchOptions& options) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
+  // Those of a window begin when the last one is answered, but its memory may be lent for longer.
+  if (options.symmetric && library->kind == "long")
+    return ripc::Error(RIPC_INVALID_ARGUMENT,
+                       "--symmetric takes payloads that fit into a packet: use a smaller --size.");
   ripc::Error failure;
   std::unique_ptr<Caller> caller;  // outlives the endpoint, too
   auto rpc = make_endpoint(*library, options);
