@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from hadoop_lab import OUR_HANDLER, TERA, Failed, main  # noqa: E402
+from hadoop_lab import OUR_HANDLER, TERA, main  # noqa: E402
 from jobs import ROWS, Lab  # noqa: E402
 
 
@@ -64,13 +64,10 @@ class SlowNetwork(Lab):
                 found.update(local.glob("*/" + name))
         return found
 
-    def task(self, kind):
-        """The process of a task of this kind, "m" or "r"."""
-        found = [each.parent for each in pathlib.Path("/proc").glob("[0-9]*/cmdline")
-                 if re.search(rb"YarnChild\0.*attempt_\d+_\d+_%b_" % kind.encode(), read(each))]
-        if not found:
-            raise Failed(f"no process of a task of kind {kind}")
-        return int(found[0].name)
+    def tasks(self, kind):
+        """The processes of tasks of this kind, "m" or "r"."""
+        return [int(each.parent.name) for each in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                if re.search(rb"YarnChild\0.*attempt_\d+_\d+_%b_" % kind.encode(), read(each))]
 
     def lost_attempts(self, kind):
         job = self.cluster.history(self.cluster.job_id("terasort.log"), "")["job"]
@@ -92,7 +89,9 @@ class Faults(SlowNetwork):
     def test_a_killed_reducer_is_started_again(self):
         running = self.start(8)
         self.until_served()
-        os.kill(self.task("r"), signal.SIGKILL)
+        reducers = self.tasks("r")
+        self.assertEqual(len(reducers), 1)
+        os.kill(reducers[0], signal.SIGKILL)
         self.finish(running)
         self.assertEqual(self.lost_attempts("Reduce"), 1)
 
@@ -181,14 +180,9 @@ class Speculation(SlowNetwork):
     def test_a_stopped_map_is_overtaken(self):
         running = self.start(8, self.settings)
         self.cluster.until(120, "map outputs", lambda: self.outputs(5) - self.old)
-        stopped = []
-
-        def stop():
-            stopped[:] = [self.task("m")]
-            return True
-
-        self.cluster.until(60, "one more map", stop)
-        os.kill(stopped[0], signal.SIGSTOP)
+        running_maps = []
+        self.cluster.until(60, "one more map", lambda: running_maps.extend(self.tasks("m")) or running_maps)
+        os.kill(running_maps[0], signal.SIGSTOP)
         self.finish(running)
         self.assertGreaterEqual(self.lost_attempts("Map"), 1)
 

@@ -14,6 +14,7 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+BUILD = pathlib.Path(os.environ.get("RIPC_BUILD_DIR", ROOT / "build/release"))
 VERSION = os.environ.get("RIPC_HADOOP_VERSION", "3.5.0")
 JARS = pathlib.Path(os.environ.get("RIPC_HADOOP_JARS", f"/tmp/ripc-hadoop-lab/jars-{VERSION}"))
 # Google Guice of older versions defines classes by reflection, which Java 17 forbids by itself.
@@ -35,31 +36,35 @@ class Failed(Exception):
     pass
 
 
+def maven(project, what, *words):
+    done = subprocess.run(["mvn", "--batch-mode", "--quiet", "--file", str(project / "pom.xml"), *words],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Missing(f"Maven cannot {what}: " + (done.stdout + done.stderr).strip()[-300:])
+
+
+def build_plugin(goal):
+    """Runs Maven's goal for the plugin and what it needs, without their tests."""
+    maven(ROOT, "build the plugin", "--projects", "java,hadoop-shuffle", "-DskipTests", f"-Dripc.build.directory={BUILD}", goal)
+
+
 def fetch_jars():
     """Fetches Hadoop's jars with Maven, once."""
     if (JARS / "complete").exists():
         return
-    command = ["mvn", "--batch-mode", "--quiet", "--file", str(HERE / "pom.xml"), "dependency:copy-dependencies",
-               f"-DoutputDirectory={JARS}", "-DincludeScope=runtime", f"-Dhadoop.version={VERSION}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Missing("Maven cannot fetch Hadoop's jars: " + (done.stdout + done.stderr).strip()[-300:])
+    maven(HERE, "fetch Hadoop's jars", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}", "-DincludeScope=runtime",
+          f"-Dhadoop.version={VERSION}")
     (JARS / "complete").touch()
 
 
 def plugin_jar():
     """What goes on a cluster. Maven makes it if a source is newer."""
     jar = ROOT / "hadoop-shuffle/target/ripc-hadoop-shuffle-0.1.0-all.jar"
-    build = pathlib.Path(os.environ.get("RIPC_BUILD_DIR", ROOT / "build/release"))
-    if not (build / "java/resources").exists():
+    if not (BUILD / "java/resources").exists():
         raise Missing("the native libraries are not built: cmake --build --preset release --target ripc_java_natives")
-    sources = [build / "lib/libripc-jni.so", *(ROOT / "java/src/main").rglob("*.java"), *(ROOT / "hadoop-shuffle/src/main").rglob("*.java")]
+    sources = [BUILD / "lib/libripc-jni.so", *(ROOT / "java/src/main").rglob("*.java"), *(ROOT / "hadoop-shuffle/src/main").rglob("*.java")]
     if not jar.exists() or max(each.stat().st_mtime for each in sources) > jar.stat().st_mtime:
-        command = ["mvn", "--batch-mode", "--quiet", "--file", str(ROOT / "pom.xml"), "--projects", "java,hadoop-shuffle", "-DskipTests",
-                   f"-Dripc.build.directory={build}", "package"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Missing("Maven cannot build the plugin: " + (done.stdout + done.stderr).strip()[-300:])
+        build_plugin("package")
     return jar
 
 

@@ -32,26 +32,25 @@ bool is_quiet(const ripc::Error& error) {
   return error.code() == RIPC_TIMEOUT || error.code() == RIPC_EMPTY || error.code() == RIPC_INTERRUPTED;
 }
 
-// ---- Answering -----------------------------------------------------------------------------------------------
+// ---- One side ------------------------------------------------------------------------------------------------
 
-// Both must outlive the endpoint.
-ripc::Error answer_calls(ripc::Rpc& rpc, const BenchOptions& options, ripc::Error& failure) {
-  return rpc.on(kEchoMethod, [&](ripc::Request request) {
-    const ripc::Bytes bytes = request.item(0).bytes();
-    const bool good = bytes.size() == options.size && check_large(bytes, sequence_of(bytes));
-    const ripc::Bytes back = bytes.first(std::min<std::size_t>(bytes.size(), options.answer));
-    const ripc::Item item = request.return_count() > 0 ? ripc::return_item(back) : ripc::item(back);
-    auto ticket = request.reply({item}, good ? kGoodCode : kBadCode);
-    if (!ticket.ok()) failure = ticket.error();
-  });
-}
-
-// ---- Calling --------------------------------------------------------------------------------------------------
-
+// Must outlive the endpoint, which ends its calls.
 class Caller {
  public:
   Caller(Side& side, const BenchOptions& options, Library& library, ripc::Rpc& rpc)
       : side_(side), options_(options), library_(library), rpc_(rpc) {}
+
+  // Answers calls from now on.
+  ripc::Error answer() {
+    return rpc_.on(kEchoMethod, [this](ripc::Request request) {
+      const ripc::Bytes bytes = request.item(0).bytes();
+      const bool good = bytes.size() == options_.size && check_large(bytes, sequence_of(bytes));
+      const ripc::Bytes back = bytes.first(std::min<std::size_t>(bytes.size(), options_.answer));
+      const ripc::Item item = request.return_count() > 0 ? ripc::return_item(back) : ripc::item(back);
+      auto ticket = request.reply({item}, good ? kGoodCode : kBadCode);
+      if (!ticket.ok()) fail_with(ticket.error());
+    });
+  }
 
   ripc::Error prepare() {
     const bool is_returned = library_.kind == "long" && options_.answer > kSmall;
@@ -89,17 +88,21 @@ class Caller {
     return nanoseconds;
   }
 
-  // Calls in the other side of a symmetric measurement, until the measuring side has had its answers.
+  // In the other side, while the measuring one calls: answers, and calls in a symmetric measurement.
   ripc::Error accompany() {
     std::vector<double> samples;
     samples_ = &samples;
-    end_ = UINT64_MAX;
+    end_ = options_.symmetric ? UINT64_MAX : 0;
     begin_all();
-    for (std::uint64_t turns = 1; turns % kTurnsBetweenLooks != 0 || !side_.control.has_said(); ++turns) {
-      if (const auto error = run(); !error.ok()) return error;
+    // An answer may have to be sent again, and whoever calls is never quiet.
+    for (std::uint64_t turns = 1;; ++turns) {
+      bool is_idle = false;
+      if (const auto error = run(is_idle); !error.ok()) return error;
       samples.clear();
+      const bool is_time = is_idle || (options_.symmetric && turns % kTurnsBetweenLooks == 0);
+      if (is_time && side_.control.has_said()) break;
     }
-    if (!side_.control.receive()) return {};
+    if (!options_.symmetric || !side_.control.receive()) return {};
     end_ = next_;
     while (under_way_ > 0)
       if (const auto error = run(); !error.ok()) return error;
@@ -126,9 +129,14 @@ class Caller {
   }
 
   ripc::Error run() {
+    bool is_idle = false;
+    return run(is_idle);
+  }
+  ripc::Error run(bool& is_idle) {
     const auto events = rpc_.run(kTurn);
+    is_idle = !events.ok() && is_quiet(events.error());
     if (!failure_.ok()) return failure_;
-    return events.ok() || is_quiet(events.error()) ? ripc::Error() : events.error();
+    return events.ok() || is_idle ? ripc::Error() : events.error();
   }
 
   void begin_all() {
@@ -186,12 +194,13 @@ class Caller {
       ++(result.outcome() == RIPC_CALL_DID_NOT_RUN ? did_not_run_ : may_have_run_);
       ++tally_.lost;
     }
-    if (slot.lent)
+    if (slot.lent) {
       still_lent_.push_back(&slot);
-    else if (options_.symmetric)
-      under_way_ == 0 ? begin_all() : void();
-    else if (next_ < end_ && failure_.ok())
-      begin(slot);
+    } else if (!options_.symmetric) {
+      if (next_ < end_ && failure_.ok()) begin(slot);
+    } else if (under_way_ == 0) {
+      begin_all();
+    }
   }
 
   // The server lets go of a request soon after its answer.
@@ -256,29 +265,15 @@ ripc::Result<ripc::Rpc> make_endpoint(Library& library, const BenchOptions& opti
 ripc::Error calls_side(Side& side, const BenchOptions& options) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
-  ripc::Error failure;
-  // Outlives the endpoint, which ends calls.
   std::unique_ptr<Caller> caller;
   auto rpc = make_endpoint(*library, options);
   if (!rpc.ok()) return rpc.error();
-  if (const auto error = answer_calls(*rpc, options, failure); !error.ok()) return error;
   caller = std::make_unique<Caller>(side, options, *library, *rpc);
+  if (const auto error = caller->answer(); !error.ok()) return error;
   if (const auto error = options.symmetric ? caller->prepare() : ripc::Error(); !error.ok()) return error;
   while (side.control.receive()) {
     if (!side.control.send({})) break;  // ready
-    if (options.symmetric) {
-      if (const auto error = caller->accompany(); !error.ok()) return error;
-      if (!failure.ok()) return failure;
-      continue;
-    }
-    // Until the block is over: an answer may have to be sent again.
-    while (true) {
-      const auto events = rpc->run(kTurn);
-      if (!failure.ok()) return failure;
-      if (events.ok()) continue;
-      if (!is_quiet(events.error())) return events.error();
-      if (side.control.has_said()) break;
-    }
+    if (const auto error = caller->accompany(); !error.ok()) return error;
   }
   return {};
 }
@@ -290,13 +285,11 @@ BenchResult measure_calls(Side& side, const BenchOptions& options) {
   if (options.symmetric && library->kind == "long")
     return ripc::Error(RIPC_INVALID_ARGUMENT,
                        "--symmetric takes payloads that fit into a packet: use a smaller --size.");
-  ripc::Error failure;
-  std::unique_ptr<Caller> caller;  // outlives the endpoint, too
+  std::unique_ptr<Caller> caller;
   auto rpc = make_endpoint(*library, options);
   if (!rpc.ok()) return rpc.error();
-  if (const auto error = options.symmetric ? answer_calls(*rpc, options, failure) : ripc::Error(); !error.ok())
-    return error;
   caller = std::make_unique<Caller>(side, options, *library, *rpc);
+  if (const auto error = options.symmetric ? caller->answer() : ripc::Error(); !error.ok()) return error;
   if (const auto error = caller->prepare(); !error.ok()) return error;
   std::vector<double> samples;
   samples.reserve(options.iterations);
@@ -305,7 +298,6 @@ BenchResult measure_calls(Side& side, const BenchOptions& options) {
   samples.clear();
   const auto nanoseconds = caller->block(options.iterations, samples);
   if (!nanoseconds.ok()) return nanoseconds.error();
-  if (!failure.ok()) return failure;
   Json json;
   json["travels"] = library->kind;
   json["window"] = options.window;

@@ -8,10 +8,10 @@ import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.TreeMap;
 import javax.crypto.SecretKey;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.io.BytesWritable;
@@ -41,6 +41,9 @@ import org.apache.hadoop.yarn.server.api.AuxiliaryLocalPathHandler;
  * Hadoop's shuffle and libripc's take turns. {@code scripts/bench-hadoop --outputs} runs it.
  */
 final class FetchBenchmark {
+  private static final String STOCK = "stock";
+  private static final String FILES = "ripc, files"; // the reducer reads them
+  private static final String SENT = "ripc, sent"; // the handler sends them
   private static final String USER = "user";
   private static final int RECORDS = 100; // of 100 bytes each, in an output
 
@@ -139,8 +142,11 @@ final class FetchBenchmark {
   }
 
   /** Returns how long the reducer waited for all outputs, in milliseconds. */
-  private long fetch(ShuffleConsumerPlugin<BytesWritable, BytesWritable> shuffle, JobConf conf)
-      throws Exception {
+  private long fetch(String way) throws Exception {
+    JobConf conf = new JobConf(files.conf);
+    conf.setBoolean(Keys.LOCAL, !way.equals(SENT));
+    ShuffleConsumerPlugin<BytesWritable, BytesWritable> shuffle =
+        way.equals(STOCK) ? new Shuffle<>() : new RipcShuffle<>();
     TaskAttemptID attempt =
         new TaskAttemptID(
             MapFiles.JOB.getJtIdentifier(), MapFiles.JOB.getId(), TaskType.REDUCE, 0, reducers++);
@@ -163,25 +169,17 @@ final class FetchBenchmark {
     return took;
   }
 
-  private JobConf conf(String... settings) {
-    JobConf conf = new JobConf(files.conf);
-    for (String setting : settings) conf.set(setting.split("=")[0], setting.split("=")[1]);
-    return conf;
-  }
-
   /** Its words: a folder, how many outputs, how many rounds. Prints the times of each way. */
   public static void main(String[] words) throws Exception {
     FetchBenchmark benchmark = new FetchBenchmark(Path.of(words[0]), Integer.parseInt(words[1]));
-    Map<String, long[]> times = new TreeMap<>();
     int rounds = Integer.parseInt(words[2]);
+    Map<String, long[]> times = new LinkedHashMap<>();
+    for (String way : List.of(STOCK, FILES, SENT)) times.put(way, new long[rounds]);
     for (int round = -1; round < rounds; ++round) { // the first one does not count
-      long stock = benchmark.fetch(new Shuffle<>(), benchmark.conf());
-      long local = benchmark.fetch(new RipcShuffle<>(), benchmark.conf());
-      long sent = benchmark.fetch(new RipcShuffle<>(), benchmark.conf(Keys.LOCAL + "=false"));
-      if (round < 0) continue;
-      times.computeIfAbsent("stock", name -> new long[rounds])[round] = stock;
-      times.computeIfAbsent("ripc, files", name -> new long[rounds])[round] = local;
-      times.computeIfAbsent("ripc, sent", name -> new long[rounds])[round] = sent;
+      for (String way : times.keySet()) {
+        long took = benchmark.fetch(way);
+        if (round >= 0) times.get(way)[round] = took;
+      }
     }
     times.forEach((way, each) -> System.out.println(way + ": " + Arrays.toString(each)));
     System.exit(0); // Hadoop's threads go on
