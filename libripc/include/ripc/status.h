@@ -43,7 +43,7 @@ typedef enum ripc_status {
   RIPC_CANCELLED = 22,        /* the caller ended it */
   RIPC_REVOKED = 23,          /* the sender withdrew it before it was taken */
   RIPC_CORRUPT = 24,          /* the peer broke the protocol */
-  RIPC_UNSUPPORTED = 25,      /* this path cannot do it */
+  RIPC_UNSUPPORTED = 25,      /* this path cannot do it, or the service has no such method */
   RIPC_FORKED = 26,           /* the handle belongs to the parent process: make a new context after fork */
   RIPC_SYSTEM = 27            /* an operating system call failed in an unexpected way */
 } ripc_status;

@@ -74,7 +74,8 @@ constexpr std::array kEntries{
           "The peer sent something that breaks the protocol and it was discarded; check which program runs there and "
           "its version."},
     Entry{RIPC_UNSUPPORTED, "RIPC_UNSUPPORTED",
-          "The path to this peer cannot do it; use another kind of item, or allow another transport."},
+          "This path or this peer cannot do it; check the method of a call, use another kind of item, or allow "
+          "another transport."},
     Entry{RIPC_FORKED, "RIPC_FORKED",
           "The handle belongs to the parent process; create a new context in the child after fork()."},
     Entry{RIPC_SYSTEM, "RIPC_SYSTEM",

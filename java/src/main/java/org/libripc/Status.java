@@ -55,7 +55,7 @@ public enum Status {
   REVOKED,
   /** The peer sent something that breaks the protocol. */
   CORRUPT,
-  /** This path cannot do it. */
+  /** This path cannot do it, or the service has no such method. */
   UNSUPPORTED,
   /** The handle belongs to the parent process. */
   FORKED,
