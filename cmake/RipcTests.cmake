@@ -366,6 +366,10 @@ function(ripc_tests_rdma_lab)
         set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
       endif()
     endforeach()
+    # Left out of scripts/test --quick: three minutes for what the other runs show nearly as well.
+    foreach(run pair.socket pair.siw pair.rails)
+      set_property(TEST lab.${run} APPEND PROPERTY LABELS whole)
+    endforeach()
     # The longest first: no processor is left alone with one of them at the end.
     set_tests_properties(lab.conformance.rxe lab.fault PROPERTIES COST 100)
     # Their nodes are many, or begin and end often: beside other tests a node's last words came too late now and then.
