@@ -26,6 +26,7 @@ void add_resolve_command(CLI::App& app, int& exit_code);
 void add_services_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 void add_key_command(CLI::App& app, int& exit_code);
+void add_trust_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 
 // A service as people name it: "NAME", or "id:NUMBER" (decimal or 0x...) for one without a name. A group: "group:NAME",

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
     cli::add_services_command(app, exit_code);
     cli::add_doctor_command(app, exit_code);
     cli::add_key_command(app, exit_code);
+    cli::add_trust_command(app, exit_code);
     cli::add_bench_command(app, exit_code);
     try {
       app.parse(argc, argv);

@@ -64,7 +64,7 @@ int run_serve_calls(const ServingOptions& options) {
                                          process_text(static_cast<std::uint32_t>(getpid())) + ": method " +
                                          std::to_string(kEcho) + " returns its arguments, method " +
                                          std::to_string(kTime) + " the time; Ctrl-C ends it");
-  const ripc::Error end = serve_until_stopped(stop, [&] { return rpc->run().error(); });
+  const ripc::Error end = serve_until_stopped(stop, *serving, [&] { return rpc->run().error(); });
   const auto statistics = rpc->statistics();
   const std::uint64_t run = statistics.ok() ? statistics->requests_run : 0;
   const std::uint64_t refused = statistics.ok() ? statistics->requests_refused : 0;

@@ -51,7 +51,7 @@ int run_serve(const ServeOptions& options) {
   serving->say_ready({{"directory", options.directory}},
                      "serving " + options.directory + " as " + options.service + " (" + format_id(service.id()) +
                          "), " + process_text(static_cast<std::uint32_t>(getpid())) + "; Ctrl-C ends it");
-  const ripc::Error end = serve_until_stopped(stop, [&]() -> ripc::Error {
+  const ripc::Error end = serve_until_stopped(stop, *serving, [&]() -> ripc::Error {
     auto message = service.receive();
     if (!message.ok()) return message.error();
     server.handle(*message);

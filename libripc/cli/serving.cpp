@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exit_code.hpp"
+#include "refusal_notices.hpp"
 
 namespace cli {
 
@@ -55,7 +56,8 @@ void Serving::say_closed(const ripc::Error& end, const Json& fields, const std::
   say({{"event", "closed"}, {"service", options_.service}, {"reason", end.name()}}, fields, sentence);
 }
 
-ripc::Error serve_until_stopped(const StopOnSignal& stop, const std::function<ripc::Error()>& step) {
+ripc::Error serve_until_stopped(const StopOnSignal& stop, Serving& serving, const std::function<ripc::Error()>& step) {
+  const RefusalNotices notices(serving.context());
   while (!stop.requested()) {
     ripc::Error error = step();
     if (!error.ok() && error.code() != RIPC_INTERRUPTED && error.code() != RIPC_TIMEOUT) return error;

@@ -42,8 +42,8 @@ class Serving {
 };
 
 // Calls `step`, which waits for something and does it, until a signal or the service ends it. RIPC_INTERRUPTED is the
-// orderly end.
-ripc::Error serve_until_stopped(const StopOnSignal& stop, const std::function<ripc::Error()>& step);
+// orderly end. Meanwhile stderr tells what the context refuses.
+ripc::Error serve_until_stopped(const StopOnSignal& stop, Serving& serving, const std::function<ripc::Error()>& step);
 
 // The exit code after that.
 int exit_code_after(const ripc::Error& end);

@@ -49,9 +49,14 @@ const spi::ServiceRecord* ServiceCache::find(ripc_service_id id, Nanoseconds now
   return &found->second.record;
 }
 
-std::uint64_t ServiceCache::incarnation(ripc_service_id id) const noexcept {
+const spi::ServiceRecord* ServiceCache::last(ripc_service_id id) const noexcept {
   const auto found = entries_.find(id);
-  return found == entries_.end() ? 0 : found->second.record.incarnation;
+  return found == entries_.end() ? nullptr : &found->second.record;
+}
+
+std::uint64_t ServiceCache::incarnation(ripc_service_id id) const noexcept {
+  const spi::ServiceRecord* record = last(id);
+  return record == nullptr ? 0 : record->incarnation;
 }
 
 bool ServiceCache::is_doubtful(ripc_service_id id) const noexcept {

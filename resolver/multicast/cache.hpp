@@ -37,6 +37,9 @@ class ServiceCache {
   // The usable record that is young enough, or nullptr. Valid until the next change.
   const spi::ServiceRecord* find(ripc_service_id id, Nanoseconds now) const;
 
+  // The record learned last, usable or not, or nullptr. Valid until the next change.
+  const spi::ServiceRecord* last(ripc_service_id id) const noexcept;
+
   // The incarnation learned last, usable or not; 0: none.
   std::uint64_t incarnation(ripc_service_id id) const noexcept;
 

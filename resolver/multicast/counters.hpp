@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "spi/record_rights.hpp"
+
 namespace ripc::internal::resolver {
 
 // A snapshot. Packets are counted once for each interface that they leave by or come from.
@@ -25,7 +27,7 @@ struct MulticastCounters {
   std::uint64_t other_version = 0;
   std::uint64_t unsolicited = 0;    // replies nobody asked for
   std::uint64_t unsigned_ones = 0;  // we have a key, the packet has no MAC
-  std::uint64_t forged = 0;         // its MAC is wrong
+  std::uint64_t forged = 0;         // its MAC, or its signature, is wrong
   std::uint64_t stale = 0;          // its time is too far from ours
   std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
   std::uint64_t refused_users = 0;  // of processes of this host whose user is not admitted
@@ -34,6 +36,7 @@ struct MulticastCounters {
   std::uint64_t limited = 0;        // questions that were not answered: too many at once
   std::uint64_t outdated = 0;       // records of an older incarnation than the one known
   std::uint64_t conflicts = 0;      // somebody else claims an ID of ours
+  spi::Refusals refusals;           // records that the trust file does not allow
 };
 
 }  // namespace ripc::internal::resolver

@@ -5,6 +5,7 @@
 
 #include "base/plain_text.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
+#include "spi/record_rights.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -22,13 +23,17 @@ constexpr std::size_t kMaxInterests = 1024;
 }  // namespace
 
 Status MulticastResolver::update(const spi::ServiceRecord& record) {
-  if (Status status = check_packet_record(record, options_.hash_name, largest_limit_); !status.ok()) return status;
+  if (Status status = check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
+      !status.ok())
+    return status;
+  if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
   const std::lock_guard lock(mutex_);
   const auto own = published_.find(record.id);
   if (own == published_.end() || own->second.is_superseded || own->second.record.incarnation != record.incarnation)
     return Status(RIPC_FENCED, "The service ID " + id_text(record.id) +
                                    " has another holder by now: unregister the service, and register it again.");
   spi::ServiceRecord copy = record;
+  copy.member = own->second.record.member;
   schedule(record, false);
   own->second.record = std::move(copy);
   return {};

@@ -17,6 +17,7 @@
 #include "base/plain_text.hpp"
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
+#include "spi/record_rights.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -49,7 +50,7 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
     : options_(options),
       own_context_(own_context),
       cache_(options.max_cached, options.max_age),
-      guard_(options.max_peers, options.keys ? options.clock_tolerance : 0),
+      guard_(options.max_peers, options.credentials.keys ? options.clock_tolerance : 0),
       reply_limit_(kRepliesPerSecond, kReplyBurst),
       list_limit_(kListsPerSecond, kListBurst),
       hint_limit_(kHintsPerSecond, kHintBurst),
@@ -120,7 +121,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.nonce = question.nonce;
   header.id = question.id;
   header.number = question.incarnation;
-  PacketBuilder builder(header, options_.keys != nullptr, kAdvertised, common_limit_);
+  PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, common_limit_);
   // The next services each time, so that in the end all were told.
   auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
@@ -129,7 +130,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
     if (!builder.add(position->second.record, false)) break;
     last_advertised_ = position->first;
   }
-  return builder.finish(options_.keys.get());
+  return builder.finish();
 }
 
 // Sends a round of the question; without the lock, which is held before and after.
@@ -290,10 +291,11 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
     return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
   if (question.other_key_replies != 0)
-    return Status(RIPC_NO_SERVICE, std::string("No host answered for ") + which + ", but there are hosts " +
-                                       (options_.keys ? "with another cluster key than this one's"
-                                                      : "with a cluster key, and this context runs without one") +
-                                       ": if the service is there, copy its host's key file to this host.");
+    return Status(RIPC_NO_SERVICE,
+                  std::string("No host answered for ") + which + ", but there are hosts " +
+                      (options_.credentials.keys ? "with another cluster key than this one's"
+                                                 : "with a cluster key, and this context runs without one") +
+                      ": if the service is there, copy its host's key file to this host.");
   const std::uint64_t refused = counters_.refused_users;
   return Status(RIPC_NO_SERVICE,
                 "No host answered for " + which + " on " + text() + " within " + milliseconds(waited) + " (asked " +
@@ -332,8 +334,12 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
 
 Status MulticastResolver::publish(spi::ServiceRecord& record, bool takeover,
                                   std::vector<spi::ServiceRecord>* displaced) {
-  if (Status status = check_packet_record(record, options_.hash_name, largest_limit_); !status.ok()) return status;
+  if (Status status = check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
+      !status.ok())
+    return status;
+  if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
   spi::ServiceRecord candidate = record;
+  candidate.member = spi::own_member(options_.credentials);
   std::uint64_t last_known = 0;
   bool is_ours = false;
   {

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/cluster_key.hpp"
 #include "base/peer_policy.hpp"
 #include "base/status.hpp"
+#include "security/credentials.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::internal::resolver {
@@ -61,8 +61,8 @@ struct MulticastOptions {
   std::size_t max_peers = 4096;    // contexts whose packets are told apart from copies
   // With keys: packets whose time differs more than this from ours are refused.
   Nanoseconds clock_tolerance = 30'000'000'000;
-  std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
-  PeerPolicy peers;                         // which users of this host are admitted
+  security::Credentials credentials;  // no keys: nothing is authenticated
+  PeerPolicy peers;                   // which users of this host are admitted
   // Names from peers are checked with it; called from any thread. Must be set.
   NameHash hash_name;
   // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);

@@ -12,6 +12,7 @@
 #include "base/event_signal.hpp"
 #include "base/random.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
+#include "spi/record_rights.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -130,11 +131,11 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
       ++(decoded == DecodeStatus::other_version ? counters_.other_version : counters_.malformed);
       return;
     }
-    has_other_key =
-        header.is_signed != (options_.keys != nullptr) && received.to_group != (header.type == PacketType::reply);
+    has_other_key = header.is_signed != (options_.credentials.keys != nullptr) &&
+                    received.to_group != (header.type == PacketType::reply);
     if (!is_expected(received, header) && !has_other_key) return;
   }
-  if (!has_other_key && header.is_signed && !verify_packet(received.bytes, *options_.keys)) {
+  if (!has_other_key && header.is_signed && !verify_packet(received.bytes, *options_.credentials.keys)) {
     const std::lock_guard lock(mutex_);
     ++counters_.forged;
     has_other_key = true;
@@ -148,6 +149,17 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     const std::lock_guard lock(mutex_);
     ++counters_.malformed;
     return;
+  }
+  spi::Refusals refusals;
+  const bool is_genuine =
+      spi::keep_permitted(received.bytes, packet, options_.credentials, spi::kMulticastPurpose, refusals);
+  if (!is_genuine || refusals.unproven + refusals.not_permitted != 0) {
+    const std::lock_guard lock(mutex_);
+    counters_.refusals += refusals;
+    if (!is_genuine) {
+      ++counters_.forged;
+      return;
+    }
   }
   if (!is_authorized(network, received.from, packet)) return;
   // Only now: what is not authentic must not make later packets look like copies.
@@ -173,12 +185,12 @@ void MulticastResolver::reply_without_key(const PacketHeader& header, spi::Multi
       if (question != questions_.end() && question->second->id == header.id) ++question->second->other_key_replies;
       return;
     }
-    if (header.type != PacketType::question || options_.keys == nullptr || published_.empty()) return;
+    if (header.type != PacketType::question || options_.credentials.keys == nullptr || published_.empty()) return;
     if (!hint_limit_.take(monotonic_now())) return;
     PacketHeader reply = new_header(PacketType::reply);
     reply.nonce = header.nonce;
     reply.id = header.id;
-    hint = PacketBuilder(reply, true).finish(options_.keys.get(), true);
+    hint = PacketBuilder(reply, spi::Seal(options_.credentials.keys.get())).finish(true);
     std::generate(hint.end() - ClusterKeys::kMacSize, hint.end(),
                   [] { return static_cast<std::byte>(random_u64() & 0xff); });
   }
@@ -210,7 +222,7 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const P
     ++counters_.malformed;
     return false;
   }
-  if (header.is_signed != (options_.keys != nullptr)) {
+  if (header.is_signed != (options_.credentials.keys != nullptr)) {
     ++(header.is_signed ? counters_.signed_ones : counters_.unsigned_ones);
     return false;
   }
@@ -271,6 +283,11 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   }
   if (const auto own = published_.find(record.id); own != published_.end()) claimed_by_other(own->second, record);
   const Nanoseconds now = monotonic_now();
+  if (const spi::ServiceRecord* former = cache_.last(record.id);
+      former != nullptr && !spi::may_displace(record, *former, options_.credentials)) {
+    ++counters_.refusals.not_permitted;
+    return;
+  }
   const ServiceCache::Learned learned = cache_.learn(record, is_asked, now, timestamp);
   if (learned == ServiceCache::Learned::outdated) ++counters_.outdated;
   // The holder that was known is gone, and the clock of the new one's host is behind.
@@ -291,6 +308,10 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
 
 void MulticastResolver::claimed_by_other(Published& own, const spi::ServiceRecord& record) {
   ++counters_.conflicts;
+  if (!spi::may_displace(record, own.record, options_.credentials)) {
+    ++counters_.refusals.not_permitted;
+    return;
+  }
   if (record.incarnation <= own.record.incarnation) return;
   own.is_superseded = true;
   announcements_.erase(record.id);
@@ -337,9 +358,9 @@ void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwo
     header.nonce = asked.nonce;
     header.id = asked.id;
     header.is_last = true;
-    PacketBuilder builder(header, options_.keys != nullptr);
+    PacketBuilder builder(header, spi::Seal(options_.credentials));
     if (!builder.add(*record, false)) return;
-    bytes = builder.finish(options_.keys.get());
+    bytes = builder.finish();
     if (bytes.size() > network.packet_limit()) {
       // Told by a network that carries it. What is announced while somebody asks is an answer.
       schedule(*record, false);
@@ -390,17 +411,17 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   const std::size_t limit = std::min(kFullPacket, common_limit_);
   std::optional<PacketBuilder> builder;
   const auto finish = [&] {
-    if (builder && !builder->empty()) packets.push_back(builder->finish(options_.keys.get()));
+    if (builder && !builder->empty()) packets.push_back(builder->finish());
     builder.reset();
   };
   // The first that is due takes those along that came while it waited, or each would cost a packet of its own.
   const Nanoseconds until = now + kGather;
   for (const auto& [id, announcement] : announcements_) {
     if (!is_due(announcement, until)) continue;
-    if (!builder) builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr, limit);
+    if (!builder) builder.emplace(new_header(PacketType::announcement), spi::Seal(options_.credentials), limit);
     if (!builder->add(announcement.record, announcement.is_gone)) {
       finish();
-      builder.emplace(new_header(PacketType::announcement), options_.keys != nullptr, limit);
+      builder.emplace(new_header(PacketType::announcement), spi::Seal(options_.credentials), limit);
       static_cast<void>(builder->add(announcement.record, announcement.is_gone));
     }
   }
@@ -445,7 +466,7 @@ void MulticastResolver::reply_lists_due() {
       header.nonce = job.nonce;
       header.id = job.group;
       header.number = job.number++;
-      PacketBuilder builder(header, options_.keys != nullptr, std::min(kFullPacket, largest), largest);
+      PacketBuilder builder(header, spi::Seal(options_.credentials), std::min(kFullPacket, largest), largest);
       for (; position != published_.end(); ++position) {
         const auto& [record, is_superseded] = position->second;
         const bool is_wanted = !is_superseded && (job.group == 0 || record.is_in(job.group));
@@ -457,7 +478,7 @@ void MulticastResolver::reply_lists_due() {
         job.after = position->first;
       }
       is_last = position == published_.end();
-      packets.push_back(builder.finish(options_.keys.get(), is_last));
+      packets.push_back(builder.finish(is_last));
     }
     job.due = now + kListPause;
     counters_.replies_sent += packets.size();

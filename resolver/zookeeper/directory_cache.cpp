@@ -93,11 +93,14 @@ void DirectoryResolver::ask_group(ripc_service_id group, Group& known) {
 }
 
 RecordCheck DirectoryResolver::check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record) {
-  const RecordCheck verdict = decode_record(text, id, options_.keys.get(), options_.hash_name, record);
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (verdict != RecordCheck::good) lock.lock();
+  spi::Refusals refusals;
+  const RecordCheck verdict = decode_record(text, id, options_.credentials, options_.hash_name, record, refusals);
+  const Lock lock(mutex_);
+  counters_.refusals += refusals;
   switch (verdict) {
     case RecordCheck::good:
+    case RecordCheck::unproven:
+    case RecordCheck::not_permitted:
       break;
     case RecordCheck::malformed:
       ++counters_.malformed;
@@ -164,6 +167,10 @@ void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& an
         return entry.record.has_value() == record.has_value() &&
                (!record || (answer.node.created == entry.created && answer.node.version == entry.version));
       };
+      if (record && entry.record && !spi::may_displace(*record, *entry.record, options_.credentials)) {
+        ++counters_.refusals.not_permitted;
+        record.reset();
+      }
       is_news = was_known && !is_same();
       entry.is_known = true;
       entry.is_watched = true;

@@ -9,6 +9,7 @@
 #include "base/plain_text.hpp"
 #include "resolver/zookeeper/directory_resolver.hpp"
 #include "spi/holder_rules.hpp"
+#include "spi/record_rights.hpp"
 #include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
@@ -37,7 +38,10 @@ bool is_same_record(const spi::ServiceRecord& one, const spi::ServiceRecord& oth
 
 Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
                                   std::vector<spi::ServiceRecord>* displaced) {
-  if (Status status = spi::check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  if (Status status = spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials));
+      !status.ok())
+    return status;
+  if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
   Lock lock(mutex_);
   OwnPointer& place = own_[record.id];
   const bool is_again = place != nullptr;
@@ -49,6 +53,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   if (const auto known = entries_.find(record.id); known != entries_.end() && known->second.record)
     last_known = std::max(last_known, known->second.record->incarnation);
   own->record = record;
+  own->record.member = spi::own_member(options_.credentials);
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
   own->takes_over = takeover;
@@ -75,13 +80,18 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
 }
 
 Status DirectoryResolver::update(const spi::ServiceRecord& record) {
-  if (Status status = spi::check_packet_record(record, options_.hash_name); !status.ok()) return status;
+  if (Status status = spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials));
+      !status.ok())
+    return status;
+  if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
   const Lock lock(mutex_);
   const auto found = own_.find(record.id);
   if (found == own_.end() || found->second->is_fenced || !found->second->is_wanted ||
       found->second->record.incarnation != record.incarnation)
     return RIPC_FENCED;
+  std::string member = std::move(found->second->record.member);
   found->second->record = record;
+  found->second->record.member = std::move(member);
   ++found->second->goal;
   settle(found->second);
   return {};
@@ -146,7 +156,7 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   const bool is_ours = former != nullptr && former->owner == session_;
   std::vector<Directory::Write> writes;
   if (former != nullptr && !is_ours) writes.push_back({WriteKind::remove, path, {}, *former});
-  writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path, encode_record(record, options_.keys.get()),
+  writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path, encode_record(record, options_.credentials),
                     is_ours ? *former : Directory::Node{}});
   for (const ripc_service_id group : record.groups) {
     if (!std::binary_search(groups.begin(), groups.end(), group))
@@ -289,7 +299,9 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
   }
   if (own->is_established) {
     // It was there before: nobody could displace it but by a larger incarnation.
-    if (!spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
+    const bool is_allowed = spi::may_displace(holder, own->record, options_.credentials);
+    if (!is_allowed) ++counters_.refusals.not_permitted;
+    if (!is_allowed || !spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
     ++counters_.fenced;
     own->is_fenced = true;
     for (const ripc_service_id group : own->record.groups)

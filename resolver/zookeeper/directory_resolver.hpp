@@ -20,17 +20,17 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/cluster_key.hpp"
 #include "resolver/zookeeper/directory.hpp"
 #include "resolver/zookeeper/node_record.hpp"
+#include "security/credentials.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::internal::resolver {
 
 struct DirectoryOptions {
-  std::shared_ptr<const ClusterKeys> keys;  // nullptr: none, nothing is authenticated
-  spi::NameHash hash_name;                  // must be set
-  std::size_t max_cached = 16384;           // services that are watched, present or not
+  security::Credentials credentials;  // no keys: nothing is authenticated
+  spi::NameHash hash_name;            // must be set
+  std::size_t max_cached = 16384;     // services that are watched, present or not
   std::size_t max_groups = 1024;
   // publish() waits this long for the directory, and for one that is not reached from the beginning.
   Nanoseconds patience = 1'000'000'000;
@@ -50,9 +50,13 @@ struct DirectoryCounters {
   std::uint64_t other_version = 0;
   std::uint64_t unsigned_ones = 0;  // we have a key, it has no MAC
   std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
-  std::uint64_t forged = 0;         // its MAC is wrong
+  std::uint64_t forged = 0;         // its MAC, or its signature, is wrong
+  spi::Refusals refusals;           // the trust file does not allow it; groups of a record, too
 
-  std::uint64_t ignored() const noexcept { return malformed + other_version + unsigned_ones + signed_ones + forged; }
+  std::uint64_t ignored() const noexcept {
+    return malformed + other_version + unsigned_ones + signed_ones + forged + refusals.unproven +
+           refusals.not_permitted;
+  }
 };
 
 struct DirectoryState {

@@ -56,20 +56,21 @@ ripc_service_id id_of_member(std::string_view name) noexcept {
   return is_group(id) ? 0 : id;
 }
 
-std::string encode_record(const spi::ServiceRecord& record, const ClusterKeys* keys) {
+std::string encode_record(const spi::ServiceRecord& record, const security::Credentials& credentials) {
   spi::PacketHeader header;
   header.type = spi::PacketType::announcement;
   header.context = record.context;
   header.pid = record.pid;
   header.timestamp = realtime_now();
-  spi::PacketBuilder builder(header, keys != nullptr, spi::kMaxPacket);
+  spi::PacketBuilder builder(header, spi::Seal(credentials), spi::kMaxPacket);
   static_cast<void>(builder.add(record, false));
-  const std::vector<std::byte> bytes = builder.finish(keys, false, spi::kDirectoryPurpose);
+  const std::vector<std::byte> bytes = builder.finish(false, spi::kDirectoryPurpose);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-RecordCheck decode_record(std::string_view text, ripc_service_id id, const ClusterKeys* keys,
-                          const spi::NameHash& hash_name, spi::ServiceRecord& record) {
+RecordCheck decode_record(std::string_view text, ripc_service_id id, const security::Credentials& credentials,
+                          const spi::NameHash& hash_name, spi::ServiceRecord& record, spi::Refusals& refusals) {
+  const ClusterKeys* const keys = credentials.keys.get();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(text.data(), text.size()));
   spi::PacketHeader header;
   switch (spi::decode_header(bytes, header)) {
@@ -88,6 +89,8 @@ RecordCheck decode_record(std::string_view text, ripc_service_id id, const Clust
       packet.header.type != spi::PacketType::announcement || packet.services.size() != 1 ||
       packet.services[0].is_gone || packet.services[0].record.id != id)
     return RecordCheck::malformed;
+  if (!spi::keep_permitted(bytes, packet, credentials, spi::kDirectoryPurpose, refusals)) return RecordCheck::forged;
+  if (packet.services.empty()) return refusals.unproven != 0 ? RecordCheck::unproven : RecordCheck::not_permitted;
   record = std::move(packet.services[0].record);
   return RecordCheck::good;
 }

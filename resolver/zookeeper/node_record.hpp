@@ -15,7 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cluster_key.hpp"
+#include "security/credentials.hpp"
+#include "spi/record_rights.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::internal::resolver {
@@ -32,13 +33,22 @@ ripc_service_id id_of_service(std::string_view path) noexcept;
 ripc_service_id id_of_group(std::string_view path) noexcept;
 ripc_service_id id_of_member(std::string_view name) noexcept;
 
-// `keys`: nullptr, unsigned.
-std::string encode_record(const spi::ServiceRecord& record, const ClusterKeys* keys);
+std::string encode_record(const spi::ServiceRecord& record, const security::Credentials& credentials);
 
-enum class RecordCheck : std::uint8_t { good, malformed, other_version, unsigned_one, signed_one, forged };
+enum class RecordCheck : std::uint8_t {
+  good,
+  malformed,
+  other_version,
+  unsigned_one,
+  signed_one,
+  forged,
+  unproven,       // by the trust file: spi::Refusals
+  not_permitted,  // likewise
+};
 
-// Any text. What is not good must not be used. `id`: that of the path.
-RecordCheck decode_record(std::string_view text, ripc_service_id id, const ClusterKeys* keys,
-                          const spi::NameHash& hash_name, spi::ServiceRecord& record);
+// Any text. What is not good must not be used; what is good may have lost groups, which `refusals` counts.
+// `id`: that of the path.
+RecordCheck decode_record(std::string_view text, ripc_service_id id, const security::Credentials& credentials,
+                          const spi::NameHash& hash_name, spi::ServiceRecord& record, spi::Refusals& refusals);
 
 }  // namespace ripc::internal::resolver

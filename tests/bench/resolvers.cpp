@@ -94,7 +94,7 @@ Side<resolver::DirectoryResolver> zookeeper_side(const std::shared_ptr<const Clu
   auto directory = resolver::ZooKeeperDirectory::create(ensemble());
   check(directory.status());
   resolver::DirectoryOptions options;
-  options.keys = keys;
+  options.credentials.keys = keys;
   options.hash_name = hash_name;
   options.patience = kPatience;
   const std::uint64_t context = random_u64() | 1;
@@ -109,7 +109,7 @@ Side<resolver::DirectoryResolver> zookeeper_side(const std::shared_ptr<const Clu
 Side<resolver::MulticastResolver> multicast_side(const std::shared_ptr<const ClusterKeys>& keys) {
   Result<resolver::MulticastOptions> options = resolver::parse_multicast_options("239.255.82.73:27999%lo,ttl=0");
   check(options.status());
-  options->keys = keys;
+  options->credentials.keys = keys;
   options->hash_name = hash_name;
   options->fabric = false;
   const std::uint64_t context = random_u64() | 1;

@@ -57,11 +57,26 @@ class Watchdog : public testing::EmptyTestEventListener {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const char* name :
-       {"RIPC_RUNTIME_DIR", "RIPC_TRANSPORTS", "RIPC_RESOLVER_FILE", "RIPC_SPIN_US", "RIPC_PEERS", "RIPC_SOCKET_PORTS",
-        "RIPC_SOCKET_ADDRESS", "RIPC_SOCKET_INTERFACE", "RIPC_SOCKET_RECEIVE_BUFFER", "RIPC_SOCKET_STREAMS",
-        "RIPC_RAILS", "RIPC_SOCKET_BULK_CONNECTIONS", "RIPC_VERBS_CONNECTIONS", "RIPC_VERBS_GROUPS",
-        "RIPC_PEER_TIMEOUT_MS", "RIPC_RESOLVERS", "RIPC_ZOOKEEPER", "RIPC_ZOOKEEPER_SESSION_MS"}) {
+  for (const char* name : {"RIPC_RUNTIME_DIR",
+                           "RIPC_TRANSPORTS",
+                           "RIPC_RESOLVER_FILE",
+                           "RIPC_SPIN_US",
+                           "RIPC_PEERS",
+                           "RIPC_SOCKET_PORTS",
+                           "RIPC_SOCKET_ADDRESS",
+                           "RIPC_SOCKET_INTERFACE",
+                           "RIPC_SOCKET_RECEIVE_BUFFER",
+                           "RIPC_SOCKET_STREAMS",
+                           "RIPC_RAILS",
+                           "RIPC_SOCKET_BULK_CONNECTIONS",
+                           "RIPC_VERBS_CONNECTIONS",
+                           "RIPC_VERBS_GROUPS",
+                           "RIPC_PEER_TIMEOUT_MS",
+                           "RIPC_RESOLVERS",
+                           "RIPC_ZOOKEEPER",
+                           "RIPC_ZOOKEEPER_SESSION_MS",
+                           "RIPC_IDENTITY_FILE",
+                           "RIPC_TRUST_FILE"}) {
     ::unsetenv(name);
   }
   support::use_cluster_key();

@@ -35,10 +35,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!options->servers.empty() && options->servers.size() <= kMaxZooKeeperServers);
   for (const ripc_service_id id : {ripc_service_id{1}, ripc_service_id{4711}}) {
     ServiceRecord record;
-    if (decode_record(text, id, nullptr, hash_name, record) != RecordCheck::good) continue;
+    ripc::internal::spi::Refusals refusals;
+    if (decode_record(text, id, {}, hash_name, record, refusals) != RecordCheck::good) continue;
     require(record.id == id && record.context != 0 && record.incarnation != 0 && !record.addresses.empty());
     ServiceRecord again;
-    require(decode_record(encode_record(record, nullptr), id, nullptr, hash_name, again) == RecordCheck::good);
+    require(decode_record(encode_record(record, {}), id, {}, hash_name, again, refusals) == RecordCheck::good);
     require(again.incarnation == record.incarnation && again.context == record.context && again.name == record.name &&
             again.addresses == record.addresses && again.groups == record.groups);
   }

@@ -292,13 +292,13 @@ void write_directory_records(const std::filesystem::path& folder) {
   record.incarnation = 1'700'000'000'000'000'000;
   record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
   const PacketHeader header{.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56};
-  PacketBuilder plain(header, false);
+  PacketBuilder plain(header, {});
   plain.add(record, false);
-  write(folder / "record", plain.finish(nullptr));
+  write(folder / "record", plain.finish());
   record.groups = {RIPC_GROUP_ID(7)};
-  PacketBuilder member(header, false);
+  PacketBuilder member(header, {});
   member.add(record, false);
-  Bytes bytes = member.finish(nullptr);
+  Bytes bytes = member.finish();
   write(folder / "member", bytes);
   bytes.pop_back();
   write(folder / "refused_cut", bytes);
@@ -324,23 +324,23 @@ void write_multicast(const std::filesystem::path& folder) {
   named.id = ripc::internal::core::service_id_from_name(named.name);
   const PacketHeader question{.type = PacketType::question, .context = 12, .pid = 34, .timestamp = 56, .nonce = 78};
 
-  write(folder / "question_all", PacketBuilder(question, false).finish(nullptr));
+  write(folder / "question_all", PacketBuilder(question, {}).finish());
   PacketHeader header = question;
   header.is_probe = true;
   header.id = 7;
   header.number = record.incarnation;
-  write(folder / "probe", PacketBuilder(header, false).finish(nullptr));
+  write(folder / "probe", PacketBuilder(header, {}).finish());
   header = question;
   header.id = 9;
-  PacketBuilder introduces(header, false);
+  PacketBuilder introduces(header, {});
   introduces.add(record, false);
   introduces.add(named, false);
-  write(folder / "question_with_services", introduces.finish(nullptr));
+  write(folder / "question_with_services", introduces.finish());
   header.type = PacketType::reply;
   header.id = 7;
-  PacketBuilder replies(header, false);
+  PacketBuilder replies(header, {});
   replies.add(record, false);
-  Bytes bytes = replies.finish(nullptr, true);
+  Bytes bytes = replies.finish(true);
   write(folder / "reply", bytes);
   bytes.pop_back();
   write(folder / "refused_cut", bytes);
@@ -349,23 +349,51 @@ void write_multicast(const std::filesystem::path& folder) {
   ripc::internal::spi::ServiceRecord member = record;
   member.groups = {RIPC_GROUP_ID(7), ripc::internal::core::group_id_from_name("caches")};
   header.id = member.groups.front();
-  PacketBuilder members(header, false);
+  PacketBuilder members(header, {});
   members.add(member, false);
-  bytes = members.finish(nullptr, true);
+  bytes = members.finish(true);
   write(folder / "reply_members", bytes);
   bytes.back() = std::byte{0xff};
   write(folder / "refused_group", bytes);
   header = {.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 57};
-  PacketBuilder announces(header, false);
+  PacketBuilder announces(header, {});
   announces.add(named, false);
   announces.add(record, true);
-  write(folder / "announcement_and_end", announces.finish(nullptr));
+  write(folder / "announcement_and_end", announces.finish());
   const auto keys = ripc::internal::ClusterKeys::parse(
       "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "the corpus");
   if (!keys.ok()) failed = true;
-  PacketBuilder is_signed(header, true);
+  PacketBuilder is_signed(header, ripc::internal::spi::Seal(keys.ok() ? keys->get() : nullptr));
   is_signed.add(named, false);
-  if (keys.ok()) write(folder / "signed", is_signed.finish(keys->get()));
+  write(folder / "signed", is_signed.finish());
+}
+
+// By the member of record_rights_fuzz.cpp.
+void write_record_rights(const std::filesystem::path& folder) {
+  using ripc::internal::resolver::PacketBuilder;
+  using ripc::internal::resolver::PacketType;
+  const auto alice = ripc::internal::security::Identity::parse(
+      "secret ed25519:0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\n", "the corpus");
+  if (!alice.ok()) failed = true;
+  ripc::internal::spi::ServiceRecord record;
+  record.id = (ripc_service_id{3} << 62) | 5;
+  record.incarnation = 9;
+  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}};
+  record.groups = {RIPC_GROUP_ID(7)};
+  ripc::internal::spi::ServiceRecord given = record;
+  given.name = "bank";
+  given.id = ripc::internal::core::service_id_from_name("bank");
+  ripc::internal::spi::ServiceRecord number = record;
+  number.id = 4711;
+  PacketBuilder sealed({.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56},
+                       ripc::internal::spi::Seal(nullptr, alice.ok() ? alice->get() : nullptr));
+  sealed.add(given, false);
+  sealed.add(record, false);
+  sealed.add(number, false);
+  Bytes bytes = sealed.finish();
+  write(folder / "sealed", bytes);
+  bytes.back() ^= std::byte{1};
+  write(folder / "wrong_signature", bytes);
 }
 
 void write_bulk(const std::filesystem::path& folder) {
@@ -477,6 +505,8 @@ int main(int argc, char** argv) {
   write_multicast(folder / "multicast");
   std::filesystem::create_directories(folder / "directory_record", error);
   write_directory_records(folder / "directory_record");
+  std::filesystem::create_directories(folder / "record_rights", error);
+  write_record_rights(folder / "record_rights");
   write_bulk(folder / "bulk");
   write_call(folder / "call");
   std::filesystem::create_directories(folder / "file_protocol", error);

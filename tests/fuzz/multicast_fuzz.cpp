@@ -53,16 +53,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const DecodeStatus whole = decode_packet(bytes, hash_name, packet);
   if (status != DecodeStatus::ok) require(whole == status);
   if (whole != DecodeStatus::ok) return 0;
+  require(packet.signer.has_value() == header.has_signer && !(header.has_signer && packet.services.empty()));
   check(packet);
   // Written again, unsigned: an address that no service uses, or that is there twice, is left out.
   PacketHeader plain = packet.header;
   plain.is_signed = false;
-  PacketBuilder builder(plain, false, kMaxPacket);
+  PacketBuilder builder(plain, {}, kMaxPacket);
   for (const PacketService& service : packet.services) {
     if (!builder.add(service.record, service.is_gone)) return 0;
   }
   MulticastPacket again;
-  require(decode_packet(builder.finish(nullptr), hash_name, again) == DecodeStatus::ok);
+  require(decode_packet(builder.finish(), hash_name, again) == DecodeStatus::ok);
   require(again.services.size() == packet.services.size());
   for (std::size_t i = 0; i < again.services.size(); ++i) {
     require(again.services[i].is_gone == packet.services[i].is_gone);

@@ -24,10 +24,11 @@ ROOMS = {
     "base": ("libripc/src/base", ["public C"]),
     "wire": ("libripc/src/wire", ["base", "public C"]),
     "memory": ("libripc/src/memory", ["base", "public C"]),
-    "spi": ("libripc/src/spi", ["wire", "memory", "base", "public C"]),
-    "remote": ("libripc/src/remote", ["spi", "wire", "memory", "base", "public C"]),
-    "transport": ("libripc/src/transport/*", ["remote", "spi", "wire", "memory", "base", "public C"]),
-    "core state": ("libripc/src/core/state", ["spi", "wire", "memory", "base", "public C"]),
+    "security": ("libripc/src/security", ["base", "public C"]),
+    "spi": ("libripc/src/spi", ["wire", "memory", "security", "base", "public C"]),
+    "remote": ("libripc/src/remote", ["spi", "wire", "memory", "security", "base", "public C"]),
+    "transport": ("libripc/src/transport/*", ["remote", "spi", "wire", "memory", "security", "base", "public C"]),
+    "core state": ("libripc/src/core/state", ["spi", "wire", "memory", "security", "base", "public C"]),
     "core protocol": ("libripc/src/core/protocol", ["core state", "spi", "wire", "memory", "base", "public C"]),
     "core path": ("libripc/src/core/path", ["core state", "spi", "wire", "memory", "base", "public C"]),
     "core send": ("libripc/src/core/send",
@@ -37,7 +38,7 @@ ROOMS = {
     "core": ("libripc/src/core", ["core send", "core receive", "core path", "core protocol", "core state",
                                   "spi", "wire", "memory", "base", "public C"]),
     "rpc": ("libripc/src/rpc", ["core", "core protocol", "core state", "wire", "base", "public C"]),
-    "resolver": ("resolver/*", ["spi", "wire", "base", "public C"]),
+    "resolver": ("resolver/*", ["spi", "wire", "security", "base", "public C"]),
     "capi": ("libripc/src/capi", ["all"]),
     "cli": ("libripc/cli", ["public"]),
     "examples": ("examples", ["public"]),
@@ -52,8 +53,8 @@ ROOMS = {
 }
 # "public" is any public header, "public C" the C headers only: the C++ wrapper lies above the C interface.
 C_HEADERS = "libripc/include/ripc/*.h"
-LIBRARY = ["public C", "base", "wire", "memory", "spi", "remote", "transport", "core state", "core protocol", "core path",
-           "core send", "core receive", "core", "rpc", "resolver", "capi"]
+LIBRARY = ["public C", "base", "wire", "memory", "security", "spi", "remote", "transport", "core state", "core protocol",
+           "core path", "core send", "core receive", "core", "rpc", "resolver", "capi"]
 # Every source below these folders must lie in a room; in the others only the rooms are looked at.
 WITHOUT_GAPS = ["libripc", "resolver"]
 INCLUDE_PATH = ["libripc/include", "libripc/src", "", "tests"]

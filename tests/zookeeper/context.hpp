@@ -48,7 +48,7 @@ class Context {
     Result<std::unique_ptr<ZooKeeperDirectory>> directory = ZooKeeperDirectory::create(*ensemble);
     EXPECT_TRUE(directory.ok()) << directory.status().text();
     DirectoryOptions options;
-    options.keys =
+    options.credentials.keys =
         *ripc::internal::ClusterKeys::parse("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "test");
     options.hash_name = hash_name;
     options.patience = patience;

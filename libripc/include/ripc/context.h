@@ -44,6 +44,8 @@ typedef struct ripc_context_options {
   const char *cluster_key_file;  /* NULL: $RIPC_CLUSTER_KEY_FILE, else the default place if it has one, see below */
   uint32_t network;              /* ripc_network; UINT32_MAX: $RIPC_NETWORK (key, open, off), else key */
   const char *zookeeper;         /* NULL: $RIPC_ZOOKEEPER, else none; HOST:PORT,...[/FOLDER] of an ensemble, or off */
+  const char *identity_file;     /* NULL: $RIPC_IDENTITY_FILE, else the default place if it has one; identity.h */
+  const char *trust_file;        /* NULL: $RIPC_TRUST_FILE, else the default place if it has one; identity.h */
 } ripc_context_options;
 
 RIPC_API void ripc_context_options_init(ripc_context_options *options);
@@ -64,6 +66,7 @@ RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace,
  *
  * Without a cluster key the context stays on this host. Of the default transports it uses only shm. A transport that
  * leaves the host gives RIPC_PERMISSION if it was asked for by name. So does a key file that exists and cannot be used.
+ * An identity file or trust file that exists and cannot be used is an error, too.
  * RIPC_UNSUPPORTED: a ZooKeeper ensemble is named, but its client library is not installed. An ensemble that does not
  * answer is no error. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
@@ -71,6 +74,25 @@ RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ri
 /* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application
  * still holds become invalid. No other call on the context may be running. NULL is ignored. */
 RIPC_API void ripc_context_destroy(ripc_context *context);
+
+/* What the context has refused since it was created, on all paths. docs/security.md says what each means. */
+typedef struct ripc_security_statistics {
+  size_t size;
+  uint64_t handshakes_refused; /* connections: no cluster key or another one, or a user who is not admitted */
+  uint64_t links_refused;      /* of members that the trust file does not let call the service */
+  uint64_t records_refused;    /* of services, that the trust file does not allow, or with a wrong signature */
+  uint64_t trust_reloads;      /* changes of the trust file that are in force */
+  uint64_t trust_failures;     /* changes that cannot be used, see ripc_trust_status() */
+} ripc_security_statistics;
+
+RIPC_API void ripc_security_statistics_init(ripc_security_statistics *statistics);
+/* Any thread; values of running operations may be one behind. RIPC_INVALID_ARGUMENT, RIPC_FORKED. */
+RIPC_API ripc_status ripc_security_get_statistics(ripc_context *context, ripc_security_statistics *statistics);
+
+/* Looks whether the trust file has changed, and tells whether the one on the disk is in force. Any thread.
+ * RIPC_OK: it is, or the context has none. Otherwise an older one stays in force, and the error is that of
+ * ripc_trust_read(); its sentence says what to mend. RIPC_FORKED. */
+RIPC_API ripc_status ripc_trust_status(ripc_context *context);
 
 #ifdef __cplusplus
 }

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <ranges>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -101,6 +103,17 @@ class ItemView {
   ripc_item_view view_;
 };
 
+// Who is at the other end, as it was proven.
+struct Peer {
+  Peer() = default;
+  explicit Peer(const ripc_peer& peer) : identity(peer.identity) {
+    if (peer.is_on_this_host != 0) user = peer.user;
+  }
+
+  std::string identity;               // its name in the trust file; "" if it is no member of it
+  std::optional<std::uint32_t> user;  // of this host; nullopt: on another host, or not known
+};
+
 // A received message. The destructor gives it back, in any thread. A moved-from or default-made Message is empty:
 // source 0, no items.
 class Message {
@@ -112,6 +125,13 @@ class Message {
   bool empty() const noexcept { return handle_ == nullptr; }
   // The sender.
   ServiceId source() const noexcept { return ripc_message_get_source(handle_.get()); }
+  // Who that is, as it was proven: ripc_message_peer().
+  Peer peer() const {
+    ripc_peer peer;
+    ripc_peer_init(&peer);
+    if (handle_ != nullptr) (void)ripc_message_peer(handle_.get(), &peer);
+    return Peer(peer);
+  }
   std::uint32_t tag() const noexcept { return ripc_message_get_tag(handle_.get()); }
   std::size_t item_count() const noexcept { return ripc_message_get_item_count(handle_.get()); }
   // O(1). A wrong index gives a view with kind RIPC_VIEW_FAILED and status RIPC_INVALID_ARGUMENT.

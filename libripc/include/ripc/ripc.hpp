@@ -64,6 +64,56 @@ inline Result<std::string> create_cluster_key(const std::string& file = {}, bool
   return path;
 }
 
+// The public key of an identity, and where its file is.
+struct IdentityInfo {
+  std::string file;
+  std::string public_key;
+};
+
+// Makes an identity in a new file, or with `replace` in an existing one: ripc_identity_create(). An empty `file` is the
+// default place of this user.
+inline Result<IdentityInfo> create_identity(const std::string& file = {}, bool replace = false) {
+  std::string path(std::size_t{4096}, '\0');
+  char key[RIPC_PUBLIC_KEY_SIZE];
+  const ripc_status status =
+      ripc_identity_create(file.empty() ? nullptr : file.c_str(), replace ? 1 : 0, path.data(), path.size(), key);
+  if (status != RIPC_OK) return Error::from_last_call(status);
+  path.resize(path.find('\0'));
+  return IdentityInfo{path, key};
+}
+
+// The identity in a file: ripc_identity_read(). An empty `file` is the one that contexts use.
+inline Result<IdentityInfo> read_identity(const std::string& file = {}) {
+  std::string path(std::size_t{4096}, '\0');
+  char key[RIPC_PUBLIC_KEY_SIZE];
+  const ripc_status status = ripc_identity_read(file.empty() ? nullptr : file.c_str(), path.data(), path.size(), key);
+  if (status != RIPC_OK) return Error::from_last_call(status);
+  path.resize(path.find('\0'));
+  return IdentityInfo{path, key};
+}
+
+// A line of the trust file.
+struct TrustMember {
+  std::uint32_t line = 0;
+  std::string name;
+  std::string public_key;
+  std::string rights;
+};
+
+// Checks a trust file, and returns its members: ripc_trust_read(). An empty `file` is the one that contexts use.
+inline Result<std::vector<TrustMember>> read_trust(const std::string& file = {}) {
+  std::vector<TrustMember> members;
+  const ripc_status status = ripc_trust_read(
+      file.empty() ? nullptr : file.c_str(),
+      [](void* user, const ripc_trust_member* member) {
+        static_cast<std::vector<TrustMember>*>(user)->push_back(
+            {member->line, member->name, member->public_key, member->rights});
+      },
+      &members);
+  if (status != RIPC_OK) return Error::from_last_call(status);
+  return members;
+}
+
 // The library's version, "MAJOR.MINOR.PATCH". Static.
 inline const char* version() noexcept { return ripc_version(); }
 
@@ -82,6 +132,8 @@ struct ContextOptions {
   std::string cluster_key_file = {};
   std::uint32_t network = UINT32_MAX;  // ripc_network
   std::string zookeeper = {};          // HOST:PORT,...[/FOLDER]
+  std::string identity_file = {};
+  std::string trust_file = {};
 };
 
 // A living service, as Context::resolve() and Context::services() return it.
@@ -360,6 +412,20 @@ class Context {
     return statistics;
   }
 
+  // What this context has refused.
+  Result<ripc_security_statistics> security_statistics() noexcept {
+    ripc_security_statistics statistics;
+    ripc_security_statistics_init(&statistics);
+    const ripc_status status = ripc_security_get_statistics(handle_.get(), &statistics);
+    if (status != RIPC_OK) return Error::from_last_call(status);
+    return statistics;
+  }
+  // Whether the trust file on the disk is in force; the error says what to mend.
+  Error trust_status() noexcept {
+    const ripc_status status = ripc_trust_status(handle_.get());
+    return status == RIPC_OK ? Error() : Error::from_last_call(status);
+  }
+
   // Posts a window that any service of this context may use, after its own. As Service::post_window().
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
     const ripc_status status = ripc_context_window_post(handle_.get(), window.data(), window.size(), cookie);
@@ -427,6 +493,8 @@ class Context {
     result.cluster_key_file = or_null(options.cluster_key_file);
     result.network = options.network;
     result.zookeeper = or_null(options.zookeeper);
+    result.identity_file = or_null(options.identity_file);
+    result.trust_file = or_null(options.trust_file);
     return result;
   }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {

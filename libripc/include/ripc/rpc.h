@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "ripc/message.h"
+#include "ripc/peer.h"
 #include "ripc/send.h"
 #include "ripc/service.h"
 #include "ripc/status.h"
@@ -70,6 +71,8 @@ RIPC_API ripc_status ripc_rpc_handle(ripc_rpc *rpc, uint32_t method, uint32_t fl
                                      void *user);
 
 RIPC_API ripc_service_id ripc_request_get_source(const ripc_request *request);
+/* Who called, as ripc_message_peer() tells it. */
+RIPC_API ripc_status ripc_request_peer(const ripc_request *request, ripc_peer *peer);
 RIPC_API uint32_t ripc_request_get_method(const ripc_request *request);
 /* The arguments. Views are valid until the request is answered. Long arguments are lent, as by RIPC_RECEIVE_LEND. */
 RIPC_API size_t ripc_request_get_item_count(const ripc_request *request);

@@ -55,6 +55,13 @@ class Request {
   bool empty() const noexcept { return handle_ == nullptr; }
   // The caller.
   ServiceId source() const noexcept { return ripc_request_get_source(handle_.get()); }
+  // Who that is, as it was proven.
+  Peer peer() const {
+    ripc_peer peer;
+    ripc_peer_init(&peer);
+    if (handle_ != nullptr) (void)ripc_request_peer(handle_.get(), &peer);
+    return Peer(peer);
+  }
   std::uint32_t method() const noexcept { return ripc_request_get_method(handle_.get()); }
   // The arguments. What they point to ends with the request. A wrong index gives a view with status
   // RIPC_INVALID_ARGUMENT.

@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cluster_key.hpp"
 
-#include <fcntl.h>
 #include <sodium.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 
-#include "base/unique_fd.hpp"
+#include "base/guarded_file.hpp"
+#include "base/hexadecimal.hpp"
 
 namespace ripc::internal {
 namespace {
 
-constexpr std::size_t kMaxFileSize = 4096;
-
-// The file's text; overwritten when it goes.
-struct SecretText {
-  std::array<char, kMaxFileSize + 1> bytes{};
-  std::size_t size = 0;
-  ~SecretText() { sodium_memzero(bytes.data(), bytes.size()); }
-};
+constexpr std::string_view kSigner = "signer ed25519:";
 
 Status not_a_key(const std::string& origin, std::size_t line, const std::string& what) {
   return Status(
@@ -31,26 +21,11 @@ Status not_a_key(const std::string& origin, std::size_t line, const std::string&
           ". Copy the key file of another host here, or make a new key: " + "ripc key new --force -o " + origin + ".");
 }
 
-Status check_permissions(const std::string& path, const struct stat& info) {
-  if (!S_ISREG(info.st_mode))
-    return Status(RIPC_PERMISSION, "The cluster key file " + path + " is not a plain file: name the file that has it.");
-  if (info.st_uid != 0 && info.st_uid != ::geteuid())
-    return Status(RIPC_PERMISSION, "The cluster key file " + path + " belongs to the user " +
-                                       std::to_string(info.st_uid) + ", who could change it: chown it to user " +
-                                       std::to_string(::geteuid()) +
-                                       " or to root, or name another file with RIPC_CLUSTER_KEY_FILE.");
-  if ((info.st_mode & 077) != 0)
-    return Status(RIPC_PERMISSION, "The cluster key file " + path +
-                                       " is open to its group or to others: chmod 600 it, and make a new " +
-                                       "key if somebody may have read it.");
-  return {};
-}
-
-std::string_view trimmed(std::string_view text) noexcept {
-  constexpr std::string_view kBlank = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+Status not_a_signer(const std::string& origin, std::size_t line) {
+  return Status(RIPC_INVALID_ARGUMENT,
+                "The cluster key file " + origin + ", line " + std::to_string(line) +
+                    ": after 'signer' comes ed25519: and the 64 hexadecimal digits of a public key. `ripc key show` "
+                    "prints that of an identity.");
 }
 
 // Nothing of the text is repeated in messages: it is, or is nearly, a secret.
@@ -60,10 +35,7 @@ Status parse_key(std::string_view line, std::array<std::byte, ClusterKeys::kKeyS
     return not_a_key(
         origin, number,
         "a key has 64 hexadecimal digits, but this line has " + std::to_string(line.size()) + " characters");
-  std::size_t size = 0;
-  if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), line.data(), line.size(), nullptr, &size,
-                     nullptr) != 0 ||
-      size != key.size())
+  if (!read_hexadecimal(line, key))
     return not_a_key(origin, number, "it has a character that is not a hexadecimal digit");
   if (std::all_of(key.begin(), key.end(), [&](std::byte byte) { return byte == key[0]; }))
     return not_a_key(origin, number, "all bytes of the key are the same, so it can be guessed");
@@ -75,23 +47,12 @@ Status parse_key(std::string_view line, std::array<std::byte, ClusterKeys::kKeyS
 ClusterKeys::~ClusterKeys() { sodium_memzero(keys_.data(), sizeof keys_); }
 
 Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::load(const std::string& path) {
-  constexpr const char* kAdvice =
-      "let this user read it, or name another file with RIPC_CLUSTER_KEY_FILE; `ripc key new` makes one";
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) return system_error(errno, "Reading the cluster key file " + path, kAdvice);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return system_error(errno, "Looking at the cluster key file " + path, kAdvice);
-  if (Status status = check_permissions(path, info); !status.ok()) return status;
-  SecretText text;
-  while (text.size < text.bytes.size()) {
-    const ssize_t count = ::read(fd.get(), text.bytes.data() + text.size, text.bytes.size() - text.size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return system_error(errno, "Reading the cluster key file " + path, kAdvice);
-    if (count == 0) break;
-    text.size += static_cast<std::size_t>(count);
-  }
-  if (text.size > kMaxFileSize) return not_a_key(path, 0, "it is larger than 4096 bytes");
-  return parse({text.bytes.data(), text.size}, path);
+  const Result<GuardedText> text = read_guarded_file(path, {.what = "cluster key file",
+                                                            .setting = "RIPC_CLUSTER_KEY_FILE",
+                                                            .remedy = "`ripc key new` makes one",
+                                                            .most = 4096});
+  if (!text.ok()) return text.status();
+  return parse(text->view(), path);
 }
 
 Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::parse(std::string_view text, const std::string& origin) {
@@ -105,6 +66,12 @@ Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::parse(std::string_view t
     const std::string_view line = trimmed(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.empty() || line.front() == '#') continue;
+    if (line.starts_with("signer")) {
+      Signer& signer = keys->signer_.emplace();
+      if (!line.starts_with(kSigner) || !read_hexadecimal(line.substr(kSigner.size()), signer))
+        return not_a_signer(origin, number);
+      continue;
+    }
     if (keys->size_ == keys->keys_.size())
       return not_a_key(origin, number, "this is a third key; there are two at most, while the key is changed");
     if (Status status = parse_key(line, keys->keys_[keys->size_], origin, number); !status.ok()) return status;

@@ -5,12 +5,14 @@
 // The key file is plain text: 64 hexadecimal digits (32 bytes) in a line, one line, or two while the key is changed;
 // empty lines and lines that start with '#' do not count. The first key signs, both are accepted. To change the key
 // without a gap: write "old, new" everywhere, then "new, old", then "new". `ripc key new` makes one (key_file.hpp).
+// A line "signer ed25519:" with 64 digits says whose signature a trust file must have (security/trust.hpp).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +26,7 @@ class ClusterKeys {
  public:
   static constexpr std::size_t kKeySize = 32;  // bytes
   static constexpr std::size_t kMacSize = 32;  // bytes
+  using Signer = std::array<std::byte, 32>;    // an Ed25519 public key
   using Mac = std::array<std::byte, kMacSize>;
   using Parts = std::initializer_list<std::span<const std::byte>>;
 
@@ -55,6 +58,9 @@ class ClusterKeys {
   // 1, or 2 during a change.
   std::size_t size() const noexcept { return size_; }
 
+  // Who signs the cluster's trust file; nullopt: it need not be signed.
+  const std::optional<Signer>& signer() const noexcept { return signer_; }
+
  private:
   using Key = std::array<std::byte, kKeySize>;
   ClusterKeys() noexcept = default;
@@ -62,6 +68,7 @@ class ClusterKeys {
 
   std::array<Key, 2> keys_{};
   std::size_t size_ = 0;
+  std::optional<Signer> signer_;
 };
 
 }  // namespace ripc::internal

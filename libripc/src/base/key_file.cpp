@@ -22,7 +22,7 @@
 namespace ripc::internal {
 namespace {
 
-constexpr std::string_view kFile = "/ripc/cluster.key";
+constexpr std::string_view kFolder = "/ripc/";
 constexpr const char* kOtherFile = "make the folder writable for this user, or name another file: ripc key new -o FILE";
 constexpr mode_t kFolderMode = 0700;
 
@@ -70,10 +70,14 @@ class Draft {
   Draft& operator=(const Draft&) = delete;
 
   const char* name() const noexcept { return name_.c_str(); }
-  bool write(const NewKey& key) const noexcept {
-    return fd_ && ::fchmod(fd_.get(), S_IRUSR | S_IWUSR) == 0 &&
-           ::write(fd_.get(), key.text.data(), key.text.size()) == static_cast<ssize_t>(key.text.size()) &&
-           ::fsync(fd_.get()) == 0;
+  bool write(std::string_view text, mode_t mode) const noexcept {
+    if (!fd_ || ::fchmod(fd_.get(), mode) != 0) return false;
+    while (!text.empty()) {
+      const ssize_t count = ::write(fd_.get(), text.data(), text.size());
+      if (count < 0 && errno != EINTR) return false;
+      text.remove_prefix(count < 0 ? 0 : static_cast<std::size_t>(count));
+    }
+    return ::fsync(fd_.get()) == 0;
   }
 
  private:
@@ -83,7 +87,9 @@ class Draft {
 
 }  // namespace
 
-std::string default_key_path() {
+std::string default_key_path() { return default_path("cluster.key"); }
+
+std::string default_path(std::string_view file) {
   std::string folder = absolute_path("XDG_CONFIG_HOME");
   if (folder.empty()) {
     folder = absolute_path("HOME");
@@ -91,7 +97,7 @@ std::string default_key_path() {
     if (folder.empty()) return {};
     folder += "/.config";
   }
-  return folder.append(kFile);
+  return folder.append(kFolder).append(file);
 }
 
 Status make_key_folders(const std::string& path) {
@@ -106,13 +112,21 @@ Status make_key_folders(const std::string& path) {
   return {};
 }
 
-Status make_key_file(const std::string& path, bool replace) {
-  const std::string call = "Writing the cluster key file " + path;
-  const NewKey key;
+Status write_whole_file(const std::string& path, std::string_view text, mode_t mode, bool replace,
+                        std::string_view what, std::string_view advice) {
+  const std::string call = "Writing the " + std::string(what) + " " + path;
   const Draft draft(path);
-  if (!draft.write(key)) return system_error(errno, call, kOtherFile);
+  if (!draft.write(text, mode)) return system_error(errno, call, advice);
   if ((replace ? ::rename(draft.name(), path.c_str()) : ::link(draft.name(), path.c_str())) == 0) return {};
-  if (errno != EEXIST) return system_error(errno, call, kOtherFile);
+  if (errno != EEXIST) return system_error(errno, call, advice);
+  return RIPC_EMPTY;
+}
+
+Status make_key_file(const std::string& path, bool replace) {
+  const NewKey key;
+  Status status = write_whole_file(path, {key.text.data(), key.text.size()}, S_IRUSR | S_IWUSR, replace,
+                                   "cluster key file", kOtherFile);
+  if (status.code() != RIPC_EMPTY) return status;
   return Status(RIPC_INVALID_ARGUMENT,
                 "The file " + path +
                     " is there already: copy it to the other hosts. A new key in its place (--force) locks out every "

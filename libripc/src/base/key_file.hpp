@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the cluster key of a user lies, and how a new one gets there. ClusterKeys (cluster_key.hpp) reads it.
+// Where the keys of a user lie, and how new files get there.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
+#include <string_view>
 
 #include "base/status.hpp"
 
@@ -12,9 +15,17 @@ namespace ripc::internal {
 // database names where $HOME is not set. Variables that hold no absolute path are ignored; a set-user-ID program
 // ignores both. Empty: this user has no home.
 std::string default_key_path();
+// The same for another file beside it.
+std::string default_path(std::string_view file);
 
 // Makes the missing folders above the file, with mode 0700.
 Status make_key_folders(const std::string& path);
+
+// Writes a file with this text and mode; a reader sees none of it or all. `what`: "cluster key file", for messages.
+// RIPC_EMPTY: a file is there and `replace` is not set. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY,
+// RIPC_SYSTEM.
+Status write_whole_file(const std::string& path, std::string_view text, mode_t mode, bool replace,
+                        std::string_view what, std::string_view advice);
 
 // Writes a file with a new random key, mode 0600; a reader sees none of it or all. A file that is there is replaced if
 // `replace` is set, else RIPC_INVALID_ARGUMENT. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.

@@ -64,6 +64,14 @@ Status PeerAuthorizer::authorize_connection(int socket) {
                                   " if that user is trusted.");
 }
 
+std::optional<uid_t> PeerAuthorizer::user_of(int socket) {
+  sockaddr_storage local{};
+  sockaddr_storage remote{};
+  if (!ask_for(::getsockname, socket, local) || !ask_for(::getpeername, socket, remote)) return {};
+  if (!owners_.is_own(generic(remote))) return {};
+  return owners_.of_connection(generic(remote), generic(local));
+}
+
 Status PeerAuthorizer::refused_by(int socket) {
   sockaddr_storage local{};
   sockaddr_storage remote{};

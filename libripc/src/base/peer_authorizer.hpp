@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "base/peer_policy.hpp"
@@ -27,6 +28,8 @@ class PeerAuthorizer {
   // end that a server has not accepted. RIPC_REFUSED says which user it is and what to do; also for a peer on this host
   // whose user the kernel does not tell. RIPC_PEER_DEAD: the other end is closed.
   Status authorize_connection(int socket);
+  // Its user; nullopt: it is on another host, or the kernel does not tell.
+  std::optional<uid_t> user_of(int socket);
   // Why the process of a service at the other end may have refused this process.
   Status refused_by(int socket);
 

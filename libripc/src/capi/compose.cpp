@@ -15,7 +15,6 @@
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
 #include "capi/transport_options.hpp"
-#include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
 #include "resolver/local/directory_lookup.hpp"
 #include "resolver/local/local_resolver.hpp"
@@ -53,6 +52,8 @@ constexpr std::array kSettings{"RIPC_RUNTIME_DIR",
                                "RIPC_PEERS",
                                "RIPC_NETWORK",
                                "RIPC_CLUSTER_KEY_FILE",
+                               "RIPC_IDENTITY_FILE",
+                               "RIPC_TRUST_FILE",
                                "RIPC_SPIN_US",
                                "RIPC_MULTICAST",
                                "RIPC_GROUP_REFRESH_MS",
@@ -135,18 +136,6 @@ std::uint64_t random_context_id() {
   return id;
 }
 
-Result<ripc_service_id> id_of_name(std::string_view name) {
-  Status status = core::check_service_name(name);
-  if (!status.ok()) return status;
-  return core::service_id_from_name(name);
-}
-
-Result<ripc_service_id> id_of_group(std::string_view name) {
-  Status status = core::check_service_name(name);
-  if (!status.ok()) return status;
-  return core::group_id_from_name(name);
-}
-
 bool is_used(const Settings& settings, std::string_view resolver) {
   return std::find(settings.resolvers.begin(), settings.resolvers.end(), resolver) != settings.resolvers.end();
 }
@@ -185,6 +174,9 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   Result<NetworkAccess> network = read_network_access(options);
   if (!network.ok()) return network.status();
   settings.network = std::move(*network);
+  Result<security::Credentials> credentials = read_credentials(options, settings.network);
+  if (!credentials.ok()) return credentials.status();
+  settings.credentials = std::move(*credentials);
   if (Status status = withhold(settings, transports->has_value()); !status.ok()) return status;
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
@@ -214,9 +206,10 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (settings.multicast && !is_used(settings, "multicast")) settings.multicast.reset();
   if (settings.zookeeper && !is_used(settings, "zookeeper")) settings.zookeeper.reset();
   if (!is_used(settings, "static")) settings.static_resolver.clear();
+  if (settings.multicast) settings.multicast->credentials = settings.credentials;
   if (settings.multicast) settings.multicast->peers = PeerPolicy(settings.peer_policy);
   remote::SessionOptions sessions;
-  sessions.keys = settings.network.keys;
+  sessions.credentials = settings.credentials;
   sessions.max_peers = settings.max_peers;
   sessions.peers = PeerPolicy(settings.peer_policy);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
@@ -236,7 +229,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
 
 resolver::DirectoryOptions directory_options(const Settings& settings) {
   resolver::DirectoryOptions options;
-  options.keys = settings.network.keys;
+  options.credentials = settings.credentials;
   options.hash_name = id_of_name;
   options.patience = settings.resolve_timeout;
   return options;
@@ -318,6 +311,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   core::ContextParts parts;
   parts.id = random_context_id();
   parts.pool = std::make_unique<memory::Pool>(settings.pool_limit);
+  parts.credentials = settings.credentials;
   parts.resolve_timeout = settings.resolve_timeout;
   parts.spin = settings.spin;
   parts.group_refresh = settings.group_refresh;
@@ -326,9 +320,11 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
 #endif
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
-      parts.transports.push_back(std::make_unique<shm::ShmTransport>(
-          *directory, shm::TransportOptions{
-                          .context = parts.id, .peer_policy = settings.peer_policy, .max_peers = settings.max_peers}));
+      parts.transports.push_back(
+          std::make_unique<shm::ShmTransport>(*directory, shm::TransportOptions{.context = parts.id,
+                                                                                .peer_policy = settings.peer_policy,
+                                                                                .max_peers = settings.max_peers,
+                                                                                .credentials = settings.credentials}));
     } else if (name == "socket") {
       socket::TransportOptions socket_options = settings.socket;
       socket_options.context = parts.id;

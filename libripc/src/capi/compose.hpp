@@ -9,6 +9,7 @@
 
 #include "base/spin.hpp"
 #include "base/status.hpp"
+#include "capi/credentials.hpp"
 #include "capi/directory_options.hpp"
 #include "capi/network_access.hpp"
 #include "core/context.hpp"
@@ -29,6 +30,7 @@ struct Settings {
   std::vector<std::string> transports;
   bool may_lack_rdma = false;  // nobody has asked for it: without a device that works, the others do
   NetworkAccess network;
+  security::Credentials credentials;
   std::vector<std::string> withheld;   // transports that were not asked for by name, and that `network` does not allow
   bool is_multicast_withheld = false;  // likewise
   std::string static_resolver;         // empty: none

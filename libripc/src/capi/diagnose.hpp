@@ -38,6 +38,7 @@ std::string first_line(const char* path);
 void check_process_memory(Report& report);
 
 // Whether services of other hosts can be found: listens and asks for some tenths of a second.
+void check_identity(Report& report, const Settings& settings);
 void check_multicast(Report& report, const Settings& settings);
 
 // Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.

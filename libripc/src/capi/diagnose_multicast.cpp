@@ -32,6 +32,11 @@ void check_refused(Report& report, const resolver::MulticastCounters& counters) 
       "copy this host's key file to the others, or separate them by another group: RIPC_MULTICAST");
   add(counters.forged, " packets were signed with another key: they were ignored",
       "compare the key files of the hosts; while the key is changed each needs both");
+  add(counters.refusals.unproven, " records are of nobody in the trust file: they were ignored",
+      "add the identities of those programs: ripc key new --identity, ripc trust add");
+  add(counters.refusals.not_permitted,
+      " records claim what the trust file does not give their member: they were ignored",
+      "compare holds= and joins= with what the programs do: ripc trust list");
   add(counters.refused_users, " packets came from users of this host who are not admitted: they were ignored",
       "if those users are trusted, start every process with RIPC_PEERS=group or RIPC_PEERS=any");
   add(counters.unknown_users, " packets came from unidentified users of this host: they were ignored",

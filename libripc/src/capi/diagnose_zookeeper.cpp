@@ -87,9 +87,10 @@ void check_zookeeper(Report& report, const Settings& settings) {
              ensemble + ": written and read in " + std::to_string(check.round_trip / 1000) + " us, " +
                  std::to_string(check.services) + " services there" + (check.is_first ? ", the folder is new" : ""));
   if (check.ignored != 0)
-    report.add(Level::limited, "zookeeper",
-               std::to_string(check.ignored) + " records are not authentic for this process: they are ignored",
-               "give each cluster a folder of its own, and its hosts the same key file: docs/zookeeper.md");
+    report.add(
+        Level::limited, "zookeeper",
+        std::to_string(check.ignored) + " records are not authentic for this process: they are ignored",
+        "give each cluster a folder of its own, and its hosts the same key file and trust file: docs/zookeeper.md");
   check_clock(report, check.clock_difference);
 }
 

@@ -22,7 +22,6 @@ Result<std::optional<resolver::MulticastOptions>> read_multicast_options(const s
         RIPC_INVALID_ARGUMENT,
         "RIPC_MULTICAST: 'fabric' alone needs the transport verbs: add it to RIPC_TRANSPORTS, or 'udp' here.");
   if (access.is_closed) return access.refuse("RIPC_MULTICAST asks other hosts, which");
-  options->keys = access.keys;
   options->hash_name = hash_name;
   chosen = std::move(*options);
   return chosen;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/network_access.hpp"
 
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "base/key_file.hpp"
+#include "capi/credentials.hpp"
 #include "capi/environment.hpp"
 
 namespace ripc::internal::capi {
@@ -23,13 +21,6 @@ Result<std::uint32_t> read_mode(std::uint32_t option) {
   return Status(RIPC_INVALID_ARGUMENT, "RIPC_NETWORK is '" + text +
                                            "': write key (other hosts with the same cluster key), open (everybody who "
                                            "reaches this host) or off (this host only).");
-}
-
-// A home that this user cannot even look into, left over from another user, has no key of this one.
-bool is_there(const std::string& path) {
-  struct stat info {};
-  if (path.empty()) return false;
-  return ::lstat(path.c_str(), &info) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
 }  // namespace

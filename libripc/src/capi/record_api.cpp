@@ -70,7 +70,10 @@ RecordWritten write_record(const core::Message& message, std::size_t first, std:
              .in_reply_to = message.in_reply_to,
              .message = nullptr,
              .item_count = static_cast<std::uint32_t>(items.size()),
-             .return_count = static_cast<std::uint32_t>(return_count)};
+             .return_count = static_cast<std::uint32_t>(return_count),
+             .peer_identity = message.peer != nullptr ? message.peer->identity.c_str() : "",
+             .peer_is_on_this_host = message.peer != nullptr && message.peer->user ? 1U : 0U,
+             .peer_user = message.peer != nullptr ? message.peer->user.value_or(UINT32_MAX) : UINT32_MAX};
   return {record, is_needed, bytes.end_of_taken()};
 }
 

@@ -43,6 +43,7 @@ class Context final : public spi::Host {
   spi::Resolver& resolver() const noexcept { return *parts_.resolver; }
   Nanoseconds resolve_timeout() const noexcept { return parts_.resolve_timeout; }
   Spin spin() const noexcept { return parts_.spin; }
+  const security::Credentials& credentials() const noexcept { return parts_.credentials; }
   std::uint64_t id() const noexcept { return parts_.id; }
   // False in a process forked from the one that made the context.
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }

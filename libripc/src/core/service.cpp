@@ -43,7 +43,8 @@ Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports) {
   const spi::PortOptions port_options{.id = options_.id,
                                       .queue_messages = options_.queue_messages,
                                       .queue_bytes = options_.queue_bytes,
-                                      .max_senders = options_.max_senders};
+                                      .max_senders = options_.max_senders,
+                                      .name = options_.name};
   Status status = receiver_.open(transports, port_options, context_.message_pools(), options_.max_messages);
   if (!status.ok()) return status;
   std::vector<spi::ServiceRecord> displaced;

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "spi/source.hpp"
 
@@ -35,6 +37,7 @@ struct PortOptions {
   std::uint32_t queue_messages = 0;
   std::uint32_t queue_bytes = 0;
   std::uint32_t max_senders = 0;
+  std::string name = {};  // of the service; empty: none
 };
 
 // Of a port now, and of its sources' packets since it was opened. The path that neither loses nor reorders counts none.
@@ -74,8 +77,8 @@ class Port {
   virtual void close() noexcept = 0;
 
  protected:
-  Port(const PortOptions& options, std::size_t packet_limit) noexcept
-      : options_(options), packet_limit_(packet_limit) {}
+  Port(PortOptions options, std::size_t packet_limit) noexcept
+      : options_(std::move(options)), packet_limit_(packet_limit) {}
 
  private:
   const PortOptions options_;

@@ -34,10 +34,18 @@ struct ServiceRecord {
   std::uint32_t pid = 0;          // 0: unknown
   std::vector<Address> addresses;
   std::vector<ripc_service_id> groups;  // those it is in: is_group_list()
+  std::string member;                   // who holds it, as its record proves by the trust file; empty: not proven
   std::string_view found_by;  // the name() of the resolver that gave it, static text; empty: not found by resolve()
 
   bool is_in(ripc_service_id group) const noexcept { return std::binary_search(groups.begin(), groups.end(), group); }
 };
+
+// Its addresses, and who must be found there.
+inline std::vector<Address> expected_addresses(const ServiceRecord& record) {
+  std::vector<Address> addresses = record.addresses;
+  for (Address& address : addresses) address.member = record.member;
+  return addresses;
+}
 
 inline bool displaces(const ServiceRecord& record, const ServiceRecord& former) noexcept {
   return record.context != former.context && record.incarnation > former.incarnation;

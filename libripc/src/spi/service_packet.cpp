@@ -13,6 +13,8 @@ namespace {
 constexpr std::uint8_t kSignedFlag = 1;
 constexpr std::uint8_t kProbeFlag = 2;
 constexpr std::uint8_t kLastFlag = 4;
+constexpr std::uint8_t kSignerFlag = 8;
+constexpr unsigned kAllFlags = 15;
 constexpr std::size_t kHeaderSize = 56;
 constexpr std::size_t kAddressOverhead = 3;
 constexpr std::size_t kServiceOverhead = 20;
@@ -48,7 +50,11 @@ bool is_name_of(std::string_view name, ripc_service_id id, const NameHash& hash_
 
 std::uint8_t flags_of(const PacketHeader& header) noexcept {
   return static_cast<std::uint8_t>((header.is_signed ? kSignedFlag : 0) | (header.is_probe ? kProbeFlag : 0) |
-                                   (header.is_last ? kLastFlag : 0));
+                                   (header.is_last ? kLastFlag : 0) | (header.has_signer ? kSignerFlag : 0));
+}
+
+std::size_t seal_size(const PacketHeader& header) noexcept {
+  return (header.is_signed ? ClusterKeys::kMacSize : 0) + (header.has_signer ? Seal::kSignatureSize : 0);
 }
 
 bool is_valid(const PacketHeader& header) noexcept {
@@ -114,11 +120,8 @@ bool read_service(wire::Reader& reader, const std::vector<Address>& addresses, c
 
 // ---- Writing -------------------------------------------------------------------------------------------------
 
-PacketBuilder::PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit, std::size_t largest)
-    : header_(header),
-      limit_(limit),
-      largest_(largest),
-      size_(kHeaderSize + (will_be_signed ? ClusterKeys::kMacSize : 0)) {}
+PacketBuilder::PacketBuilder(const PacketHeader& header, const Seal& seal, std::size_t limit, std::size_t largest)
+    : header_(header), seal_(seal), limit_(limit), largest_(largest), size_(kHeaderSize + seal.size()) {}
 
 bool PacketBuilder::add(const ServiceRecord& record, bool is_gone) {
   if (services_.size() == kMaxPacketServices) return false;
@@ -146,10 +149,11 @@ bool PacketBuilder::add(const ServiceRecord& record, bool is_gone) {
   return true;
 }
 
-std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_last, std::string_view purpose) {
+std::vector<std::byte> PacketBuilder::finish(bool is_last, std::string_view purpose) {
   std::vector<std::byte> bytes(size_);
   wire::Writer writer(bytes);
-  header_.is_signed = keys != nullptr;
+  header_.is_signed = seal_.keys != nullptr;
+  header_.has_signer = seal_.identity != nullptr && !services_.empty();
   header_.is_last = header_.is_last || is_last;
   writer.write(kPacketMagic);
   writer.write(kPacketVersion);
@@ -185,14 +189,21 @@ std::vector<std::byte> PacketBuilder::finish(const ClusterKeys* keys, bool is_la
     for (const ripc_service_id group : groups) writer.write(group);
   }
   bytes.resize(writer.size());
-  if (keys != nullptr) {
-    const ClusterKeys::Mac mac = keys->mac(purpose, {bytes});
+  if (header_.has_signer) {
+    const security::PublicKey& key = seal_.identity->public_key();
+    bytes.insert(bytes.end(), key.begin(), key.end());
+    const security::Signature signature = seal_.identity->sign(purpose, {bytes});
+    bytes.insert(bytes.end(), signature.begin(), signature.end());
+  }
+  if (header_.is_signed) {
+    const ClusterKeys::Mac mac = seal_.keys->mac(purpose, {bytes});
     bytes.insert(bytes.end(), mac.begin(), mac.end());
   }
   return bytes;
 }
 
-Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, std::size_t largest) {
+Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, const Seal& seal,
+                           std::size_t largest) {
   const auto refuse = [&](ripc_status status, std::string_view why) {
     return Status(status, "The service ID " + id_text(record.id) +
                               " cannot be published to other hosts: " + std::string(why) + ".");
@@ -204,7 +215,7 @@ Status check_packet_record(const ServiceRecord& record, const NameHash& hash_nam
     return refuse(RIPC_INVALID_ARGUMENT, "its name is not valid, or not the one that its ID was made from");
   if (record.addresses.empty())
     return refuse(RIPC_INVALID_ARGUMENT, "it has no address: choose a transport with RIPC_TRANSPORTS");
-  std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + ClusterKeys::kMacSize +
+  std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + seal.size() +
                      record.groups.size() * sizeof(ripc_service_id);
   for (const Address& address : record.addresses) {
     if (!is_transport(address.transport) || !is_locator(address.locator))
@@ -233,22 +244,23 @@ DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& heade
   header.is_signed = (flags & kSignedFlag) != 0;
   header.is_probe = (flags & kProbeFlag) != 0;
   header.is_last = (flags & kLastFlag) != 0;
+  header.has_signer = (flags & kSignerFlag) != 0;
   header.context = reader.read<std::uint64_t>();
   header.timestamp = reader.read<std::uint64_t>();
   header.nonce = reader.read<std::uint64_t>();
   header.id = reader.read<std::uint64_t>();
   header.number = reader.read<std::uint64_t>();
   header.pid = reader.read<std::uint32_t>();
-  const bool is_sized =
-      bytes.size() >= kHeaderSize + (header.is_signed ? ClusterKeys::kMacSize : 0) && bytes.size() <= kMaxPacket;
-  return is_sized && zero == 0 && flags < 8 && is_valid(header) ? DecodeStatus::ok : DecodeStatus::malformed;
+  const bool is_sized = bytes.size() >= kHeaderSize + seal_size(header) && bytes.size() <= kMaxPacket;
+  return is_sized && zero == 0 && flags <= kAllFlags && is_valid(header) ? DecodeStatus::ok : DecodeStatus::malformed;
 }
 
 DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet) {
   if (const DecodeStatus status = decode_header(bytes, packet.header); status != DecodeStatus::ok) return status;
   packet.services.clear();
-  const std::size_t mac_size = packet.header.is_signed ? ClusterKeys::kMacSize : 0;
-  wire::Reader reader(bytes.first(bytes.size() - mac_size).subspan(kHeaderSize - 4));
+  packet.signer.reset();
+  const std::size_t end = bytes.size() - seal_size(packet.header);
+  wire::Reader reader(bytes.first(end).subspan(kHeaderSize - 4));
   const auto address_count = reader.read<std::uint16_t>();
   const auto service_count = reader.read<std::uint16_t>();
   if (address_count > kMaxPacketAddresses || service_count > kMaxPacketServices) return DecodeStatus::malformed;
@@ -264,13 +276,29 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
     if (expanded > kMaxPacketServices * kMaxPacket / 8) return DecodeStatus::malformed;
     packet.services.push_back(std::move(service));
   }
-  return reader.finished() ? DecodeStatus::ok : DecodeStatus::malformed;
+  if (!reader.finished()) return DecodeStatus::malformed;
+  if (packet.header.has_signer) {
+    // It would say who sent it, and be worth as much for every other packet without services.
+    if (packet.services.empty()) return DecodeStatus::malformed;
+    security::PublicKey& key = packet.signer.emplace();
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(end), key.size(), key.begin());
+  }
+  return DecodeStatus::ok;
 }
 
 bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys, std::string_view purpose) noexcept {
   if (bytes.size() < kHeaderSize + ClusterKeys::kMacSize) return false;
   const std::span<const std::byte> text = bytes.first(bytes.size() - ClusterKeys::kMacSize);
   return keys.verify(purpose, {text}, bytes.subspan(text.size()));
+}
+
+bool verify_signer(std::span<const std::byte> bytes, const PacketHeader& header, const security::PublicKey& key,
+                   std::string_view purpose) noexcept {
+  if (!header.has_signer || bytes.size() < kHeaderSize + seal_size(header)) return false;
+  const std::size_t end = bytes.size() - (header.is_signed ? ClusterKeys::kMacSize : 0);
+  const std::size_t signed_size = end - sizeof(security::Signature);
+  return security::Identity::verify(key, purpose, {bytes.first(signed_size)},
+                                    bytes.subspan(signed_size, sizeof(security::Signature)));
 }
 
 }  // namespace ripc::internal::spi

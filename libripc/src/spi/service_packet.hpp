@@ -8,21 +8,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/cluster_key.hpp"
+#include "security/credentials.hpp"
 #include "spi/resolver.hpp"
 
 namespace ripc::internal::spi {
 
-// What a MAC is made for: a packet that was signed for one purpose is worth nothing for another.
-inline constexpr std::string_view kMulticastPurpose = "ripc multicast 1";
-inline constexpr std::string_view kDirectoryPurpose = "ripc directory 1";
+// What a MAC or signature is made for: a packet that was signed for one purpose is worth nothing for another.
+inline constexpr std::string_view kMulticastPurpose = "ripc multicast 2";
+inline constexpr std::string_view kDirectoryPurpose = "ripc directory 2";
 
 inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
-inline constexpr std::uint8_t kPacketVersion = 2;
+inline constexpr std::uint8_t kPacketVersion = 3;
 inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
 // Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
 // addresses take more has a packet of its own, up to the maximum.
@@ -33,9 +35,27 @@ inline constexpr std::size_t kMaxPacketServices = 256;
 
 enum class PacketType : std::uint8_t { question = 1, reply = 2, announcement = 3 };
 
+// What a packet is made authentic with: a MAC of the cluster's key, and the signature of the sender's identity.
+struct Seal {
+  Seal() noexcept = default;
+  explicit Seal(const ClusterKeys* cluster, const security::Identity* own = nullptr) noexcept
+      : keys(cluster), identity(own) {}
+  explicit Seal(const security::Credentials& credentials) noexcept
+      : Seal(credentials.keys.get(), credentials.identity.get()) {}
+
+  const ClusterKeys* keys = nullptr;             // nullptr: no MAC
+  const security::Identity* identity = nullptr;  // nullptr: no signature
+
+  static constexpr std::size_t kSignatureSize = sizeof(security::PublicKey) + sizeof(security::Signature);
+  std::size_t size() const noexcept {
+    return (keys != nullptr ? ClusterKeys::kMacSize : 0) + (identity != nullptr ? kSignatureSize : 0);
+  }
+};
+
 struct PacketHeader {
   PacketType type = PacketType::question;
-  bool is_signed = false;
+  bool is_signed = false;       // it has a MAC
+  bool has_signer = false;      // it has the signature of an identity
   bool is_probe = false;        // question: its sender wants to publish the ID
   bool is_last = false;         // reply: none with a larger number follows
   std::uint64_t context = 0;    // the sender; never 0
@@ -54,22 +74,23 @@ struct PacketService {
 struct MulticastPacket {
   PacketHeader header;
   std::vector<PacketService> services;
+  std::optional<security::PublicKey> signer;  // whose signature it has; not verified
 };
 
 // Collects services until the packet is full.
 class PacketBuilder {
  public:
-  // limit: bytes that the encoded packet may have, with its MAC; a first service may exceed it, up to `largest`.
-  PacketBuilder(const PacketHeader& header, bool will_be_signed, std::size_t limit = kFullPacket,
+  // What the seal points to must outlive finish(). limit: bytes that the encoded packet may have, with the seal; a
+  // first service may exceed it, up to `largest`.
+  PacketBuilder(const PacketHeader& header, const Seal& seal, std::size_t limit = kFullPacket,
                 std::size_t largest = kMaxPacket);
 
   // False if it does not fit any more; then nothing was added. The record must outlive finish(); it is not copied.
   bool add(const ServiceRecord& record, bool is_gone);
   bool empty() const noexcept { return services_.empty(); }
 
-  // The packet's bytes. keys: as said to the constructor; nullptr: unsigned. is_last: that of the header.
-  std::vector<std::byte> finish(const ClusterKeys* keys, bool is_last = false,
-                                std::string_view purpose = kMulticastPurpose);
+  // The packet's bytes. is_last: that of the header. What has no service needs no signature: it claims nothing.
+  std::vector<std::byte> finish(bool is_last = false, std::string_view purpose = kMulticastPurpose);
 
  private:
   struct Service {
@@ -78,6 +99,7 @@ class PacketBuilder {
     std::vector<std::uint8_t> addresses;  // numbers in addresses_
   };
   PacketHeader header_;
+  Seal seal_;
   std::size_t limit_;
   std::size_t largest_;
   std::size_t size_;
@@ -85,9 +107,10 @@ class PacketBuilder {
   std::vector<Service> services_;
 };
 
-// Whether the record can be sent at all, in packets of up to `largest` bytes: RIPC_LIMIT with what is too long,
-// RIPC_INVALID_ARGUMENT.
-Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, std::size_t largest = kMaxPacket);
+// Whether the record can be sent at all, with this seal in packets of up to `largest` bytes: RIPC_LIMIT with what is
+// too long, RIPC_INVALID_ARGUMENT.
+Status check_packet_record(const ServiceRecord& record, const NameHash& hash_name, const Seal& seal,
+                           std::size_t largest = kMaxPacket);
 
 enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
 
@@ -100,6 +123,10 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
 
 // Whether the MAC at the end of a signed packet, whose header was decoded, is right.
 bool verify_packet(std::span<const std::byte> bytes, const ClusterKeys& keys,
+                   std::string_view purpose = kMulticastPurpose) noexcept;
+
+// Whether the signature of a decoded packet that has one is right. `key`: its signer.
+bool verify_signer(std::span<const std::byte> bytes, const PacketHeader& header, const security::PublicKey& key,
                    std::string_view purpose = kMulticastPurpose) noexcept;
 
 }  // namespace ripc::internal::spi

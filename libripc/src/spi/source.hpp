@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "spi/address.hpp"
 #include "spi/channel.hpp"
+#include "spi/peer.hpp"
 
 namespace ripc::internal::spi {
 
@@ -42,7 +43,9 @@ class Source : public std::enable_shared_from_this<Source> {
     // How long a receiver waits for bytes before it takes the windows back from a sender that does not deliver: no
     // shorter than an honest sender needs on this path.
     Nanoseconds patience = 0;
-    std::uint64_t slowest_rate = 1;  // more patience for each byte: so many in a second
+    std::uint64_t slowest_rate = 1;   // more patience for each byte: so many in a second
+    const PeerBook* peers = nullptr;  // that has it; null: nothing is known of it
+    const Peer* peer = nullptr;       // who the sender is: there as long as the transport
   };
   virtual ~Source() = default;
   Source(const Source&) = delete;
@@ -50,6 +53,10 @@ class Source : public std::enable_shared_from_this<Source> {
 
   // Any.
   const Facts& facts() const noexcept { return facts_; }
+  // What it says of itself may be believed.
+  bool may_claim(ripc_service_id id) const {
+    return facts_.peer == nullptr || facts_.peers->may_claim(*facts_.peer, id);
+  }
   Nanoseconds patience(std::uint64_t bytes) const noexcept {
     constexpr Nanoseconds kSecond = 1'000'000'000;
     const std::uint64_t rate = facts_.slowest_rate;

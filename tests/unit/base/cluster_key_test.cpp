@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/hexadecimal.hpp"
 #include "process_helpers.hpp"
 
 namespace ripc::internal {
@@ -89,6 +90,15 @@ TEST(ClusterKeys, CommentsBlankLinesAndLineEndsDoNotCount) {
   const Keys keys = parse("# cluster\r\n\r\n  " + kOld + " \r\n# next\n" + kNew + "\n\n");
   EXPECT_EQ(keys->size(), 2U);
   EXPECT_EQ(keys->mac("use", {}), parse(kOld)->mac("use", {}));
+}
+
+TEST(ClusterKeys, ASignerOfTheTrustFileMayBeNamed) {
+  EXPECT_FALSE(parse(kOld)->signer().has_value());
+  const Keys keys = parse("signer ed25519:" + kNew + "\n" + kOld);
+  ASSERT_TRUE(keys->signer().has_value());
+  EXPECT_EQ(hexadecimal(*keys->signer()), kNew);
+  EXPECT_EQ(keys->size(), 1U);
+  EXPECT_NE(refusal(kOld + "\nsigner " + kNew).find("KEYFILE, line 2"), std::string::npos);
 }
 
 TEST(ClusterKeys, BadTextIsRefusedWithFileLineAndRemedyAndWithoutTheSecret) {

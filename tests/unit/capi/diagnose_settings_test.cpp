@@ -73,6 +73,8 @@ TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
       {"RIPC_ZOOKEEPER", "zk1:port"},
       {"RIPC_ZOOKEEPER_SESSION_MS", "1"},
       {"RIPC_CLUSTER_KEY_FILE", missing},
+      {"RIPC_IDENTITY_FILE", missing},
+      {"RIPC_TRUST_FILE", missing},
       {"RIPC_PEER_TIMEOUT_MS", "-1"},
       {"RIPC_SOCKET_PORTS", "9-1"},
       {"RIPC_SOCKET_RECEIVE_BUFFER", "1"},

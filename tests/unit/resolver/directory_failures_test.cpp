@@ -168,9 +168,10 @@ TEST_F(DirectoryFailuresTest, AMulticastPacketIsNoRecord) {
   header.type = spi::PacketType::announcement;
   header.context = own.context;
   header.timestamp = 1;
-  spi::PacketBuilder builder(header, true);
+  const auto keys = make_keys(kKeyText);
+  spi::PacketBuilder builder(header, spi::Seal(keys.get()));
   ASSERT_TRUE(builder.add(own, false));
-  const std::vector<std::byte> bytes = builder.finish(make_keys(kKeyText).get());
+  const std::vector<std::byte> bytes = builder.finish();
   world_.put(resolver::service_path(kLostService), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   EXPECT_EQ(two_.holder(kLostService), 0u);
   EXPECT_TRUE(eventually([&] { return two_->state().counters.forged == 1; }));

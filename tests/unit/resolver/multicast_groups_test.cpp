@@ -59,9 +59,9 @@ spi::ServiceRecord make_record() {
 
 std::vector<std::byte> encode(const spi::ServiceRecord& record, bool is_gone = false) {
   const PacketHeader header{.type = PacketType::announcement, .context = 12, .timestamp = 56};
-  PacketBuilder builder(header, false);
+  PacketBuilder builder(header, {});
   EXPECT_TRUE(builder.add(record, is_gone));
-  return builder.finish(nullptr);
+  return builder.finish();
 }
 
 DecodeStatus decode(const std::vector<std::byte>& bytes, MulticastPacket& packet) {
@@ -85,7 +85,7 @@ TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
        {std::vector<ripc_service_id>{9}, {kOther, kGroup}, {kGroup, kGroup}, {0}}) {
     record.groups = groups;
     EXPECT_EQ(decode(encode(record), packet), DecodeStatus::malformed);
-    EXPECT_EQ(resolver::check_packet_record(record, hash_service_name).code(), RIPC_INVALID_ARGUMENT);
+    EXPECT_EQ(resolver::check_packet_record(record, hash_service_name, {}).code(), RIPC_INVALID_ARGUMENT);
   }
   record.groups.clear();
   for (ripc_service_id number = 0; number <= RIPC_MAX_GROUPS; ++number) record.groups.push_back(RIPC_GROUP_ID(number));
@@ -100,9 +100,9 @@ TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
 TEST(MulticastGroupPacket, AGroupIsAskedForButNotProbed) {
   PacketHeader header{.type = PacketType::question, .context = 12, .timestamp = 56, .nonce = 1, .id = kGroup};
   MulticastPacket packet;
-  EXPECT_EQ(decode(PacketBuilder(header, false).finish(nullptr), packet), DecodeStatus::ok);
+  EXPECT_EQ(decode(PacketBuilder(header, {}).finish(), packet), DecodeStatus::ok);
   header.is_probe = true;
-  EXPECT_EQ(decode(PacketBuilder(header, false).finish(nullptr), packet), DecodeStatus::malformed);
+  EXPECT_EQ(decode(PacketBuilder(header, {}).finish(), packet), DecodeStatus::malformed);
 }
 
 TEST(MulticastGroupCache, WhatWasSaidEarlierChangesNothing) {
@@ -186,7 +186,7 @@ TEST_F(MulticastGroups, MoreMembersThanFitInAPacketAreAllFound) {
 
 TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
   MulticastOptions keyed = options_;
-  keyed.keys = test::make_keys(kKeyText);
+  keyed.credentials.keys = test::make_keys(kKeyText);
   MulticastContext asker(keyed);
   Outsider outsider(keyed);
   spi::ServiceRecord record = make_record();
@@ -217,7 +217,7 @@ TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
   EXPECT_TRUE(eventually([&] { return asker->counters().forged == 2; }));
   EXPECT_TRUE(members(asker, kGroup, 0).empty());
   reply.timestamp = realtime_now();
-  outsider.send_to(from, outsider.packet(reply, {record}, keyed.keys.get()));
+  outsider.send_to(from, outsider.packet(reply, {record}, keyed.credentials.keys.get()));
   EXPECT_TRUE(eventually([&] { return members(asker, kGroup, 0).size() == 1; })) << "with the key it is believed";
 }
 

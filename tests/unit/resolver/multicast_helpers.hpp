@@ -49,7 +49,7 @@ inline MulticastOptions loopback_options(const std::string& keys = "") {
       resolver::parse_multicast_options("239.255.82.73:" + std::to_string(port) + "%lo,ttl=0");
   EXPECT_TRUE(options.ok()) << options.status().text();
   options->hash_name = hash_service_name;
-  if (!keys.empty()) options->keys = make_keys(keys);
+  if (!keys.empty()) options->credentials.keys = make_keys(keys);
   return *options;
 }
 
@@ -148,9 +148,13 @@ class Outsider {
   }
   std::vector<std::byte> packet(const PacketHeader& header, const std::vector<spi::ServiceRecord>& records,
                                 const ClusterKeys* keys = nullptr) const {
-    PacketBuilder builder(header, keys != nullptr);
+    return packet(header, records, spi::Seal(keys));
+  }
+  std::vector<std::byte> packet(const PacketHeader& header, const std::vector<spi::ServiceRecord>& records,
+                                const spi::Seal& seal) const {
+    PacketBuilder builder(header, seal);
     for (const spi::ServiceRecord& record : records) EXPECT_TRUE(builder.add(record, false));
-    return builder.finish(keys);
+    return builder.finish();
   }
 
  private:

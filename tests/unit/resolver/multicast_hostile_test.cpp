@@ -156,7 +156,7 @@ TEST_F(MulticastKeyed, PacketsWithAWrongMacChangeNothing) {
   const auto other = make_keys(kOtherKeyText);
   outsider_.send(outsider_.packet(outsider_.header(PacketType::announcement), {false_record(7)}, other.get()));
   std::vector<std::byte> changed =
-      outsider_.packet(outsider_.header(PacketType::announcement), {false_record(7)}, options_.keys.get());
+      outsider_.packet(outsider_.header(PacketType::announcement), {false_record(7)}, options_.credentials.keys.get());
   // One bit of the incarnation's time stamp.
   changed[16] ^= std::byte{1};
   outsider_.send(changed);
@@ -186,7 +186,7 @@ TEST_F(MulticastKeyed, WhoAsksWithAnotherKeyOrNoneIsToldThatThereIsOne) {
   victim_.publish(8);
   for (const std::string& key : {kOtherKeyText, std::string()}) {
     MulticastOptions strange = options_;
-    strange.keys = key.empty() ? nullptr : make_keys(key);
+    strange.credentials.keys = key.empty() ? nullptr : make_keys(key);
     MulticastContext stranger(strange);
     for (const ripc_service_id id : {ripc_service_id{8}, ripc_service_id{9}}) {
       std::string text;
@@ -217,7 +217,7 @@ TEST_F(MulticastKeyed, AHintTellsNothingElseAndIsOfNoUseToWhoeverHasIt) {
       return !hint.empty();
     }));
     sizes.push_back(hint.size());
-    EXPECT_FALSE(resolver::verify_packet(hint, *options_.keys)) << "a member would believe it";
+    EXPECT_FALSE(resolver::verify_packet(hint, *options_.credentials.keys)) << "a member would believe it";
   }
   EXPECT_EQ(sizes[0], sizes[1]) << "it says whether the service is there";
   EXPECT_LT(sizes[0], 100U) << "it makes an attack larger";
@@ -250,9 +250,9 @@ TEST_F(MulticastKeyed, ReplayedPacketsChangeNothing) {
 TEST_F(MulticastKeyed, PacketsRecordedLongAgoChangeNothing) {
   PacketHeader old = outsider_.header(PacketType::announcement);
   old.timestamp = realtime_now() - options_.clock_tolerance - 1'000'000'000;
-  outsider_.send(outsider_.packet(old, {false_record(7)}, options_.keys.get()));
+  outsider_.send(outsider_.packet(old, {false_record(7)}, options_.credentials.keys.get()));
   old.timestamp = realtime_now() + options_.clock_tolerance + 60'000'000'000;
-  outsider_.send(outsider_.packet(old, {false_record(7)}, options_.keys.get()));
+  outsider_.send(outsider_.packet(old, {false_record(7)}, options_.credentials.keys.get()));
   EXPECT_TRUE(eventually([&] { return victim_->counters().stale == 2; }));
   EXPECT_FALSE(victim_.look(7).ok());
 }
@@ -261,15 +261,16 @@ TEST_F(MulticastKeyed, AForgedPacketDoesNotMakeTheTrueOneACopy) {
   PacketHeader header = outsider_.header(PacketType::announcement);
   outsider_.send(outsider_.packet(header, {false_record(7)}, make_keys(kOtherKeyText).get()));
   ASSERT_TRUE(eventually([&] { return victim_->counters().forged == 1; }));
-  outsider_.send(outsider_.packet(header, {false_record(7)}, options_.keys.get()));
+  outsider_.send(outsider_.packet(header, {false_record(7)}, options_.credentials.keys.get()));
   EXPECT_TRUE(eventually([&] { return victim_.look(7).ok(); }));
 }
 
 TEST_F(MulticastKeyed, WithoutAKeySignedPacketsAreNotBelieved) {
   MulticastOptions open = options_;
-  open.keys = nullptr;
+  open.credentials.keys = nullptr;
   MulticastContext keyless(open);
-  outsider_.send(outsider_.packet(outsider_.header(PacketType::announcement), {false_record(7)}, options_.keys.get()));
+  outsider_.send(
+      outsider_.packet(outsider_.header(PacketType::announcement), {false_record(7)}, options_.credentials.keys.get()));
   EXPECT_TRUE(eventually([&] { return keyless->counters().signed_ones == 1; }));
   EXPECT_FALSE(keyless.look(7).ok());
 }
@@ -279,7 +280,7 @@ TEST_F(MulticastKeyed, AChangeOfTheKeyHasNoGap) {
                                           kOtherKeyText};
   const auto with = [&](std::size_t state) {
     MulticastOptions options = options_;
-    options.keys = make_keys(states[state]);
+    options.credentials.keys = make_keys(states[state]);
     return options;
   };
   for (std::size_t state = 0; state + 1 < states.size(); ++state) {

@@ -103,10 +103,10 @@ PacketHeader reply_header() {
 TEST(MulticastPacket, WhatIsWrittenIsRead) {
   const spi::ServiceRecord one = make_record(*hash_service_name("files"), "files");
   const spi::ServiceRecord two = make_record(9);
-  PacketBuilder builder(reply_header(), false);
+  PacketBuilder builder(reply_header(), {});
   ASSERT_TRUE(builder.add(one, false));
   ASSERT_TRUE(builder.add(two, false));
-  const std::vector<std::byte> bytes = builder.finish(nullptr);
+  const std::vector<std::byte> bytes = builder.finish();
   // The layout of docs/wire.md: header, two addresses once, two services.
   EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (20 + 5 + 2) + (20 + 2));
   MulticastPacket packet;
@@ -119,9 +119,9 @@ TEST(MulticastPacket, WhatIsWrittenIsRead) {
 
 TEST(MulticastPacket, APacketThatIsCutOrHasMoreIsMalformed) {
   const spi::ServiceRecord record = make_record(9);
-  PacketBuilder builder(reply_header(), false);
+  PacketBuilder builder(reply_header(), {});
   ASSERT_TRUE(builder.add(record, false));
-  std::vector<std::byte> bytes = builder.finish(nullptr);
+  std::vector<std::byte> bytes = builder.finish();
   MulticastPacket packet;
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_EQ(resolver::decode_packet(std::span(bytes).first(size), hash_service_name, packet), DecodeStatus::malformed)
@@ -135,10 +135,10 @@ TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
     PacketHeader header = reply_header();
     header.type = type;
     if (type == PacketType::announcement) header = {.type = type, .context = 12, .timestamp = 56};
-    PacketBuilder builder(header, false);
+    PacketBuilder builder(header, {});
     EXPECT_TRUE(builder.add(record, is_gone));
     MulticastPacket packet;
-    return resolver::decode_packet(builder.finish(nullptr), hash_service_name, packet);
+    return resolver::decode_packet(builder.finish(), hash_service_name, packet);
   };
   EXPECT_EQ(decode(make_record(9)), DecodeStatus::ok);
   EXPECT_EQ(decode(make_record(9), PacketType::announcement, true), DecodeStatus::ok);
@@ -166,9 +166,9 @@ TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
 
 TEST(MulticastPacket, AHeaderThatCannotBeIsMalformed) {
   const auto decode = [](const PacketHeader& header) {
-    PacketBuilder builder(header, false);
+    PacketBuilder builder(header, {});
     PacketHeader read;
-    return resolver::decode_header(builder.finish(nullptr), read);
+    return resolver::decode_header(builder.finish(), read);
   };
   PacketHeader header = reply_header();
   EXPECT_EQ(decode(header), DecodeStatus::ok);
@@ -195,11 +195,12 @@ TEST(MulticastPacket, AHeaderThatCannotBeIsMalformed) {
 
 TEST(MulticastPacket, ServicesThatShareAddressesFillAPacketButNeverExceedIt) {
   const spi::ServiceRecord record = make_record(9);
-  PacketBuilder builder(reply_header(), true);
+  const auto keys = test::make_keys(test::kKeyText);
+  PacketBuilder builder(reply_header(), spi::Seal(keys.get()));
   std::size_t count = 0;
   while (builder.add(record, false)) ++count;
   EXPECT_GT(count, 40U);
-  EXPECT_LE(builder.finish(test::make_keys(test::kKeyText).get()).size(), resolver::kFullPacket);
+  EXPECT_LE(builder.finish().size(), resolver::kFullPacket);
 }
 
 #ifdef RIPC_SOURCE_DIR

@@ -50,6 +50,8 @@
   C3(ripc_memory_register, I, J, J, J)                 \
   C2(ripc_memory_unregister, I, J, J)                  \
   C2(ripc_pool_get_statistics, I, J, J)                \
+  C2(ripc_security_get_statistics, I, J, J)            \
+  C1(ripc_trust_status, I, J)                          \
   C3(ripc_resolve, I, J, J, J)                         \
   C3(ripc_resolve_name, I, J, J, J)                    \
   C3(ripc_find_path, I, J, J, J)                       \

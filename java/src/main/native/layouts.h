@@ -12,7 +12,7 @@
 #define RIPC_CHECK_SIZE(type, expected) static_assert(sizeof(type) == (expected), #type)
 #define RIPC_CHECK_OFFSET(type, field, expected) static_assert(offsetof(type, field) == (expected), #type "." #field)
 
-RIPC_CHECK_SIZE(ripc_context_options, 88);
+RIPC_CHECK_SIZE(ripc_context_options, 104);
 RIPC_CHECK_OFFSET(ripc_context_options, runtime_directory, 8);
 RIPC_CHECK_OFFSET(ripc_context_options, transports, 16);
 RIPC_CHECK_OFFSET(ripc_context_options, static_resolver, 24);
@@ -24,6 +24,8 @@ RIPC_CHECK_OFFSET(ripc_context_options, max_peers, 60);
 RIPC_CHECK_OFFSET(ripc_context_options, cluster_key_file, 64);
 RIPC_CHECK_OFFSET(ripc_context_options, network, 72);
 RIPC_CHECK_OFFSET(ripc_context_options, zookeeper, 80);
+RIPC_CHECK_OFFSET(ripc_context_options, identity_file, 88);
+RIPC_CHECK_OFFSET(ripc_context_options, trust_file, 96);
 RIPC_CHECK_SIZE(ripc_service_options, 48);
 RIPC_CHECK_OFFSET(ripc_service_options, id, 8);
 RIPC_CHECK_OFFSET(ripc_service_options, name, 16);
@@ -63,18 +65,23 @@ RIPC_CHECK_OFFSET(ripc_item_view, status, 20);
 RIPC_CHECK_OFFSET(ripc_item_view, cookie, 24);
 RIPC_CHECK_OFFSET(ripc_item_view, return_index, 32);
 RIPC_CHECK_OFFSET(ripc_item_view, copied, 36);
-RIPC_CHECK_SIZE(ripc_record, 40);
+RIPC_CHECK_SIZE(ripc_record, 56);
 RIPC_CHECK_OFFSET(ripc_record, tag, 4);
 RIPC_CHECK_OFFSET(ripc_record, source, 8);
 RIPC_CHECK_OFFSET(ripc_record, in_reply_to, 16);
 RIPC_CHECK_OFFSET(ripc_record, message, 24);
 RIPC_CHECK_OFFSET(ripc_record, item_count, 32);
 RIPC_CHECK_OFFSET(ripc_record, return_count, 36);
-static_assert(RIPC_MAX_RECORD == 40 + RIPC_MAX_ITEMS * 40 + RIPC_MAX_RETURNS * 8, "RIPC_MAX_RECORD");
+RIPC_CHECK_OFFSET(ripc_record, peer_identity, 40);
+RIPC_CHECK_OFFSET(ripc_record, peer_is_on_this_host, 48);
+RIPC_CHECK_OFFSET(ripc_record, peer_user, 52);
+static_assert(RIPC_MAX_RECORD == 56 + RIPC_MAX_ITEMS * 40 + RIPC_MAX_RETURNS * 8, "RIPC_MAX_RECORD");
 RIPC_CHECK_SIZE(ripc_notification, 16);
 RIPC_CHECK_OFFSET(ripc_notification, handle, 8);
 RIPC_CHECK_SIZE(ripc_pool_statistics, 104);
 RIPC_CHECK_OFFSET(ripc_pool_statistics, registration_hits, 96);
+RIPC_CHECK_SIZE(ripc_security_statistics, 48);
+RIPC_CHECK_OFFSET(ripc_security_statistics, trust_failures, 40);
 RIPC_CHECK_SIZE(ripc_service_info, 2352);
 RIPC_CHECK_OFFSET(ripc_service_info, incarnation, 16);
 RIPC_CHECK_OFFSET(ripc_service_info, pid, 24);

@@ -50,7 +50,7 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   std::size_t missed = SIZE_MAX;  // among them: a meeting place where the service is not
   std::string meeting_place;
   Status failure = no_common_transport(path.record.addresses);
-  const std::vector<Candidate> candidates = candidates_for(path.record.addresses);
+  const std::vector<Candidate> candidates = candidates_for(spi::expected_addresses(path.record));
   follow(path.record);
   std::optional<spi::Connected> open = routes_.way(id);
   // A path that loses packets is tried anew: a link that sends over TCP does not show whether datagrams get through.

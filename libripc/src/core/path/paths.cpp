@@ -114,7 +114,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
     Result<spi::ServiceRecord> record = parts_.resolver->resolve(id, learned ? half_of(deadline) : deadline);
     std::vector<spi::Address> addresses;
     if (record.ok()) {
-      addresses = record->addresses;
+      addresses = spi::expected_addresses(*record);
     } else {
       const ripc_status code = record.status().code();
       if (code != RIPC_NO_SERVICE && !(code == RIPC_TIMEOUT && learned)) return record.status();
@@ -190,7 +190,7 @@ std::vector<Paths::Candidate> Paths::candidates_for(const std::vector<spi::Addre
 }
 
 Result<std::shared_ptr<spi::Channel>> Paths::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
-  Result<spi::Connected> way = connect(record.addresses, record.id, deadline);
+  Result<spi::Connected> way = connect(spi::expected_addresses(record), record.id, deadline);
   if (!way.ok()) return way.status();
   return routes_.insert(record.id, std::move(*way));
 }

@@ -157,6 +157,8 @@ inline void Receiver::learn(spi::Source& source, ripc_service_id id) noexcept {
 
 void Receiver::learn_address(spi::Source& source, ripc_service_id id) noexcept {
   try {
+    // A name, or an ID, that the trust file gives to others: answers go where the resolver says.
+    if (!source.may_claim(id)) return;
     routes_.learn(id, source.facts().reply_address);
   } catch (const std::bad_alloc&) {
     return;  // the next packet says it again
@@ -173,7 +175,7 @@ spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes) noexcept 
     return deliver_plain(source, bytes);
   message->items[0] = short_view(message->storage, packet.body.size());
   copy_small<MessagePool::kSingleStorage>(message->storage, packet.body.data(), packet.body.size());
-  add_plain(message, packet.source, packet.tag, 1, packet.body.size());
+  add_plain(message, source, packet.source, packet.tag, 1, packet.body.size());
   return spi::Delivery::taken;
 }
 
@@ -204,7 +206,7 @@ spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes) noe
   }
   copy_small(message->storage, body.data(), body.size());
   learn(source, packet.source());
-  add_plain(message, packet.source(), packet.tag(), packet.count(), body.size());
+  add_plain(message, source, packet.source(), packet.tag(), packet.count(), body.size());
   return spi::Delivery::taken;
 }
 
@@ -231,6 +233,7 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, b
     return reject();
   }
   message->source = packet.source();
+  message->peer = source.facts().peer;
   message->tag = packet.tag();
   learn(source, message->source);
   ripc_status begun = RIPC_NO_MEMORY;

@@ -72,8 +72,9 @@ class Receiver final : private spi::PacketSink {
   // The address of the service that the source leads to, which is its sink_data.
   void learn(spi::Source& source, ripc_service_id id) noexcept;
   void learn_address(spi::Source& source, ripc_service_id id) noexcept;
-  void add_plain(Message* message, std::uint64_t source, std::uint32_t tag, std::size_t items,
+  void add_plain(Message* message, const spi::Source& from, std::uint64_t source, std::uint32_t tag, std::size_t items,
                  std::size_t bytes) noexcept {
+    message->peer = from.facts().peer;
     message->item_count = static_cast<std::uint32_t>(items);
     message->tag = tag;
     message->source = source;

@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/spin.hpp"
 #include "memory/pool.hpp"
+#include "security/credentials.hpp"
 #include "spi/resolver.hpp"
 #include "spi/transport.hpp"
 
@@ -23,6 +24,7 @@ struct ContextParts {
   std::vector<std::string> withheld;                        // transports that this context may not use
   std::string withheld_reason;                              // "because ...", and what to do about it
   std::unique_ptr<spi::Resolver> resolver;
+  security::Credentials credentials;  // those of transports and resolver
   Nanoseconds resolve_timeout = 1'000'000'000;
   Spin spin;
   Nanoseconds group_refresh = 250'000'000;

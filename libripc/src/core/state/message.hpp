@@ -56,6 +56,7 @@ struct Message {
   bool large = false;
   std::uint32_t tag = 0;
   ripc_service_id source = 0;
+  const spi::Peer* peer = nullptr;  // whose it is; there as long as the context
   std::uint64_t in_reply_to = 0;
   std::uint64_t request = 0;  // the sender's name for it, if it attached return buffers
   std::uint32_t item_count = 0;

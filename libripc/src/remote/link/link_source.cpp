@@ -28,7 +28,9 @@ LinkSource::LinkSource(Parts parts)
               .reply_address = {std::string(parts.session->transport), parts.session->locator},
               .messages_at_once = kMessagesAtOnce,
               .patience = 2 * parts.peer_timeout,
-              .slowest_rate = kSlowestRate}),
+              .slowest_rate = kSlowestRate,
+              .peers = parts.session->peers,
+              .peer = parts.session->peer_entry}),
       parts_(std::move(parts)),
       credit_(parts_.budget) {}
 

@@ -3,13 +3,13 @@
 // case only those who have the cluster key. Without a key all proofs are zero.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
-#include "base/cluster_key.hpp"
 #include "base/peer_authorizer.hpp"
+#include "security/credentials.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::internal::remote {
@@ -17,8 +17,8 @@ namespace ripc::internal::remote {
 // Any thread.
 class Authenticator {
  public:
-  Authenticator(std::shared_ptr<const ClusterKeys> keys, PeerPolicy policy) noexcept
-      : keys_(std::move(keys)), authorizer_(policy) {}
+  Authenticator(const security::Credentials& credentials, PeerPolicy policy) noexcept
+      : keys_(credentials.keys), counters_(credentials.counters), authorizer_(policy) {}
 
   bool has_keys() const noexcept { return keys_ != nullptr; }
 
@@ -31,6 +31,8 @@ class Authenticator {
   // Whoever is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection(). Counts what
   // is refused.
   Status authorize(int socket);
+  // Whose process the other end belongs to; nullopt: it is on another host, or the kernel does not tell.
+  std::optional<uid_t> user_of(int socket) { return authorizer_.user_of(socket); }
   // Why the other end has refused this one.
   Status refused_by(int socket) { return authorizer_.refused_by(socket); }
 
@@ -41,14 +43,13 @@ class Authenticator {
   bool verify(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply,
               const wire::session_control::Confirm& confirm);
 
-  // Handshakes refused because of a missing or wrong proof, or of the user of the other end.
-  std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
-  void count_refused() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
+  // A handshake was refused because of a missing or wrong proof.
+  void count_refused() noexcept { security::Counters::add(counters_->handshakes_refused); }
 
  private:
   std::shared_ptr<const ClusterKeys> keys_;
+  const std::shared_ptr<security::Counters> counters_;
   PeerAuthorizer authorizer_;
-  std::atomic<std::uint64_t> refused_{0};
 };
 
 wire::session_control::Nonce random_nonce() noexcept;

@@ -19,6 +19,7 @@
 #include "remote/session/control_stream.hpp"
 #include "remote/session/dialer.hpp"
 #include "remote/session/endpoint.hpp"
+#include "spi/peer.hpp"
 
 namespace ripc::internal::remote {
 
@@ -46,11 +47,14 @@ struct Session {
   std::string_view transport;  // its name
   bool incoming = false;
   std::uint64_t id = 0;
-  std::uint64_t context = 0;        // of the peer
-  std::string locator;              // of the peer
-  std::string dialed_by;            // outgoing: the locators that led to it
-  std::vector<Endpoint> endpoints;  // outgoing: all that the peer may be reached at
-  std::size_t key = 0;              // outgoing: the index of the cluster key that the peer has
+  std::uint64_t context = 0;  // of the peer
+  std::string locator;        // of the peer
+  spi::Peer peer;             // who it is, as it was proven
+  const spi::PeerBook* peers = nullptr;
+  const spi::Peer* peer_entry = nullptr;  // in the book
+  std::string dialed_by;                  // outgoing: the locators that led to it
+  std::vector<Endpoint> endpoints;        // outgoing: all that the peer may be reached at
+  std::size_t key = 0;                    // outgoing: the index of the cluster key that the peer has
   std::shared_ptr<SessionLinks> links;
   std::shared_ptr<Bulk> bulk;  // of the links
 

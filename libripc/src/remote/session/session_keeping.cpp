@@ -179,6 +179,9 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
   end_when_cut(fd, options_.peer_timeout);
   if (first || has_moved) session->set_ends(local, remote);
   if (first) {
+    session->peer.user = authenticator_.user_of(fd);
+    session->peers = &peers_;
+    session->peer_entry = peers_.enter(session->peer);
     const std::weak_ptr<Session> weak = session;
     Result<std::shared_ptr<SessionLinks>> links =
         make_links(session, {.finished =

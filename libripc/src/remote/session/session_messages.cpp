@@ -77,6 +77,7 @@ Status SessionTransport::accept(const SessionPointer& session, std::uint32_t lin
   if (port == nullptr || port->closed()) return RIPC_NO_SERVICE;
   if (session->incoming_links.contains(link)) return RIPC_CORRUPT;
   if (port->statistics().sources >= port->options().max_senders) return RIPC_REFUSED;
+  if (!peers_.may_call(*session->peer_entry, port->options().name, service)) return RIPC_REFUSED;
   // First the place: what the port has is found in the session.
   const auto place = session->incoming_links.try_emplace(link).first;
   Result<std::shared_ptr<LinkSource>> source = RIPC_NO_MEMORY;

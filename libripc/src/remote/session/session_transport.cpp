@@ -26,7 +26,8 @@ SessionTransport::SessionTransport(std::string_view name, SessionOptions options
     : Transport(name),
       options_(std::move(options)),
       host_identity_(remote::host_identity()),
-      authenticator_(options_.keys, options_.peers) {}
+      authenticator_(options_.credentials, options_.peers),
+      peers_(options_.credentials) {}
 
 SessionTransport::~SessionTransport() = default;
 
@@ -213,6 +214,16 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
     const bool is_known = chosen != locators.end();
+    // A member who can be reached there is not yet the one who holds the service.
+    const std::string& expected = addresses[indices.front()].member;
+    const std::string& found = (*session)->peer_entry->identity;
+    if (!expected.empty() && !found.empty() && expected != found) {
+      std::string text = found;
+      text += " is at the address of the service, but ";
+      text += expected;
+      text += " holds it: the address is wrong, or has another host now.";
+      return Status(RIPC_REFUSED, text);
+    }
     Result<std::shared_ptr<spi::Channel>> channel = connect_over(*session, id, deadline);
     if (channel.ok()) {
       const spi::Address& address =
@@ -254,6 +265,7 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
   if (!socket.ok()) return socket.status();
   wire::session_control::Open open{.service = id, .port = socket->port()};
   const auto asked = ask_for_link<wire::session_control::Opened>(session, open, deadline);
+  if (asked.status() == RIPC_REFUSED) return spi::link_refused();
   if (!asked.ok()) return asked.status();
   const wire::session_control::Opened& opened = *asked;
   const bool datagrams = socket->connect(session->remote().with_port(static_cast<std::uint16_t>(opened.port))).ok() &&

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/cluster_key.hpp"
 #include "base/peer_policy.hpp"
 #include "base/random.hpp"
 #include "remote/link/link_channel.hpp"
@@ -27,6 +26,7 @@
 #include "remote/session/locator.hpp"
 #include "remote/session/session.hpp"
 #include "remote/session/session_links.hpp"
+#include "security/credentials.hpp"
 #include "spi/port_table.hpp"
 #include "spi/question_table.hpp"
 #include "spi/transport.hpp"
@@ -41,7 +41,7 @@ struct SessionOptions {
   PortRange ports;                                      // TCP and UDP
   std::string bind_address;                             // an IP; empty: all addresses of the machine
   std::string interface;                                // whose addresses are told to others; empty: all
-  std::shared_ptr<const ClusterKeys> keys;              // null: whoever can reach the port has it
+  security::Credentials credentials;                    // no keys: whoever can reach the port is a peer
   PeerPolicy peers;                                     // which users of this host are admitted
   bool streams = true;                                  // links may have a connection of their own
   std::size_t receive_buffer = std::size_t{256} << 10;  // bytes that a link's socket buffer has at least
@@ -61,8 +61,7 @@ class SessionTransport : public spi::Transport {
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
   void arena_gone(std::uint32_t) noexcept override {}
 
-  // Handshakes refused because of a missing or wrong key, or of a user that is not admitted.
-  std::uint64_t handshakes_refused() const noexcept { return authenticator_.refused(); }
+  const security::Counters& counters() const noexcept { return *options_.credentials.counters; }
 
  protected:
   SessionTransport(std::string_view name, SessionOptions options);
@@ -232,6 +231,7 @@ class SessionTransport : public spi::Transport {
   SessionOptions options_;
   std::string host_identity_;
   Authenticator authenticator_;
+  spi::PeerBook peers_;
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   std::unique_ptr<Listener> listener_;

@@ -70,6 +70,7 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
     (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
     return spi::not_answering();
   }
+  if (opened.status() == RIPC_REFUSED) return spi::link_refused();
   if (!opened.ok()) return opened.status();
   Result<std::shared_ptr<ShmChannel>> channel = RIPC_NO_MEMORY;
   try {

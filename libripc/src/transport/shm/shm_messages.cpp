@@ -64,12 +64,13 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::ArenaGon
 
 bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Hello& message) {
   if (!peer->incoming || peer->greeted || peer->context != 0 || message.context == 0) return false;
-  wire::shm_control::HelloReply reply{
-      .context = options_.context,
-      .pid = static_cast<std::uint32_t>(getpid()),
-      .flags = static_cast<std::uint32_t>(peer->connection->process().reach()),
-      .status = !peer->refused && admits(peer->connection->credentials()) ? RIPC_OK : RIPC_REFUSED};
+  const bool is_admitted = admits(peer->connection->credentials());
+  wire::shm_control::HelloReply reply{.context = options_.context,
+                                      .pid = static_cast<std::uint32_t>(getpid()),
+                                      .flags = static_cast<std::uint32_t>(peer->connection->process().reach()),
+                                      .status = !peer->refused && is_admitted ? RIPC_OK : RIPC_REFUSED};
   if (reply.status != RIPC_OK) {
+    if (!is_admitted) security::Counters::add(options_.credentials.counters->handshakes_refused);
     (void)send_message(*peer->connection, reply);
     lose(peer, Status(RIPC_REFUSED));
     return true;
@@ -142,6 +143,7 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
   const spi::PortOptions& options = port.options();
   if (port.statistics().sources >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
     return RIPC_REFUSED;
+  if (!peer_book_.may_call(*peer->entry, options.name, message.service)) return RIPC_REFUSED;
 
   const Geometry geometry{options.queue_messages, options.queue_bytes};
   Result<SharedMemory> memory = create_shared_memory("ripc-queue", geometry.total(), PeerAccess::read_write);
@@ -168,6 +170,8 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
   auto source = std::make_shared<ShmSource>(ShmSource::Parts{.connection = peer->connection,
                                                              .context = peer->context,
                                                              .locator = peer->locator,
+                                                             .peers = &peer_book_,
+                                                             .peer = peer->entry,
                                                              .link = message.link,
                                                              .geometry = geometry,
                                                              .memory = std::move(memory->mapping),

@@ -49,7 +49,10 @@ std::string context_locator(std::uint64_t context) {
 }
 
 ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options)
-    : Transport("shm", directory->path()), directory_(std::move(directory)), options_(options) {}
+    : Transport("shm", directory->path()),
+      directory_(std::move(directory)),
+      options_(options),
+      peer_book_(options.credentials) {}
 
 ShmTransport::~ShmTransport() = default;
 
@@ -103,6 +106,7 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
   peer->connection->attach(*loop_);
+  peer->entry = peer_book_.enter({.identity = {}, .user = peer->connection->credentials().uid});
   EventLoop::Handler handler = [this, peer](std::uint32_t events) { on_event(peer, events); };
   {
     const std::lock_guard lock(mutex_);

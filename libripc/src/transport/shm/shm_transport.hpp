@@ -15,6 +15,8 @@
 
 #include "base/fork_guard.hpp"
 #include "base/runtime_directory.hpp"
+#include "security/credentials.hpp"
+#include "spi/peer.hpp"
 #include "spi/port_table.hpp"
 #include "spi/question_table.hpp"
 #include "spi/transport.hpp"
@@ -30,6 +32,7 @@ struct TransportOptions {
   std::uint64_t context = 0;  // this context's id
   std::uint32_t peer_policy = RIPC_PEERS_SAME_USER;
   std::uint32_t max_peers = 4096;
+  security::Credentials credentials = {};  // the trust file may name users
 };
 
 // "#CONTEXT": the address of a context in the runtime directory of whoever reads it.
@@ -62,6 +65,7 @@ class ShmTransport final : public spi::Transport {
     Status failure;        // why it was lost
     std::uint64_t context = 0;
     std::string locator;
+    const spi::Peer* entry = nullptr;  // who it is
     std::map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
     std::unordered_map<std::uint64_t, std::shared_ptr<ShmSource>> sources;  // by the peer's link
     std::unordered_map<std::uint64_t, ripc_service_id> source_services;
@@ -130,6 +134,7 @@ class ShmTransport final : public spi::Transport {
 
   std::shared_ptr<RuntimeDirectory> directory_;
   TransportOptions options_;
+  spi::PeerBook peer_book_;
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   UniqueFd listener_;

@@ -197,7 +197,7 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
 
 void VerbsTransport::ask_for_connection(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
                                         const remote::Endpoint& local, Nanoseconds patience, std::uint8_t read_depth) {
-  const ClusterKeys* const keys = options().keys.get();
+  const ClusterKeys* const keys = options().credentials.keys.get();
   const std::uint64_t number = ++rail.number;
   auto making = std::make_shared<Making>();
   rail.attempt = manager_->dial(
@@ -297,7 +297,7 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
     return RIPC_REFUSED;
   }
   if (told.number <= rail->number) return RIPC_REFUSED;  // the older one of two attempts
-  const ClusterKeys* const keys = options().keys.get();
+  const ClusterKeys* const keys = options().credentials.keys.get();
   const std::shared_ptr<Registrar> registrar = registrar_of(id->local().ip());
   if (!is_proven(keys, Side::dialing, rail->nonce, told) || !registrar) {
     authenticator().count_refused();

@@ -126,6 +126,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
                                                .mtu = sender->port().mtu};
   const auto opened = ask_for_link<wire::session_control::DatagramOpened>(session, question, deadline);
   if (!opened.ok()) {
+    if (opened.status().code() == RIPC_REFUSED) return spi::link_refused();
     // The peer's device has none.
     if (opened.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
     return opened.status();

@@ -27,7 +27,7 @@ VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const D
       ports_(devices_),
       pool_(pool),
       rails_(options.rails),
-      multicast_groups_(options.multicast_groups && !options.keys) {
+      multicast_groups_(options.multicast_groups && !options.credentials.keys) {
   for (const DevicePointer& device : devices_->devices())
     registrars_.push_back(std::make_shared<Registrar>(device, pool));
   pool_.set_registration_observer([this](std::span<std::byte> range) {

@@ -29,7 +29,7 @@ std::shared_ptr<const ClusterKeys> key(std::string_view digits) {
 
 TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
   TransportOptions options;
-  options.keys = std::move(keys);
+  options.credentials.keys = std::move(keys);
   return options;
 }
 
@@ -51,7 +51,7 @@ TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
   const Result<std::shared_ptr<spi::Channel>> other = stranger.connect(server);
   EXPECT_EQ(other.status().code(), RIPC_REFUSED);
   EXPECT_NE(other.status().text().find("another cluster key"), std::string_view::npos) << other.status().text();
-  EXPECT_GE(stranger.transport().handshakes_refused(), 1u) << "once for each address";
+  EXPECT_GE(stranger.transport().counters().handshakes_refused, 1u) << "once for each address";
   Node keyless;
   const Result<std::shared_ptr<spi::Channel>> refused = keyless.connect(server);
   EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
@@ -67,7 +67,7 @@ TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
   Node client(with_key(key("31")));
   const Result<std::shared_ptr<spi::Channel>> channel = client.connect(server);
   EXPECT_TRUE(channel.ok()) << channel.status().text();
-  EXPECT_EQ(server.transport().handshakes_refused(), 0u);
+  EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
 }
 
 TEST(Session, WhoHasTheOldKeyOnlyIsToldThatTheNewOneIsAnother) {

@@ -26,7 +26,7 @@ std::shared_ptr<const ClusterKeys> keys_of(char digit) {
 
 TransportOptions with_key(char digit) {
   TransportOptions options;
-  options.keys = keys_of(digit);
+  options.credentials.keys = keys_of(digit);
   return options;
 }
 
@@ -108,7 +108,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
     if (count % 2 == 0) words = make_private_data(nullptr, Side::dialing, {}, random(), random());
     const Status outcome = ask_for_connection(port(), door(), words);
     EXPECT_EQ(outcome.code(), RIPC_REFUSED) << outcome.text();
-    EXPECT_EQ(server_->transport().handshakes_refused(), count);
+    EXPECT_EQ(server_->transport().counters().handshakes_refused, count);
   }
   EXPECT_EQ(server_->transport().connection_count(), 0u);
   ASSERT_NO_FATAL_FAILURE(all_is_well());
@@ -122,7 +122,7 @@ TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
   ASSERT_NE(connected, nullptr);
   const PrivateData words = make_private_data(nullptr, Side::dialing, {}, session(), 1000);
   EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
-  EXPECT_EQ(server_->transport().handshakes_refused(), 1u);
+  EXPECT_EQ(server_->transport().counters().handshakes_refused, 1u);
   EXPECT_EQ(server_->transport().bulks().front()->connection(), connected) << "the session's own stays";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
@@ -137,7 +137,7 @@ TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
   const Result<std::shared_ptr<spi::Channel>> channel =
       test::connect(other.transport(), server_->transport().address(), 7, Deadline::after(kLimit));
   EXPECT_FALSE(channel.ok());
-  EXPECT_GE(server_->transport().handshakes_refused() + other.transport().handshakes_refused(), 1u);
+  EXPECT_GE(server_->transport().counters().handshakes_refused + other.transport().counters().handshakes_refused, 1u);
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
@@ -147,12 +147,12 @@ TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
   const auto connected = server_->transport().bulks().front()->connection();
   ASSERT_NE(connected, nullptr);
-  const std::uint64_t before = server_->transport().handshakes_refused();
+  const std::uint64_t before = server_->transport().counters().handshakes_refused;
   for (const auto& keys : {keys_of('b'), std::shared_ptr<const ClusterKeys>()}) {
     const PrivateData words = make_private_data(keys.get(), Side::dialing, {}, session(), 1000);
     EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
   }
-  EXPECT_EQ(server_->transport().handshakes_refused(), before + 2);
+  EXPECT_EQ(server_->transport().counters().handshakes_refused, before + 2);
   EXPECT_EQ(server_->transport().bulks().front()->connection(), connected) << "the session's own stays";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }

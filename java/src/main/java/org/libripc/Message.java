@@ -376,6 +376,20 @@ public final class Message implements AutoCloseable {
     return windows == null ? null : windows[index];
   }
 
+  /**
+   * Who sent it, as it was proven. {@link #source} is the sender's own word; this is not. Messages
+   * of one sender have the same object.
+   */
+  public Peer peer() {
+    open();
+    boolean here = bytes.getInt(offset + Record.PEER_IS_ON_THIS_HOST) != 0;
+    long user = Integer.toUnsignedLong(bytes.getInt(offset + Record.PEER_USER));
+    return service
+        .core()
+        .ripc()
+        .peerAt(bytes.getLong(offset + Record.PEER_IDENTITY), here ? user : -1);
+  }
+
   /** The {@link Outgoing#requestId} of the request that this answers; 0 if none. */
   public long inReplyTo() {
     open();

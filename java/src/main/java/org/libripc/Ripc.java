@@ -330,6 +330,35 @@ public final class Ripc implements AutoCloseable {
         core.pool().bytesInUse());
   }
 
+  /** What this context has refused. */
+  public SecurityStatistics securityStatistics() {
+    NativeBlock block = new NativeBlock(Layout.SECURITY_STATISTICS);
+    block.bytes.putLong(0, Layout.SECURITY_STATISTICS);
+    core.enter();
+    try {
+      RipcException.check(binding.securityStatistics(core.handle(), block.address));
+    } finally {
+      core.leave(this);
+    }
+    ByteBuffer b = block.bytes;
+    return new SecurityStatistics(
+        b.getLong(8), b.getLong(16), b.getLong(24), b.getLong(32), b.getLong(40));
+  }
+
+  /**
+   * Looks whether the trust file has changed.
+   *
+   * @throws RipcException the one on the disk cannot be used, so that an older one stays in force
+   */
+  public void checkTrust() {
+    core.enter();
+    try {
+      RipcException.check(binding.trustStatus(core.handle()));
+    } finally {
+      core.leave(this);
+    }
+  }
+
   /**
    * Posts a window for any service of this context; it is used after those of the service itself.
    */

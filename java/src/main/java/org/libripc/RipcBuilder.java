@@ -53,6 +53,8 @@ public final class RipcBuilder {
   private String clusterKeyFile;
   private Network network;
   private String zookeeper;
+  private String identityFile;
+  private String trustFile;
 
   RipcBuilder() {}
 
@@ -118,6 +120,18 @@ public final class RipcBuilder {
   /** The key that other hosts must have too. */
   public RipcBuilder clusterKeyFile(Path file) {
     clusterKeyFile = file.toString();
+    return this;
+  }
+
+  /** Its identity, which makes it a member of a trust file; {@code ripc key new --identity}. */
+  public RipcBuilder identityFile(Path file) {
+    identityFile = file.toString();
+    return this;
+  }
+
+  /** The members of the cluster, and what each may be; {@code ripc trust}. */
+  public RipcBuilder trustFile(Path file) {
+    trustFile = file.toString();
     return this;
   }
 
@@ -191,6 +205,8 @@ public final class RipcBuilder {
     NativeBlock resolver = NativeBlock.of(staticResolver);
     NativeBlock keyFile = NativeBlock.of(clusterKeyFile);
     NativeBlock ensemble = NativeBlock.of(zookeeper);
+    NativeBlock identity = NativeBlock.of(identityFile);
+    NativeBlock trust = NativeBlock.of(trustFile);
     ByteBuffer options = block.bytes;
     options.putLong(ContextOptions.RUNTIME_DIRECTORY, NativeBlock.addressOf(directory));
     options.putLong(ContextOptions.TRANSPORTS, NativeBlock.addressOf(names));
@@ -203,10 +219,12 @@ public final class RipcBuilder {
     options.putLong(ContextOptions.CLUSTER_KEY_FILE, NativeBlock.addressOf(keyFile));
     if (network != null) options.putInt(ContextOptions.NETWORK, network.ordinal());
     options.putLong(ContextOptions.ZOOKEEPER, NativeBlock.addressOf(ensemble));
+    options.putLong(ContextOptions.IDENTITY_FILE, NativeBlock.addressOf(identity));
+    options.putLong(ContextOptions.TRUST_FILE, NativeBlock.addressOf(trust));
     try {
       call.accept(block.address);
     } finally {
-      NativeBlock.keep(block, directory, names, resolver, keyFile, ensemble);
+      NativeBlock.keep(block, directory, names, resolver, keyFile, ensemble, identity, trust);
     }
   }
 }

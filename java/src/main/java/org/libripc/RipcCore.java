@@ -4,6 +4,7 @@ package org.libripc;
 import java.lang.ref.Reference;
 import java.util.Map;
 import java.util.Objects;
+import java.util.OptionalInt;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -33,6 +34,8 @@ final class RipcCore {
   private final Set<ServiceWatch> watches = ConcurrentHashMap.newKeySet();
   private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
   private final AtomicLong nextWindow = new AtomicLong(1);
+  // By where native code has the name and by the user, which say who it is.
+  private final Map<PeerKey, Peer> peers = new ConcurrentHashMap<>();
   private volatile boolean lost;
 
   RipcCore(NativeBinding binding, long handle, long spinNanos, long keptPoolBytes) {
@@ -40,6 +43,47 @@ final class RipcCore {
     this.handle = handle;
     this.spinNanos = spinNanos;
     pool = new BufferPool(this, keptPoolBytes);
+  }
+
+  // ---- Peers ----
+
+  private record PeerKey(long identity, long user) {}
+
+  // Messages often come from the one that the last one came from.
+  private record LastPeer(long identity, long user, Peer peer) {}
+
+  private volatile LastPeer lastPeer = new LastPeer(0, 0, Peer.UNKNOWN);
+
+  private static final long NO_USER = -1;
+
+  /**
+   * The peer that a record names.
+   *
+   * @param identity where its name is, as long as the context lives
+   * @param user negative: none
+   */
+  Peer peerAt(long identity, long user) {
+    LastPeer last = lastPeer;
+    if (last.identity == identity && last.user == user) return last.peer;
+    if (identity == 0) return Peer.UNKNOWN;
+    Peer found = findPeer(identity, user);
+    lastPeer = new LastPeer(identity, user, found);
+    return found;
+  }
+
+  private Peer findPeer(long identity, long user) {
+    PeerKey key = new PeerKey(identity, user < 0 ? NO_USER : user);
+    Peer known = peers.get(key);
+    if (known != null) return known;
+    if (!guard.tryEnter()) throw new IllegalStateException("The context is closed.");
+    try {
+      OptionalInt number = user < 0 ? OptionalInt.empty() : OptionalInt.of((int) user);
+      Peer made = new Peer(binding.text(identity), number);
+      Peer other = peers.putIfAbsent(key, made);
+      return other == null ? made : other;
+    } finally {
+      guard.leave();
+    }
   }
 
   // ---- Windows ----

@@ -39,12 +39,20 @@ class HeaderTest {
       Map.ofEntries(
           Map.entry("ripc_status_name", "Status.name()"),
           Map.entry("ripc_cluster_key_create", "ripc key new"),
+          Map.entry("ripc_identity_create", "ripc key new --identity"),
+          Map.entry("ripc_identity_read", "ripc key show"),
+          Map.entry("ripc_trust_read", "ripc trust list"),
+          Map.entry("ripc_trust_change", "ripc trust add"),
+          Map.entry("ripc_peer_init", "in the record"),
+          Map.entry("ripc_message_peer", "in the record"),
+          Map.entry("ripc_request_peer", "in the record"),
           Map.entry("ripc_service_get_name", "Service.name()"),
           Map.entry("ripc_service_get_context", "Service.ripc()"),
           Map.entry("ripc_send_options_init", "Outgoing fills all of them"),
           Map.entry("ripc_group_outcome_init", "Outgoing sets its size"),
           Map.entry("ripc_service_info_init", "Layout has its size"),
           Map.entry("ripc_pool_statistics_init", "Layout has its size"),
+          Map.entry("ripc_security_statistics_init", "Layout has its size"),
           Map.entry("ripc_service_statistics_init", "Layout has its size"),
           Map.entry("ripc_buffer_find", "BufferPool and Registrations know what is there"),
           Map.entry("ripc_ticket_wait", "Ticket is a CompletableFuture"),
@@ -277,10 +285,13 @@ class HeaderTest {
             "ripc_rail_info",
             "ripc_finding",
             "ripc_pool_statistics",
+            "ripc_security_statistics",
             "ripc_service_statistics",
             "ripc_rpc_options",
             "ripc_call_options",
             "ripc_call_result", // comes as a record
+            "ripc_peer", // likewise
+            "ripc_trust_member", // of the command line
             "ripc_rpc_record",
             "ripc_rpc_statistics",
             "ripc_latency",
@@ -318,6 +329,8 @@ class HeaderTest {
     pool.add("inUse"); // counted in Java
     assertEquals(pool, components(PoolStatistics.class));
     assertEquals(Layout.POOL_STATISTICS, structure("ripc_pool_statistics").get(""));
+    assertEquals(fields("ripc_security_statistics"), components(SecurityStatistics.class));
+    assertEquals(Layout.SECURITY_STATISTICS, structure("ripc_security_statistics").get(""));
     assertEquals(fields("ripc_rpc_statistics"), components(RpcStatistics.class));
     assertEquals(Layout.RPC_STATISTICS, structure("ripc_rpc_statistics").get(""));
     assertEquals(fields("ripc_rpc_method_statistics"), components(MethodStatistics.class));

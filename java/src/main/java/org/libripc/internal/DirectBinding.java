@@ -232,6 +232,16 @@ abstract class DirectBinding implements NativeBinding {
   }
 
   @Override
+  public int securityStatistics(long context, long statistics) {
+    return NativeCalls.ripc_security_get_statistics(context, statistics);
+  }
+
+  @Override
+  public int trustStatus(long context) {
+    return NativeCalls.ripc_trust_status(context);
+  }
+
+  @Override
   public int resolve(long context, long id, long info) {
     return NativeCalls.ripc_resolve(context, id, info);
   }

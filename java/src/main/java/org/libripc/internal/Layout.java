@@ -28,7 +28,7 @@ public final class Layout {
   public static final class ContextOptions {
     private ContextOptions() {}
 
-    public static final int BYTES = 88;
+    public static final int BYTES = 104;
     public static final int RUNTIME_DIRECTORY = 8;
     public static final int TRANSPORTS = 16;
     public static final int STATIC_RESOLVER = 24;
@@ -40,6 +40,8 @@ public final class Layout {
     public static final int CLUSTER_KEY_FILE = 64;
     public static final int NETWORK = 72;
     public static final int ZOOKEEPER = 80;
+    public static final int IDENTITY_FILE = 88;
+    public static final int TRUST_FILE = 96;
   }
 
   /** ripc_service_options. */
@@ -139,7 +141,7 @@ public final class Layout {
   public static final class Record {
     private Record() {}
 
-    public static final int BYTES = 40;
+    public static final int BYTES = 56;
     public static final int RECORD_SIZE = 0;
     public static final int TAG = 4;
     public static final int SOURCE = 8;
@@ -147,6 +149,9 @@ public final class Layout {
     public static final int MESSAGE = 24;
     public static final int ITEM_COUNT = 32;
     public static final int RETURN_COUNT = 36;
+    public static final int PEER_IDENTITY = 40;
+    public static final int PEER_IS_ON_THIS_HOST = 48;
+    public static final int PEER_USER = 52;
 
     /** Of one message, without the bytes of its items. */
     public static final int LARGEST = BYTES + MAX_ITEMS * View.BYTES + MAX_RETURNS * 8;
@@ -206,6 +211,9 @@ public final class Layout {
 
   /** ripc_pool_statistics: its size, then 12 counters. */
   public static final int POOL_STATISTICS = 104;
+
+  /** ripc_security_statistics: its size, then 5 counters. */
+  public static final int SECURITY_STATISTICS = 48;
 
   /** ripc_service_statistics: its size, then 24 counters. */
   public static final int SERVICE_STATISTICS = 200;

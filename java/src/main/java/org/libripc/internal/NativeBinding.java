@@ -123,6 +123,10 @@ public interface NativeBinding {
 
   int poolStatistics(long context, long statistics);
 
+  int securityStatistics(long context, long statistics);
+
+  int trustStatus(long context);
+
   // ---- Callbacks: functions that call Upcalls ----
 
   long ticketFunction();

@@ -101,6 +101,10 @@ final class NativeCalls {
 
   static native int ripc_pool_get_statistics(long context, long statistics);
 
+  static native int ripc_security_get_statistics(long context, long statistics);
+
+  static native int ripc_trust_status(long context);
+
   static native int ripc_resolve(long context, long id, long info);
 
   static native int ripc_resolve_name(long context, long name, long info);

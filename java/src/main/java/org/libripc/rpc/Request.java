@@ -6,6 +6,7 @@ import java.util.concurrent.TimeUnit;
 import org.libripc.ItemKind;
 import org.libripc.Message;
 import org.libripc.Outgoing;
+import org.libripc.Peer;
 import org.libripc.ServiceId;
 import org.libripc.Status;
 import org.libripc.Ticket;
@@ -63,6 +64,11 @@ public final class Request extends CallItems {
   /** The caller. */
   public ServiceId source() {
     return request.source();
+  }
+
+  /** Who that is, as it was proven: {@link Message#peer}. */
+  public Peer peer() {
+    return message().peer();
   }
 
   /** The method that is called. */

@@ -10,11 +10,13 @@ import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.server.AbstractConnector;
 import org.eclipse.jetty.server.ConnectionFactory;
+import org.eclipse.jetty.server.HttpConfiguration;
 import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.util.annotation.ManagedAttribute;
 import org.eclipse.jetty.util.annotation.ManagedObject;
 import org.eclipse.jetty.util.thread.Scheduler;
+import org.libripc.Peer;
 import org.libripc.Ripc;
 import org.libripc.ServiceBuilder;
 import org.libripc.ServiceId;
@@ -38,6 +40,12 @@ import org.libripc.stream.StreamServiceBuilder;
  */
 @ManagedObject("Serves Jetty's protocols under a service ID of libripc")
 public final class RipcConnector extends AbstractConnector {
+  /**
+   * The attribute of a request that has the {@link Peer} who sent it, as it was proven. Requests of
+   * other connectors lack it.
+   */
+  public static final String PEER_ATTRIBUTE = "org.libripc.peer";
+
   private static final int DEFAULT_MAX_CONNECTIONS = 8192;
 
   private final Ripc ripc;
@@ -45,6 +53,7 @@ public final class RipcConnector extends AbstractConnector {
   private long serviceNumber;
   private boolean takeover;
   private Predicate<ServiceId> access = client -> true;
+  private Predicate<Peer> peerAccess = peer -> true;
   private int maxConnections = DEFAULT_MAX_CONNECTIONS;
   private StreamOptions options = StreamOptions.DEFAULT;
   private final CompletionExecutor completionExecutor;
@@ -108,6 +117,16 @@ public final class RipcConnector extends AbstractConnector {
     completionExecutor = new CompletionExecutor(super.getExecutor());
   }
 
+  // Once for each configuration, which several connectors may share.
+  private void tellPeers() {
+    for (HttpConfiguration.ConnectionFactory factory :
+        getBeans(HttpConfiguration.ConnectionFactory.class)) {
+      HttpConfiguration configuration = factory.getHttpConfiguration();
+      if (configuration.getCustomizer(PeerCustomizer.class) == null)
+        configuration.addCustomizer(new PeerCustomizer());
+    }
+  }
+
   /** The name of the service, of which its ID is made. */
   public void setServiceName(String name) {
     ServiceId.ofName(name);
@@ -130,6 +149,19 @@ public final class RipcConnector extends AbstractConnector {
    */
   public void setAccess(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
+  }
+
+  /**
+   * Which peers may connect: called with who each is, as it was proven, in any thread. {@link
+   * #setAccess} must say yes, too.
+   */
+  public void setPeerAccess(Predicate<Peer> policy) {
+    peerAccess = Objects.requireNonNull(policy);
+  }
+
+  /** Only members of the trust file may connect, or also others. */
+  public void setIdentityRequired(boolean on) {
+    setPeerAccess(peer -> !on || !peer.identity().isEmpty());
   }
 
   /** The name of the service; null if it has none. */
@@ -238,10 +270,12 @@ public final class RipcConnector extends AbstractConnector {
             .options(options)
             .acceptor(this::opened)
             .access(access)
+            .peerAccess(peerAccess)
             .maxStreams(maxConnections)
             .accepting(isAccepting());
     component = new StreamComponent(settings, super.getExecutor(), getScheduler());
     addBean(component, true);
+    tellPeers();
     super.doStart();
   }
 

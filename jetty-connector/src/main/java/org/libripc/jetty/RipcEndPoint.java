@@ -10,6 +10,7 @@ import org.eclipse.jetty.io.EofException;
 import org.eclipse.jetty.util.BufferUtil;
 import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.thread.Scheduler;
+import org.libripc.Peer;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.stream.ByteStream;
@@ -59,6 +60,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
   /** The service at the other end. */
   public ServiceId peer() {
     return stream.peer();
+  }
+
+  /** Who that is, as it was proven; {@link #peer} is its own word. */
+  public Peer provenPeer() {
+    return stream.provenPeer();
   }
 
   ByteStream stream() {

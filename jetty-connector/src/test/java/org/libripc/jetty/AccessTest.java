@@ -4,11 +4,16 @@ package org.libripc.jetty;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.libripc.jetty.Handlers.handler;
 import static org.libripc.jetty.Handlers.ok;
 
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.OptionalInt;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -26,6 +31,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.Peer;
 import org.libripc.Ripc;
 import org.libripc.RipcBuilder;
 import org.libripc.ServiceId;
@@ -69,6 +75,72 @@ class AccessTest extends HttpPairTest {
     ripcClient.stop();
     ripcClient.setServiceName("a friend");
     ripcClient.start();
+    assertEquals(200, request("/").send().getStatus());
+  }
+
+  // Both sides have the same identity: this user's.
+  private void useTrustFile(String line) throws Exception {
+    Path identity = directory.resolve("identity");
+    Files.createFile(
+        identity,
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+    // RFC 8032, section 7.1, test 1.
+    Files.writeString(
+        identity,
+        "secret ed25519:9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60\n");
+    Path trust = directory.resolve("trust");
+    Files.writeString(
+        trust,
+        "me ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a holds=* "
+            + line
+            + "\n");
+    contextOptions = Ripc.builder().identityFile(identity).trustFile(trust);
+  }
+
+  private int user() throws IOException {
+    return (int) Files.getAttribute(directory, "unix:uid");
+  }
+
+  @Test
+  void aRequestSaysWhoSentIt() throws Exception {
+    useTrustFile("user=" + user());
+    AtomicReference<Object> seen = new AtomicReference<>();
+    start(
+        handler(
+            (request, response, callback) -> {
+              seen.set(request.getAttribute(RipcConnector.PEER_ATTRIBUTE));
+              callback.succeeded();
+            }),
+        changed -> ((RipcConnector) changed).setIdentityRequired(true));
+    assertEquals(200, request("/").send().getStatus());
+    assertEquals(new Peer("me", OptionalInt.of(user())), seen.get());
+  }
+
+  @Test
+  void whoHasNoIdentityIsRefusedWhereOneIsRequired() throws Exception {
+    start(ok(), changed -> ((RipcConnector) changed).setIdentityRequired(true));
+    ExecutionException refused = assertThrows(ExecutionException.class, () -> request("/").send());
+    assertTrue(refused.getMessage().contains("does not admit"), refused.getMessage());
+  }
+
+  @Test
+  void aPolicyForPeersThatFailsHarmsNobodyElse() throws Exception {
+    AtomicReference<Runnable> first =
+        new AtomicReference<>(
+            () -> {
+              throw new IllegalStateException("as a test wants it");
+            });
+    start(
+        ok(),
+        changed ->
+            ((RipcConnector) changed)
+                .setPeerAccess(
+                    peer -> {
+                      Runnable failing = first.getAndSet(null);
+                      if (failing != null) failing.run();
+                      return true;
+                    }));
+    assertThrows(ExecutionException.class, () -> request("/").send());
     assertEquals(200, request("/").send().getStatus());
   }
 

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
 import org.libripc.Message;
+import org.libripc.Peer;
 import org.libripc.RipcException;
 import org.libripc.ServiceId;
 import org.libripc.Status;
@@ -34,6 +35,7 @@ final class Admission {
   private final Multiplexer multiplexer;
   private final StreamAcceptor acceptor;
   private final Predicate<ServiceId> access;
+  private final Predicate<Peer> peerAccess;
   private final int maxStreams;
   private final RateLimitedLog warnings = new RateLimitedLog(LOG);
   private final AutoLock lock = new AutoLock();
@@ -50,11 +52,13 @@ final class Admission {
       Multiplexer multiplexer,
       StreamAcceptor acceptor,
       Predicate<ServiceId> access,
+      Predicate<Peer> peerAccess,
       int maxStreams,
       boolean accepting) {
     this.multiplexer = multiplexer;
     this.acceptor = acceptor;
     this.access = access;
+    this.peerAccess = peerAccess;
     this.maxStreams = maxStreams;
     this.accepting = accepting;
   }
@@ -158,6 +162,7 @@ final class Admission {
       return null;
     }
     ByteStream stream = new ByteStream(multiplexer, client, number, null, frame);
+    stream.isFromPeer(message);
     multiplexer.add(stream); // it counts from now on
     Opening opening = new Opening(stream, message);
     try (AutoLock l = lock.held()) {
@@ -223,6 +228,16 @@ final class Admission {
       return;
     }
     stream.out().path(path);
+    try {
+      if (!peerAccess.test(stream.provenPeer())) {
+        refuse(opening, Frame.Reason.REFUSED, null);
+        return;
+      }
+    } catch (RuntimeException | LinkageError failure) {
+      warnings.warn("A connection of " + stream.peer() + " cannot be accepted", failure);
+      refuse(opening, Frame.Reason.ABORTED, failure);
+      return;
+    }
     stream.keep(opening.message);
     try {
       acceptor.opened(stream);

@@ -10,6 +10,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import org.libripc.Message;
+import org.libripc.Peer;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.ViewKind;
@@ -47,6 +48,7 @@ public final class ByteStream implements AutoCloseable {
   private final AtomicBoolean writes = new AtomicBoolean(); // a write() is not complete
   private volatile Runnable writer;
   private volatile Listener listener;
+  private volatile Peer provenPeer; // null: nothing has come yet
   private volatile long usedAt = System.nanoTime();
   // A thread finds itself here only if it is the one that receives, in received().
   private Thread receiving;
@@ -70,6 +72,23 @@ public final class ByteStream implements AutoCloseable {
   /** The service at the other end. */
   public ServiceId peer() {
     return peer;
+  }
+
+  /**
+   * Who is at the other end, as it was proven, while {@link #peer} is that side's own word. Unknown
+   * until something has come from there. What others send in its name is dropped.
+   */
+  public Peer provenPeer() {
+    Peer known = provenPeer;
+    return known == null ? Peer.UNKNOWN : known;
+  }
+
+  /** Whether a message that names this stream is of the one at its other end. */
+  boolean isFromPeer(Message message) {
+    Peer from = message.peer();
+    Peer known = provenPeer;
+    if (known == null) provenPeer = from;
+    return known == null || known.canBe(from);
   }
 
   /** The number that the side that connects has given it, not 0. */

@@ -86,7 +86,12 @@ final class Multiplexer implements TaskSource {
     options = settings.options;
     admission =
         new Admission(
-            this, settings.acceptor, settings.access, settings.maxStreams, settings.accepting);
+            this,
+            settings.acceptor,
+            settings.access,
+            settings.peerAccess,
+            settings.maxStreams,
+            settings.accepting);
     // What waits for longer sleeps, and an event of what comes would wake another thread besides.
     spinNanos = Math.min(options.spinNanos(), service.ripc().spinNanos());
     threads = new ReceivingThreads(this, executor);
@@ -371,6 +376,11 @@ final class Multiplexer implements TaskSource {
       return null;
     }
     ByteStream stream = streams.get(new Key(message.source(), message.tag()));
+    if (stream != null && !stream.isFromPeer(message)) {
+      warnings.warn("A message to " + service + " is not of the peer of its stream", null);
+      message.close();
+      return null;
+    }
     if (stream != null && frame.type() != Frame.Type.OPEN) {
       near = !stream.out().needsProbes();
       return stream.received(message, frame);

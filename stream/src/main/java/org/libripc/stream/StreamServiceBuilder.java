@@ -3,6 +3,7 @@ package org.libripc.stream;
 
 import java.util.Objects;
 import java.util.function.Predicate;
+import org.libripc.Peer;
 import org.libripc.Service;
 import org.libripc.ServiceBuilder;
 import org.libripc.ServiceId;
@@ -14,6 +15,7 @@ public final class StreamServiceBuilder {
   StreamOptions options = StreamOptions.DEFAULT;
   StreamAcceptor acceptor;
   Predicate<ServiceId> access = client -> true;
+  Predicate<Peer> peerAccess = peer -> true;
   int maxStreams = DEFAULT_MAX_STREAMS;
   boolean accepting = true;
   private final ServiceBuilder service;
@@ -47,6 +49,15 @@ public final class StreamServiceBuilder {
    */
   public StreamServiceBuilder access(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
+    return this;
+  }
+
+  /**
+   * Which peers may open streams: called with who each is, as it was proven, in any thread. The
+   * policies of {@link #access} and of this must both say yes.
+   */
+  public StreamServiceBuilder peerAccess(Predicate<Peer> policy) {
+    peerAccess = Objects.requireNonNull(policy);
     return this;
   }
 

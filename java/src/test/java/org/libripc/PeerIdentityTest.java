@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.OptionalInt;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+
+/** Who a message is from. */
+@Tag("jna")
+class PeerIdentityTest extends PairTest {
+  // RFC 8032, section 7.1, test 1.
+  private static final String KEY =
+      "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+
+  private int user() throws Exception {
+    return (int) Files.getAttribute(directory, "unix:uid");
+  }
+
+  @Test
+  void aMessageSaysWhichUserItIsFrom() throws Exception {
+    for (int i = 0; i < 2; ++i) client.send(server.id(), bytes("hello"));
+    try (Message first = receive(server);
+        Message second = receive(server)) {
+      assertEquals(new Peer("", OptionalInt.of(user())), first.peer());
+      assertSame(first.peer(), second.peer());
+    }
+  }
+
+  @Test
+  void theTrustFileSaysWhichMemberThatIs() throws Exception {
+    Path trust = directory.resolve("trust");
+    Files.writeString(trust, "me " + KEY + " user=" + user() + "\n");
+    try (Ripc trusting = context(options -> options.trustFile(trust));
+        Service service = trusting.register()) {
+      client.send(service.id(), bytes("hello"));
+      try (Message message = receive(service)) {
+        assertEquals(new Peer("me", OptionalInt.of(user())), message.peer());
+      }
+    }
+  }
+
+  @Test
+  void whatIsRefusedIsCountedAndABrokenTrustFileTold() throws Exception {
+    Path trust = directory.resolve("trust");
+    Files.writeString(trust, "me " + KEY + " calls= user=" + user() + "\n");
+    try (Ripc trusting = context(options -> options.trustFile(trust));
+        Service service = trusting.service().id(77).register()) {
+      trusting.checkTrust();
+      assertEquals(new SecurityStatistics(0, 0, 0, 0, 0), trusting.securityStatistics());
+      RipcException refused =
+          assertThrows(RipcException.class, () -> client.send(service.id(), bytes("hello")));
+      assertEquals(Status.REFUSED, refused.status());
+      assertEquals(1, trusting.securityStatistics().linksRefused());
+      Files.writeString(trust, "nonsense\n");
+      RipcException error = assertThrows(RipcException.class, trusting::checkTrust);
+      assertTrue(error.getMessage().contains("line 1"), error::getMessage);
+      assertEquals(1, trusting.securityStatistics().trustFailures());
+    }
+  }
+
+  @Test
+  void filesThatCannotBeUsedAreErrors() {
+    Path missing = directory.resolve("missing");
+    assertThrows(RipcException.class, () -> context(options -> options.trustFile(missing)));
+    assertThrows(RipcException.class, () -> context(options -> options.identityFile(missing)));
+  }
+
+  @Test
+  void theSamePeerIsKnownByWhateverPathItCame() {
+    Peer alice = new Peer("alice", OptionalInt.empty());
+    Peer here = new Peer("", OptionalInt.of(7));
+    Peer both = new Peer("alice", OptionalInt.of(7));
+    assertTrue(alice.canBe(new Peer("alice", OptionalInt.empty())));
+    assertTrue(alice.canBe(both));
+    assertTrue(here.canBe(both));
+    assertTrue(Peer.UNKNOWN.canBe(new Peer("", OptionalInt.empty())));
+    assertFalse(alice.canBe(new Peer("bob", OptionalInt.empty())));
+    assertFalse(both.canBe(new Peer("bob", OptionalInt.of(7))));
+    assertFalse(here.canBe(new Peer("", OptionalInt.of(8))));
+    assertFalse(alice.canBe(Peer.UNKNOWN));
+    assertFalse(here.canBe(Peer.UNKNOWN));
+  }
+}

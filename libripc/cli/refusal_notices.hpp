@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells whoever runs a service, on stderr, what its context refuses.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "command.hpp"
+
+namespace cli {
+
+// Looks twice a second, in a thread of its own, from the constructor to the destructor. The context must live as long.
+class RefusalNotices {
+ public:
+  explicit RefusalNotices(ripc::Context& context) : context_(context), thread_([this] { run(); }) {}
+  ~RefusalNotices();
+  RefusalNotices(const RefusalNotices&) = delete;
+  RefusalNotices& operator=(const RefusalNotices&) = delete;
+
+ private:
+  void run();
+  void look_at_trust_file();
+  void look_at_counters();
+
+  ripc::Context& context_;
+  std::string trouble_;         // with the trust file, as it was told last
+  std::uint64_t told_ = 0;      // refusals
+  int looks_until_notice_ = 0;  // so that a flood does not fill the log
+  std::mutex mutex_;
+  std::condition_variable stopping_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace cli

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// ripc trust: who the members of a cluster are, and what each may be.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "exit_code.hpp"
+
+namespace cli {
+namespace {
+
+struct TrustOptions {
+  std::string file;
+  std::string name;
+  std::string key;
+  std::string holds, joins, calls, user;
+  bool has_calls = false;
+  std::string signer;
+  bool force = false;
+  bool json = false;
+};
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+int finish(ripc_status status, const TrustOptions& options, const std::string& done) {
+  if (status != RIPC_OK) return fail(ripc::Error::from_last_call(status));
+  std::printf("%s Programs of this host follow within a second. Copy the file to the other hosts.\n", done.c_str());
+  if (options.signer.empty()) return kOk;
+  const auto signer = ripc::read_identity(options.signer);
+  if (!signer.ok()) return fail(signer.error());
+  std::printf(
+      "It is signed. Hosts whose cluster key file has the line 'signer %s' take no other one.\n"
+      "Programs read that file when they start.\n",
+      signer->public_key.c_str());
+  return kOk;
+}
+
+bool is_member(const TrustOptions& options) {
+  const auto members = ripc::read_trust(options.file);
+  return members.ok() && std::any_of(members->begin(), members->end(),
+                                     [&](const ripc::TrustMember& member) { return member.name == options.name; });
+}
+
+int run_add(const TrustOptions& options) {
+  if (!options.force && is_member(options)) {
+    print_error("'" + options.name + "' is a member already: `ripc trust list` shows it. --force replaces its line.");
+    return kFailure;
+  }
+  std::string line = options.key;
+  if (!options.holds.empty()) line += " holds=" + options.holds;
+  if (!options.joins.empty()) line += " joins=" + options.joins;
+  if (options.has_calls) line += " calls=" + options.calls;
+  if (!options.user.empty()) line += " user=" + options.user;
+  const ripc_status status =
+      ripc_trust_change(or_null(options.file), options.name.c_str(), line.c_str(), or_null(options.signer));
+  return finish(status, options, options.name + " is a member.");
+}
+
+int run_remove(const TrustOptions& options) {
+  const ripc_status status =
+      ripc_trust_change(or_null(options.file), options.name.c_str(), nullptr, or_null(options.signer));
+  return finish(status, options, options.name + " is no member any more.");
+}
+
+int run_sign(const TrustOptions& options) {
+  const ripc_status status = ripc_trust_change(or_null(options.file), nullptr, nullptr, options.signer.c_str());
+  return finish(status, options, "The trust file is written.");
+}
+
+int run_list(const TrustOptions& options) {
+  const auto members = ripc::read_trust(options.file);
+  if (!members.ok()) return fail(members.error());
+  if (options.json) {
+    for (const ripc::TrustMember& member : *members)
+      print_json(
+          {{"name", member.name}, {"public_key", member.public_key}, {"rights", member.rights}, {"line", member.line}});
+    return kOk;
+  }
+  std::vector<std::vector<std::string>> rows{{"MEMBER", "RIGHTS", "PUBLIC KEY"}};
+  for (const ripc::TrustMember& member : *members)
+    rows.push_back(
+        {printable(member.name), member.rights.empty() ? "calls=*" : printable(member.rights), member.public_key});
+  print_table(rows);
+  return kOk;
+}
+
+int run_check(const TrustOptions& options) {
+  const auto members = ripc::read_trust(options.file);
+  if (!members.ok()) return fail(members.error());
+  std::printf("The trust file is good: %zu members.\n", members->size());
+  const auto own = ripc::read_identity();
+  if (!own.ok()) {
+    std::printf("This user has no identity that can be used: ripc key new --identity makes one.\n");
+    return kOk;
+  }
+  const auto found = std::find_if(members->begin(), members->end(), [&](const ripc::TrustMember& member) {
+    return member.public_key == own->public_key;
+  });
+  if (found != members->end()) {
+    std::printf("This user's identity is %s.\n", printable(found->name).c_str());
+  } else {
+    std::printf("This user's identity is not in it: ripc trust add NAME %s\n", own->public_key.c_str());
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_trust_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("trust", "Say who the members of the cluster are, and what each may be");
+  command->require_subcommand(1);
+  command->footer(std::string("Example: ripc trust list\n") + kExitCodeHelp);
+  auto options = std::make_shared<TrustOptions>();
+  const auto add = [&](const char* name, const char* text, int (*run)(const TrustOptions&), const char* example) {
+    CLI::App* made = command->add_subcommand(name, text);
+    made->add_option("-f,--file", options->file,
+                     "The trust file; without: $RIPC_TRUST_FILE, else `trust` beside the default cluster key");
+    made->footer(std::string("Example: ") + example + "\n" + kExitCodeHelp);
+    made->callback([options, run, &exit_code] { exit_code = run(*options); });
+    return made;
+  };
+  CLI::App* added = add("add", "Add a member", run_add,
+                        "ripc trust add alice ed25519:... --holds 'shop.*,bank' --joins prices --calls bank");
+  CLI::App* removed = add("remove", "Remove a member", run_remove, "ripc trust remove alice");
+  CLI::App* listed = add("list", "List the members", run_list, "ripc trust list");
+  add("check", "Check the file as programs do", run_check, "ripc trust check");
+  CLI::App* made = add("sign", "Sign the file", run_sign, "ripc trust sign --signer admin.key");
+  for (CLI::App* with_name : {added, removed})
+    with_name->add_option("NAME", options->name, "The member's name")->required();
+  added->add_option("KEY", options->key, "The member's public key, as `ripc key show` prints it on its host")
+      ->required();
+  added->add_option("--holds", options->holds, "Service names that it may hold: exact, or a prefix with *; else none");
+  added->add_option("--joins", options->joins, "Groups that it may join, or *; else none");
+  CLI::Option* calls =
+      added->add_option("--calls", options->calls, "Services that it may send to, '' for none; without: every service");
+  added->parse_complete_callback([options, calls] { options->has_calls = calls->count() != 0; });
+  added->add_option("--user", options->user, "The number of the user of a host whose processes are this member");
+  added->add_flag("--force", options->force, "Replace a member of this name");
+  for (CLI::App* changed : {added, removed})
+    changed->add_option("--signer", options->signer, "The identity file of whoever signs; without, nobody signs");
+  made->add_option("--signer", options->signer, "The identity file of whoever signs")->required();
+  listed->add_flag("--json", options->json, "Print one JSON object for each member");
+}
+
+}  // namespace cli

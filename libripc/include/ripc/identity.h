@@ -1,0 +1,63 @@
+/* Identities, and the trust file that says who is a member of the cluster: what `ripc key` and `ripc trust` do.
+ * docs/security.md has the text of both files.
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef RIPC_IDENTITY_H
+#define RIPC_IDENTITY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ripc/context.h"
+#include "ripc/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RIPC_PUBLIC_KEY_SIZE 80 /* bytes for "ed25519:", 64 hexadecimal digits and '\0' */
+
+/* Makes an identity: a new file, mode 0600, with a random secret key. Contexts that are created later use it.
+ * `file`: NULL is the default place of this user, identity.key beside the default cluster key. `replace`: if not 0,
+ * replaces an existing file. `path`: NULL, or `path_size` bytes for the name of the file. `public_key`: NULL, or
+ * RIPC_PUBLIC_KEY_SIZE bytes.
+ *
+ * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+RIPC_API ripc_status ripc_identity_create(const char *file, uint32_t replace, char *path, size_t path_size,
+                                          char *public_key);
+
+/* The public key of the identity in a file. `file`: NULL is $RIPC_IDENTITY_FILE, else the default place. The rest, and
+ * the errors, are those of ripc_identity_create(); RIPC_PERMISSION also: others may read the file. */
+RIPC_API ripc_status ripc_identity_read(const char *file, char *path, size_t path_size, char *public_key);
+
+/* A line of the trust file. The texts are valid during the call. */
+typedef struct ripc_trust_member {
+  size_t size;
+  uint32_t line; /* 1 is the first */
+  const char *name;
+  const char *public_key; /* as RIPC_PUBLIC_KEY_SIZE says */
+  const char *rights;     /* what follows on the line, such as "holds=shop.* calls=bank" */
+} ripc_trust_member;
+typedef void (*ripc_trust_visitor)(void *user, const ripc_trust_member *member);
+
+/* Checks a trust file as a context does, and visits its members. `file`: NULL is $RIPC_TRUST_FILE, else `trust` beside
+ * the default cluster key. `visitor` may be NULL. If the cluster key file names a signer, the signature must be right.
+ *
+ * RIPC_INVALID_ARGUMENT (the sentence names file and line), RIPC_REFUSED (the signature), RIPC_PERMISSION (others may
+ * write it), RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+RIPC_API ripc_status ripc_trust_read(const char *file, ripc_trust_visitor visitor, void *user);
+
+/* Writes the trust file anew, so that a reader sees the old one or the new one. Contexts that use it follow within a
+ * second. `file`: as above; it is made if it is not there.
+ *
+ * `name`: the member whose line changes; NULL: none. `line`: what follows its name, key and rights; NULL removes the
+ * member. `signer`: the identity file of whoever signs, NULL: nobody, and a signature that is there goes.
+ *
+ * Nothing is written that could not be read. RIPC_INVALID_ARGUMENT (also: the member to remove is not there, or the
+ * file is not), and the errors above. */
+RIPC_API ripc_status ripc_trust_change(const char *file, const char *name, const char *line, const char *signer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

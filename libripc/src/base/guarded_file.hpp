@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that decide who is trusted: keys, which nobody else may read, and lists, which nobody else may write.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace ripc::internal {
+
+// What messages say about a file, and what it may be.
+struct GuardedFile {
+  std::string_view what;     // "cluster key file"
+  std::string_view setting;  // the variable that names another one
+  std::string_view remedy;   // what else to do: "`ripc key new` makes one"
+  std::size_t most = 0;      // bytes
+  bool is_secret = true;     // false: others may read it
+};
+
+// The text of a file; overwritten when it goes.
+class GuardedText {
+ public:
+  GuardedText() noexcept = default;
+  GuardedText(GuardedText&& other) noexcept = default;
+  GuardedText& operator=(GuardedText&& other) = delete;
+  ~GuardedText();
+
+  std::string_view view() const noexcept { return {bytes_.data(), size_}; }
+  // As it was when the file was opened.
+  const struct stat& info() const noexcept { return info_; }
+
+ private:
+  friend Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile& rules);
+  std::vector<char> bytes_;
+  std::size_t size_ = 0;
+  struct stat info_ {};
+};
+
+// Reads a plain file of this user or of root that its group and others may not write, nor read if it is secret.
+// RIPC_PERMISSION: that is not so, or this user may not read it. RIPC_INVALID_ARGUMENT: it is too large, or grows
+// meanwhile. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
+Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile& rules);
+
+// Without blanks at both ends.
+std::string_view trimmed(std::string_view text) noexcept;
+
+}  // namespace ripc::internal

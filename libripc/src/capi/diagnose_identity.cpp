@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "capi/diagnose.hpp"
+
+namespace ripc::internal::capi {
+
+void check_identity(Report& report, const Settings& settings) {
+  const security::Credentials& credentials = settings.credentials;
+  if (!credentials.trust) {
+    if (settings.network.is_closed) return;
+    report.add(Level::good, "identity",
+               std::string(credentials.identity ? "this context has one, but there is no trust file: "
+                                                : "none, and no trust file: ") +
+                   "whoever has the cluster key may be and do everything",
+               "to tell members apart: ripc key new --identity, ripc trust add; docs/security.md");
+    return;
+  }
+  const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
+  const std::string file = credentials.trust->path() + (trust->is_signed() ? ", signed, " : " ") + "has " +
+                           std::to_string(trust->members().size()) + " members; ";
+  if (!credentials.identity) {
+    report.add(Level::limited, "identity", file + "this context has no identity, so other hosts refuse it",
+               "make one and add it: ripc key new --identity, ripc trust add");
+    return;
+  }
+  const security::PublicKey& key = credentials.identity->public_key();
+  const security::Trust::Member* const member = trust->member(key);
+  if (member == nullptr) {
+    report.add(Level::limited, "identity", file + "this context's identity is not among them",
+               "ripc trust add NAME " + security::public_key_text(key));
+    return;
+  }
+  report.add(Level::good, "identity", file + "this context is " + member->name);
+}
+
+}  // namespace ripc::internal::capi

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Identities and trust files, of the C interface.
+#include <sodium.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/key_file.hpp"
+#include "capi/credentials.hpp"
+#include "capi/error.hpp"
+#include "capi/handles.hpp"
+#include "ripc/identity.h"
+
+using namespace ripc::internal;            // NOLINT: the C functions stand outside of any namespace
+using namespace ripc::internal::capi;      // NOLINT
+using namespace ripc::internal::security;  // NOLINT
+
+namespace {
+
+constexpr mode_t kOnlyOwner = 0600;
+constexpr mode_t kReadable = 0644;
+
+struct Place {
+  std::string path;
+  bool is_default = false;
+};
+
+Result<Place> find_place(const char* file, const char* variable, std::string_view name) {
+  if (file != nullptr && *file == '\0') return RIPC_INVALID_ARGUMENT;
+  bool is_named = false;
+  Place place{.path = read_place(variable, file, name, is_named), .is_default = !is_named};
+  if (place.path.empty())
+    return Status(RIPC_SYSTEM,
+                  "This user has no home for the file: name one, and set " + std::string(variable) + " to it.");
+  return place;
+}
+
+Status give(const std::string& text, char* to, std::size_t size) {
+  if (to == nullptr) return {};
+  if (text.size() >= size)
+    return Status(RIPC_INVALID_ARGUMENT, "There is no room for the path of the file: pass 4096 bytes.");
+  std::memcpy(to, text.c_str(), text.size() + 1);
+  return {};
+}
+
+Status give_key(const Identity& identity, char* to) {
+  return give(public_key_text(identity.public_key()), to, RIPC_PUBLIC_KEY_SIZE);
+}
+
+// As the contexts of this user read it.
+Result<Trust::Reading> default_reading() {
+  ripc_context_options options;
+  ripc_context_options_init(&options);
+  Result<NetworkAccess> access = read_network_access(options);
+  if (!access.ok()) return access.status();
+  return trust_reading(access->keys.get());
+}
+
+// A line of a trust file; nothing of it is checked.
+struct Line {
+  std::string_view name, key, rights;
+
+  explicit Line(std::string_view line) noexcept {
+    line = trimmed(line.substr(0, line.find('\n')));
+    if (line.empty() || line.front() == '#') return;
+    name = take(line);
+    key = take(line);
+    rights = trimmed(line);
+  }
+  static std::string_view take(std::string_view& line) noexcept {
+    const std::string_view word = line.substr(0, line.find_first_of(" \t"));
+    line.remove_prefix(word.size());
+    line = trimmed(line);
+    return word;
+  }
+};
+
+// Every line, with its '\n'.
+template <typename Visit>
+void for_each_line(std::string_view text, const Visit& visit) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n') + 1);
+    visit(line.empty() ? text : line);
+    text.remove_prefix(line.empty() ? text.size() : line.size());
+  }
+}
+
+Result<std::string> changed_text(std::string_view text, std::string_view name, const char* line,
+                                 const std::string& path) {
+  std::string changed;
+  bool is_found = false;
+  for_each_line(text, [&](std::string_view old) {
+    if (Line(old).name != name) {
+      changed += old;
+      return;
+    }
+    is_found = true;
+    if (line != nullptr) changed.append(name).append(" ").append(line).append("\n");
+  });
+  if (line == nullptr && !is_found)
+    return Status(RIPC_INVALID_ARGUMENT, "The trust file " + path + " has no member '" + std::string(name) +
+                                             "': `ripc trust list` shows them.");
+  if (line != nullptr && !is_found) changed.append(name).append(" ").append(line).append("\n");
+  return changed;
+}
+
+}  // namespace
+
+extern "C" {
+
+ripc_status ripc_identity_create(const char* file, uint32_t replace, char* path, size_t path_size, char* public_key) {
+  return guarded([&]() -> Status {
+    if (file != nullptr && *file == '\0') return RIPC_INVALID_ARGUMENT;
+    const std::string place = file != nullptr ? std::string(file) : default_path("identity.key");
+    if (place.empty())
+      return Status(RIPC_SYSTEM,
+                    "This user has no home for the identity: name a file, and set RIPC_IDENTITY_FILE to it.");
+    if (Status status = give(place, path, path_size); !status.ok()) return status;
+    if (file == nullptr) {
+      if (Status made = make_key_folders(place); !made.ok()) return made;
+    }
+    const Result<std::shared_ptr<const Identity>> identity = Identity::generate();
+    if (!identity.ok()) return identity.status();
+    auto text = (*identity)->secret_text();
+    Status status = write_whole_file(
+        place, {text.data(), text.size()}, kOnlyOwner, replace != 0, "identity file",
+        "make the folder writable for this user, or name another file: ripc key new --identity -o FILE");
+    sodium_memzero(text.data(), text.size());
+    if (status.code() == RIPC_EMPTY)
+      return Status(RIPC_INVALID_ARGUMENT, "The file " + place +
+                                               " is there already: `ripc key show` prints its public key. A new "
+                                               "identity in its place (--force) is another member.");
+    if (!status.ok()) return status;
+    return give_key(**identity, public_key);
+  });
+}
+
+ripc_status ripc_identity_read(const char* file, char* path, size_t path_size, char* public_key) {
+  return guarded([&]() -> Status {
+    const Result<Place> place = find_place(file, "RIPC_IDENTITY_FILE", "identity.key");
+    if (!place.ok()) return place.status();
+    if (Status status = give(place->path, path, path_size); !status.ok()) return status;
+    const Result<std::shared_ptr<const Identity>> identity = Identity::load(place->path);
+    if (!identity.ok()) return identity.status();
+    return give_key(**identity, public_key);
+  });
+}
+
+ripc_status ripc_trust_read(const char* file, ripc_trust_visitor visitor, void* user) {
+  return guarded([&]() -> Status {
+    const Result<Place> place = find_place(file, "RIPC_TRUST_FILE", "trust");
+    if (!place.ok()) return place.status();
+    const Result<GuardedText> text = Trust::read(place->path);
+    if (!text.ok()) return text.status();
+    const Result<Trust::Reading> reading = default_reading();
+    if (!reading.ok()) return reading.status();
+    if (const auto trust = Trust::parse(text->view(), place->path, *reading); !trust.ok()) return trust.status();
+    if (visitor == nullptr) return {};
+    std::uint32_t number = 0;
+    for_each_line(Trust::unsigned_part(text->view()), [&](std::string_view whole) {
+      ++number;
+      const Line line(whole);
+      if (line.name.empty()) return;
+      const std::string name(line.name);
+      const std::string key(line.key);
+      const std::string rights(line.rights);
+      auto member = blank<ripc_trust_member>();
+      member.line = number;
+      member.name = name.c_str();
+      member.public_key = key.c_str();
+      member.rights = rights.c_str();
+      visitor(user, &member);
+    });
+    return {};
+  });
+}
+
+ripc_status ripc_trust_change(const char* file, const char* name, const char* line, const char* signer) {
+  return guarded([&]() -> Status {
+    if (name == nullptr && line != nullptr) return RIPC_INVALID_ARGUMENT;
+    for (const char* given : {name, line}) {
+      if (given != nullptr && std::strpbrk(given, "\r\n") != nullptr)
+        return Status(RIPC_INVALID_ARGUMENT, "A member has one line: leave out the line break.");
+    }
+    const Result<Place> place = find_place(file, "RIPC_TRUST_FILE", "trust");
+    if (!place.ok()) return place.status();
+    const std::string& path = place->path;
+    std::string text;
+    if (is_there(path) || line == nullptr) {
+      const Result<GuardedText> old = Trust::read(path);
+      if (!old.ok()) return old.status();
+      text = Trust::unsigned_part(old->view());
+    } else if (place->is_default) {
+      if (Status made = make_key_folders(path); !made.ok()) return made;
+    }
+    if (name != nullptr) {
+      Result<std::string> changed = changed_text(text, name, line, path);
+      if (!changed.ok()) return changed.status();
+      text = std::move(*changed);
+    }
+    if (signer != nullptr) {
+      const Result<std::shared_ptr<const Identity>> identity = Identity::load(signer);
+      if (!identity.ok()) return identity.status();
+      text = Trust::signed_text(text, **identity);
+    }
+    const Result<Trust::Reading> reading = default_reading();
+    if (!reading.ok()) return reading.status();
+    if (const auto trust = Trust::parse(text, path, *reading); !trust.ok()) return trust.status();
+    return write_whole_file(path, text, kReadable, true, "trust file",
+                            "make the folder writable for this user, or name another file with RIPC_TRUST_FILE");
+  });
+}
+
+}  // extern "C"

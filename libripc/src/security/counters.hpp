@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a context has refused, over all of its transports and resolvers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ripc::internal::security {
+
+// Any thread.
+struct Counters {
+  std::atomic<std::uint64_t> handshakes_refused{0};  // no key or another one, or a user that is not admitted
+  std::atomic<std::uint64_t> links_refused{0};       // of members that may not call the service
+  std::atomic<std::uint64_t> records_refused{0};     // of services, by the trust file: not signed well, or not allowed
+
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t count = 1) noexcept {
+    counter.fetch_add(count, std::memory_order_relaxed);
+  }
+  static std::uint64_t read(const std::atomic<std::uint64_t>& counter) noexcept {
+    return counter.load(std::memory_order_relaxed);
+  }
+};
+
+}  // namespace ripc::internal::security

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trust file: who the members of a cluster are, and what each may be. Plain text, one member in a line:
+//
+//   # name   public key                 services it may hold  groups       services it may call  its user on a host
+//   alice    ed25519:<64 hex digits>    holds=shop.*,bank     joins=prices calls=bank,shop.*     user=1000
+//   signature ed25519:<128 hex digits>  the last line, of everything above it; optional
+//
+// A list has names of services, prefixes that end with '*', and IDs as 0x and hexadecimal digits. A blank, comma, '*',
+// '%' or control character of a name is written as '%' and two hexadecimal digits.
+//   holds  missing: no name and no number. Of the entries of all members that match a name, the most exact one decides:
+//          the name itself, else the longest prefix. So who is given a name holds it alone, whatever others' prefixes
+//          say. IDs made at random need no entry.
+//   joins  missing: no group. A record has the IDs of groups, so prefixes are only for services; '*' is every group.
+//   calls  missing: every service. IDs made at random can always be called: answers go to them.
+//   user   whose processes on this host are this member, as the kernel proves it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/guarded_file.hpp"
+#include "base/status.hpp"
+#include "ripc/ripc.h"
+#include "security/identity.hpp"
+
+namespace ripc::internal::security {
+
+// A parsed trust file. Immutable; any thread.
+class Trust {
+ public:
+  static constexpr std::size_t kMaxFileSize = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxMemberName = 64;
+
+  // Names or IDs, of which `all` are every one.
+  struct Grants {
+    bool all = false;
+    std::unordered_set<std::string> names;
+    std::vector<std::string> prefixes;
+    std::unordered_set<ripc_service_id> ids;
+  };
+  struct Member {
+    std::string name;
+    PublicKey key{};
+    ExchangeKey exchange{};  // that of the key
+    std::optional<uid_t> user;
+    Grants holds, joins, calls;
+    std::size_t line = 0;
+    std::size_t number = 0;  // among the members
+  };
+  // What a text is read with: the IDs of names, or an error; names are core's business.
+  struct Reading {
+    std::function<Result<ripc_service_id>(std::string_view)> service_id;
+    std::function<Result<ripc_service_id>(std::string_view)> group_id;
+    std::optional<PublicKey> signer;  // who must have signed it; nullopt: nobody
+  };
+
+  // RIPC_INVALID_ARGUMENT names `origin`, the line, and what to write. RIPC_REFUSED: the signature is missing or wrong.
+  static Result<std::shared_ptr<const Trust>> parse(std::string_view text, const std::string& origin,
+                                                    const Reading& reading);
+  static Result<std::shared_ptr<const Trust>> load(const std::string& path, const Reading& reading);
+  // The text of a trust file: a plain file of this user or of root, which nobody else may write. RIPC_PERMISSION,
+  // RIPC_INVALID_ARGUMENT (it is too large), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
+  static Result<GuardedText> read(const std::string& path);
+
+  // The text without its signature line, and with a new one.
+  static std::string_view unsigned_part(std::string_view text) noexcept;
+  static std::string signed_text(std::string_view text, const Identity& signer);
+
+  // nullptr: it is not in the file.
+  const Member* member(const PublicKey& key) const noexcept;
+  const Member* member_with(const ExchangeKey& key) const noexcept;
+  const Member* member_named(std::string_view name) const noexcept;
+  const Member* member_of(uid_t user) const noexcept;
+  const std::vector<Member>& members() const noexcept { return members_; }
+  bool is_signed() const noexcept { return is_signed_; }
+
+  // Whether a record of this service may be the member's. `name`: empty, none.
+  bool may_hold(const Member& member, std::string_view name, ripc_service_id id) const;
+  // Whether the file gives the ID to this member: then it may take it over from any other. Without that, only the
+  // holder itself may take it again.
+  bool is_given(const Member& member, std::string_view name, ripc_service_id id) const;
+  bool may_join(const Member& member, ripc_service_id group) const noexcept;
+  bool may_call(const Member& member, std::string_view name, ripc_service_id id) const;
+  // Whether somebody may say that it has this ID, where its name is not known. nullptr: nobody that is in the file.
+  bool may_claim(const Member* member, ripc_service_id id) const;
+
+ private:
+  friend class TrustReader;
+  struct Text {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard library's
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+  };
+  using Holders = std::vector<std::size_t>;  // members, by their numbers
+  template <typename Key, typename Hash = std::hash<Key>>
+  using Index = std::unordered_map<Key, Holders, Hash, std::equal_to<>>;
+  struct KeyHash {
+    std::size_t operator()(const std::array<std::byte, 32>& key) const noexcept {
+      return Text()({reinterpret_cast<const char*>(key.data()), key.size()});
+    }
+  };
+  // Who may hold it by the most exact entry; nullptr: nobody.
+  const Holders* holders_of(std::string_view name) const;
+
+  std::vector<Member> members_;
+  std::unordered_map<PublicKey, std::size_t, KeyHash> by_key_;
+  std::unordered_map<ExchangeKey, std::size_t, KeyHash> by_exchange_;
+  std::unordered_map<std::string, std::size_t, Text, std::equal_to<>> by_name_;
+  std::unordered_map<uid_t, std::size_t> by_user_;
+  Index<std::string, Text> names_;         // entries of `holds`
+  Index<std::string, Text> prefixes_;      // without the '*'
+  Index<ripc_service_id> ids_;             // and those of names_
+  std::vector<std::size_t> prefix_sizes_;  // longest first
+  bool is_signed_ = false;
+};
+
+}  // namespace ripc::internal::security

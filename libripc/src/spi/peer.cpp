@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spi/peer.hpp"
+
+namespace ripc::internal::spi {
+
+const Peer* PeerBook::enter(Peer peer) {
+  if (trust_ && peer.identity.empty() && peer.user) {
+    const std::shared_ptr<const security::Trust> trust = trust_->current();
+    if (const security::Trust::Member* const member = trust->member_of(*peer.user)) peer.identity = member->name;
+  }
+  const std::lock_guard lock(mutex_);
+  return &*peers_.insert(std::move(peer)).first;
+}
+
+bool PeerBook::may_call(const Peer& peer, std::string_view name, ripc_service_id id) const {
+  if (!trust_ || peer.identity.empty()) return true;
+  const std::shared_ptr<const security::Trust> trust = trust_->current();
+  const security::Trust::Member* const member = trust->member_named(peer.identity);
+  // It was a member when it connected.
+  if (member != nullptr && trust->may_call(*member, name, id)) return true;
+  security::Counters::add(counters_->links_refused);
+  return false;
+}
+
+bool PeerBook::may_claim(const Peer& peer, ripc_service_id id) const {
+  if (!trust_) return true;
+  const std::shared_ptr<const security::Trust> trust = trust_->current();
+  const security::Trust::Member* const member = peer.identity.empty() ? nullptr : trust->member_named(peer.identity);
+  return trust->may_claim(member, id);
+}
+
+Status link_refused() {
+  return Status(
+      RIPC_REFUSED,
+      "The service does not take messages of this context: it has as many senders as it admits (max_senders), "
+      "or the trust file of its host does not let this context's member call it (calls=).");
+}
+
+}  // namespace ripc::internal::spi

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is at the other end, as it was proven, and what the trust file lets it do.
+#pragma once
+
+#include <sys/types.h>
+
+#include <compare>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "ripc/ripc.h"
+#include "security/credentials.hpp"
+
+namespace ripc::internal::spi {
+
+struct Peer {
+  std::string identity;       // a member's name in the trust file; empty: none is proven
+  std::optional<uid_t> user;  // by the kernel: the peer is on this host
+
+  friend auto operator<=>(const Peer&, const Peer&) = default;  // NOLINT(modernize-use-nullptr): there is none
+};
+
+// The peers of a transport. Any thread.
+class PeerBook {
+ public:
+  explicit PeerBook(const security::Credentials& credentials) noexcept
+      : trust_(credentials.trust), counters_(credentials.counters) {}
+
+  // The entry of a peer, the same for those who are the same, as long as the book lives. Whoever has no identity has
+  // that of its user, if the trust file names the user. Throws std::bad_alloc.
+  const Peer* enter(Peer peer);
+
+  // Whether the peer may send to this service of ours; counts who may not. Only a member can be kept out: other users
+  // of this host are the peer policy's business, and other hosts have none without a member.
+  bool may_call(const Peer& peer, std::string_view name, ripc_service_id id) const;
+
+  // Whether what the peer says of itself may be believed: that it has this ID, so that answers go to it where no
+  // resolver knows the ID.
+  bool may_claim(const Peer& peer, ripc_service_id id) const;
+
+ private:
+  const std::shared_ptr<security::TrustFile> trust_;
+  const std::shared_ptr<security::Counters> counters_;
+  std::mutex mutex_;
+  std::set<Peer> peers_;
+};
+
+// What whoever asked for a link is told if the answer is RIPC_REFUSED.
+Status link_refused();
+
+}  // namespace ripc::internal::spi

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members of one cluster who claim what is not theirs, in a directory that all of them may write.
+#include "directory_helpers.hpp"
+#include "trust_options.hpp"
+
+namespace ripc::internal::test {
+namespace {
+
+const ripc_service_id kDirectoryBank = *hash_service_name("bank");
+constexpr ripc_service_id kDirectoryRandomId = (ripc_service_id{3} << 62) | 98;
+constexpr Nanoseconds kDirectoryPatience = 10'000'000'000;
+
+resolver::DirectoryOptions directory_member(unsigned member, const std::string& text = kTrustText) {
+  resolver::DirectoryOptions options = directory_options();
+  options.credentials = member_credentials(options.credentials.keys, member, text);
+  return options;
+}
+
+class DirectoryTrust : public ::testing::Test {
+ protected:
+  Status publish(DirectoryContext& context, bool takeover = false) {
+    spi::ServiceRecord record = context.record(kDirectoryBank, "bank");
+    return context->publish(record, takeover, nullptr);
+  }
+  // As a member that writes what it wants.
+  void put(unsigned member, ripc_service_id id, const std::string& name) {
+    spi::ServiceRecord record = alice_.record(id, name);
+    record.context = 4711;
+    record.incarnation = realtime_now() + 1'000'000'000;
+    const auto credentials = member_credentials(make_keys(kKeyText), member);
+    world_.put(resolver::service_path(id), resolver::encode_record(record, credentials));
+  }
+  spi::Refusals refusals() { return victim_->state().counters.refusals; }
+
+  FakeWorld world_;
+  DirectoryContext alice_{world_, directory_member(1)};
+  DirectoryContext victim_{world_, directory_member(3)};
+};
+
+TEST_F(DirectoryTrust, WhoMayHoldANameIsFoundAndKnown) {
+  ASSERT_TRUE(publish(alice_).ok());
+  const Result<spi::ServiceRecord> found = victim_->resolve(kDirectoryBank, Deadline::after(kDirectoryPatience));
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(found->member, "alice");
+}
+
+TEST_F(DirectoryTrust, ARecordOfAMemberWithoutTheRightIsIgnoredAndCounted) {
+  put(2, kDirectoryBank, "bank");
+  EXPECT_EQ(victim_.holder(kDirectoryBank), 0U);
+  EXPECT_TRUE(eventually([&] { return refusals().not_permitted == 1; }));
+  put(0, kDirectoryBank, "bank");
+  EXPECT_TRUE(eventually([&] { return refusals().unproven == 1; }));
+  put(4, kDirectoryBank, "bank");
+  EXPECT_TRUE(eventually([&] { return refusals().unproven == 2; }));
+  EXPECT_EQ(victim_.holder(kDirectoryBank), 0U);
+  // It stands in nobody's way.
+  ASSERT_TRUE(publish(alice_).ok());
+  EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id()));
+}
+
+TEST_F(DirectoryTrust, AMemberThatOverwritesTheHolderDoesNotDisplaceIt) {
+  ASSERT_TRUE(publish(alice_).ok());
+  EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id()));
+  put(2, kDirectoryBank, "bank");
+  // The holder may be faster than the victim, which then never reads the false one.
+  EXPECT_TRUE(eventually([&] { return alice_->state().counters.refusals.not_permitted != 0; }));
+  EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id())) << "the holder writes its own again";
+}
+
+TEST_F(DirectoryTrust, TheIdOfAnotherMemberIsNotTakenOverEvenWithoutAName) {
+  ASSERT_TRUE(alice_.publish(kDirectoryRandomId).ok());
+  EXPECT_TRUE(victim_.sees(kDirectoryRandomId, alice_.id()));
+  put(2, kDirectoryRandomId, "");
+  EXPECT_TRUE(eventually([&] { return alice_->state().counters.refusals.not_permitted != 0; }));
+  EXPECT_TRUE(victim_.sees(kDirectoryRandomId, alice_.id()));
+  EXPECT_EQ(alice_->state().counters.fenced, 0U);
+}
+
+TEST_F(DirectoryTrust, AStolenRecordIsWorthNothingAfterItsMemberWasRemoved) {
+  ASSERT_TRUE(publish(alice_).ok());
+  const std::string stolen = world_.nodes[resolver::service_path(kDirectoryBank)].data;
+  alice_.end();
+  DirectoryContext later(world_, directory_member(3, "carol " + security::key_of(3) + "\n"));
+  world_.put(resolver::service_path(kDirectoryBank), stolen);
+  EXPECT_EQ(later.holder(kDirectoryBank), 0U);
+  EXPECT_TRUE(eventually([&] { return later->state().counters.refusals.unproven == 1; }));
+  EXPECT_EQ(later.holder(kDirectoryBank), 0U);
+}
+
+TEST_F(DirectoryTrust, ARecordStolenBeforeATakeoverIsReplacedByTheHolder) {
+  ASSERT_TRUE(publish(alice_).ok());
+  const std::string stolen = world_.nodes[resolver::service_path(kDirectoryBank)].data;
+  DirectoryContext second(world_, directory_member(1));
+  ASSERT_TRUE(publish(second, true).ok());
+  EXPECT_TRUE(victim_.sees(kDirectoryBank, second.id()));
+  world_.put(resolver::service_path(kDirectoryBank), stolen);
+  EXPECT_TRUE(victim_.sees(kDirectoryBank, second.id()));
+  EXPECT_EQ(second->state().counters.fenced, 0U);
+}
+
+TEST_F(DirectoryTrust, AMemberIsRefusedAtOnceWhatItsOwnTrustFileDoesNotGiveIt) {
+  DirectoryContext bob(world_, directory_member(2));
+  EXPECT_EQ(publish(bob, true).code(), RIPC_PERMISSION);
+}
+
+}  // namespace
+}  // namespace ripc::internal::test

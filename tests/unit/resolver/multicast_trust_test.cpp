@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members of one cluster who claim what is not theirs, over multicast.
+#include "multicast_helpers.hpp"
+#include "trust_options.hpp"
+
+namespace ripc::internal::test {
+namespace {
+
+const ripc_service_id kMulticastBank = *hash_service_name("bank");
+constexpr ripc_service_id kMulticastRandomId = (ripc_service_id{3} << 62) | 99;
+
+MulticastOptions multicast_member(const MulticastOptions& shared, unsigned member) {
+  MulticastOptions options = shared;
+  options.credentials = member_credentials(shared.credentials.keys, member);
+  return options;
+}
+
+class MulticastTrust : public MulticastTest {
+ protected:
+  spi::ServiceRecord claim(ripc_service_id id, const std::string& name, std::uint64_t incarnation = 0) const {
+    spi::ServiceRecord record;
+    record.id = id;
+    record.name = name;
+    record.incarnation = incarnation != 0 ? incarnation : realtime_now() + 1'000'000'000;
+    record.context = 4711;
+    record.addresses = {{"socket", "ctx=evil"}};
+    return record;
+  }
+  // As a member that says what it wants.
+  void announce(unsigned member, const spi::ServiceRecord& record) {
+    const security::Credentials credentials = member_credentials(shared_.credentials.keys, member);
+    outsider_.send(outsider_.packet(outsider_.header(PacketType::announcement), {record}, spi::Seal(credentials)));
+  }
+  std::uint64_t not_permitted() { return victim_->counters().refusals.not_permitted; }
+
+  const MulticastOptions shared_ = loopback_options(kKeyText);
+  MulticastContext alice_{multicast_member(shared_, 1)};
+  MulticastContext victim_{multicast_member(shared_, 3)};
+  Outsider outsider_{shared_};
+};
+
+TEST_F(MulticastTrust, WhoMayHoldANameIsFoundAndKnown) {
+  alice_.publish(kMulticastBank, "bank");
+  const Result<spi::ServiceRecord> found = victim_.resolve(kMulticastBank);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(found->context, alice_.id());
+  EXPECT_EQ(found->member, "alice");
+}
+
+TEST_F(MulticastTrust, AMemberWithoutTheRightToANameHasNoEffect) {
+  const spi::ServiceRecord own = alice_.publish(kMulticastBank, "bank");
+  ASSERT_TRUE(victim_.resolve(kMulticastBank).ok());
+  announce(2, claim(kMulticastBank, "bank"));
+  announce(0, claim(kMulticastBank, "bank"));
+  announce(4, claim(kMulticastBank, "bank"));
+  EXPECT_TRUE(eventually([&] { return not_permitted() == 1 && victim_->counters().refusals.unproven == 2; }));
+  EXPECT_EQ(victim_.look(kMulticastBank)->context, alice_.id());
+  // Nor is the holder silenced.
+  EXPECT_TRUE(eventually([&] { return alice_->counters().refusals.not_permitted == 1; }));
+  EXPECT_EQ(alice_->counters().conflicts, 0U);
+  EXPECT_EQ(alice_->resolve(kMulticastBank, Deadline::after(0))->incarnation, own.incarnation);
+}
+
+TEST_F(MulticastTrust, TheIdOfAnotherMemberIsNotTakenOverEvenWithoutAName) {
+  const spi::ServiceRecord own = alice_.publish(kMulticastRandomId);
+  ASSERT_TRUE(victim_.resolve(kMulticastRandomId).ok());
+  announce(2, claim(kMulticastRandomId, ""));
+  EXPECT_TRUE(eventually([&] { return not_permitted() == 1; }));
+  EXPECT_EQ(victim_.look(kMulticastRandomId)->context, alice_.id());
+  EXPECT_TRUE(eventually([&] { return alice_->counters().refusals.not_permitted == 1; }));
+  EXPECT_EQ(alice_->resolve(kMulticastRandomId, Deadline::after(0))->incarnation, own.incarnation);
+}
+
+TEST_F(MulticastTrust, ARecordStolenBeforeATakeoverDoesNotBringTheFormerHolderBack) {
+  alice_.publish(kMulticastBank, "bank");
+  ASSERT_TRUE(victim_.resolve(kMulticastBank).ok());
+  const std::vector<std::byte> stolen =
+      outsider_.hear([](const PacketHeader& header) { return header.type == PacketType::announcement; });
+  ASSERT_FALSE(stolen.empty());
+  MulticastContext second(multicast_member(shared_, 1));
+  spi::ServiceRecord taken = second.record(kMulticastBank, "bank");
+  ASSERT_TRUE(second->publish(taken, true, nullptr).ok());
+  ASSERT_TRUE(eventually(
+      [&] { return victim_.look(kMulticastBank).ok() && victim_.look(kMulticastBank)->context == second.id(); }));
+  const std::uint64_t copies = victim_->counters().copies;
+  outsider_.send(stolen);
+  EXPECT_TRUE(eventually([&] { return victim_->counters().copies > copies; }));
+  EXPECT_EQ(victim_.look(kMulticastBank)->context, second.id());
+}
+
+TEST_F(MulticastTrust, AMemberIsRefusedAtOnceWhatItsOwnTrustFileDoesNotGiveIt) {
+  MulticastContext bob(multicast_member(shared_, 2));
+  spi::ServiceRecord record = bob.record(kMulticastBank, "bank");
+  EXPECT_EQ(bob->publish(record, true, nullptr).code(), RIPC_PERMISSION);
+}
+
+TEST_F(MulticastTrust, WithoutATrustFileSignedRecordsAreTakenAsBefore) {
+  MulticastContext plain(shared_);
+  alice_.publish(kMulticastBank, "bank");
+  const Result<spi::ServiceRecord> found = plain.resolve(kMulticastBank);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->member, "");
+}
+
+}  // namespace
+}  // namespace ripc::internal::test

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions of members of a trust file. On one host the user is the proof, by which it knows this process.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "../spi_calls.hpp"
+#include "socket_helpers.hpp"
+#include "unit/security/trust_helpers.hpp"
+
+namespace ripc::internal::socket {
+namespace {
+
+TransportOptions trusting(const std::string& rights) {
+  TransportOptions options;
+  options.credentials.trust = std::make_shared<security::TrustFile>(
+      security::trust_of("me " + security::key_of(1) + " user=" + std::to_string(::getuid()) + " " + rights +
+                         "\nother " + security::key_of(2) + " holds=bank\n"));
+  return options;
+}
+
+EventSet new_events() { return std::move(EventSet::create().value()); }
+
+TEST(SessionTrust, AMemberThatMayNotCallAServiceIsRefusedAndCounted) {
+  Node server(trusting("calls="));
+  EventSet events = new_events();
+  const auto port = server.open_port(events, 7);
+  Node client;
+  const auto refused = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
+  EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
+  EXPECT_NE(refused.status().text().find("calls="), std::string_view::npos) << refused.status().text();
+  EXPECT_EQ(server.transport().counters().links_refused, 1U);
+}
+
+TEST(SessionTrust, ATrueRecordDoesNotLeadToAnotherMemberAtItsAddress) {
+  Node server;
+  EventSet events = new_events();
+  const auto port = server.open_port(events, 7);
+  Node client(trusting("holds=*"));
+  spi::Address address = server.transport().address();
+  address.member = "other";
+  const auto refused = test::connect(client.transport(), address, 7, Deadline::after(kLimit));
+  EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
+  EXPECT_NE(refused.status().text().find("me is at the address of the service, but other holds it"), std::string_view::npos)
+      << refused.status().text();
+  address.member = "me";
+  EXPECT_TRUE(test::connect(client.transport(), address, 7, Deadline::after(kLimit)).ok());
+}
+
+TEST(SessionTrust, ASourceIsKnownAndBelievedOnlyWhatItsMemberMayHold) {
+  Node server(trusting("holds=0x2a"));
+  Node client;
+  EventSet events = new_events();
+  const auto port = server.open_port(events);
+  const auto channel = client.channel(server);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
+  CollectingSink sink;
+  ASSERT_TRUE(eventually([&] { return port->poll(sink, 1) == 1; }));
+  const spi::Source& source = *sink.packets[0].first;
+  ASSERT_NE(source.facts().peer, nullptr);
+  EXPECT_EQ(source.facts().peer->identity, "me");
+  EXPECT_EQ(source.facts().peer->user, ::getuid());
+  EXPECT_TRUE(source.may_claim(0x2a));
+  EXPECT_FALSE(source.may_claim(core::service_id_from_name("bank")));
+}
+
+}  // namespace
+}  // namespace ripc::internal::socket
