@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts on this machine, for benchmarks: network namespaces that veth pairs join. Needs root, iproute2 and tc."""
+"""Two hosts on this machine, for benchmarks and tests: network namespaces that veth pairs join. Needs root, iproute2 and tc."""
 import os
 import subprocess
 

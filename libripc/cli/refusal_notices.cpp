@@ -44,7 +44,8 @@ void RefusalNotices::look_at_counters() {
   if (looks_until_notice_ > 0) --looks_until_notice_;
   const auto refused = context_.security_statistics();
   if (!refused.ok() || looks_until_notice_ > 0) return;
-  const std::uint64_t sum = refused->handshakes_refused + refused->links_refused + refused->records_refused;
+  const std::uint64_t sum =
+      refused->handshakes_refused + refused->links_refused + refused->records_refused + refused->packets_refused;
   if (sum == told_) return;
   told_ = sum;
   looks_until_notice_ = kLooksBetweenNotices;
@@ -52,6 +53,7 @@ void RefusalNotices::look_at_counters() {
               counted(refused->handshakes_refused, "connections", "another cluster key, or a user of RIPC_PEERS") +
               counted(refused->links_refused, "links", "calls= of the trust file") +
               counted(refused->records_refused, "records", "holds= and joins= of the trust file") +
+              counted(refused->packets_refused, "packets", "forged or recorded by somebody on the path") +
               ". docs/security.md says more.");
 }
 

@@ -159,12 +159,19 @@ void write_frame(const std::filesystem::path& file, const T& frame) {
 }
 
 void write_sessions(const std::filesystem::path& folder) {
-  write_frame(folder / "hello", session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000, .nonce = {}});
+  const Bytes offers(2 * session::Offer::kSize, std::byte{0xab});
+  const std::span<const std::byte> message = std::span(offers).first(session::Offer::kSize - 1);
+  write_frame(folder / "hello", session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000});
+  write_frame(folder / "hello_offers",
+              session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000, .abilities = 31, .offers = offers});
   write_frame(folder / "hello_resume",
-              session::Hello{.context = 1, .session = 2, .number = 9, .role = 2, .port = 7000, .nonce = {}});
-  write_frame(folder / "hello_reply", session::HelloReply{.context = 3, .nonce = {}, .mac = {}});
-  write_frame(folder / "hello_refused", session::HelloReply{.status = RIPC_REFUSED, .nonce = {}, .mac = {}});
+              session::Hello{.context = 1, .session = 2, .number = 9, .role = 2, .port = 7000});
+  write_frame(folder / "hello_reply", session::HelloReply{.context = 3});
+  write_frame(folder / "hello_choice",
+              session::HelloReply{.context = 3, .abilities = 7, .choice = 2, .message = message});
+  write_frame(folder / "hello_refused", session::HelloReply{.status = RIPC_REFUSED});
   write_frame(folder / "confirm", session::Confirm{});
+  write_frame(folder / "confirm_message", session::Confirm{.message = message});
   write_frame(folder / "open", session::Open{.request = 1, .service = kSource, .token = 5, .link = 6, .port = 7001});
   write_frame(
       folder / "opened",
@@ -179,6 +186,7 @@ void write_sessions(const std::filesystem::path& folder) {
   write_frame(folder / "heartbeat", session::Heartbeat{.received = 77});
   write_frame(folder / "want_bulk", session::WantBulk{});
   write_frame(folder / "bye", session::Bye{});
+  write_frame(folder / "bye_refused", session::Bye{.status = RIPC_REFUSED});
   write_frame(folder / "bulk_port", session::BulkPort{.port = 7003, .nonce = {}, .address = {}});
   write_frame(
       folder / "open_datagram",
@@ -212,6 +220,34 @@ void write_sessions(const std::filesystem::path& folder) {
   session::encode(session::Heartbeat{}, bytes);
   bytes[0] = std::byte{15};
   write(folder / "refused_size", bytes);
+}
+
+// The frames of the handshake, as strangers may send them.
+void write_proofs(const std::filesystem::path& folder) {
+  const Bytes offers(session::Offer::kMost * session::Offer::kSize, std::byte{0});
+  const std::span<const std::byte> message = std::span(offers).first(48);
+  session::Hello hello{.context = 1, .session = 2, .role = 1, .port = 7000, .abilities = 23, .offers = {}};
+  write_frame(folder / "hello_bare", hello);
+  hello.offers = offers;
+  write_frame(folder / "hello", hello);
+  write_frame(folder / "reply_bare", session::HelloReply{.context = 3, .abilities = 3, .message = {}});
+  write_frame(folder / "reply", session::HelloReply{.context = 3, .abilities = 23, .choice = 1, .message = message});
+  write_frame(folder / "confirm", session::Confirm{.message = std::span(offers).first(32)});
+}
+
+// A byte for the fuzzer, then a head of a datagram or record, a text and a tag.
+void write_sealed(const std::filesystem::path& folder) {
+  Bytes bytes(1 + 8 + 28 + 16, std::byte{0x5a});
+  for (std::uint8_t choice = 0; choice < 4; ++choice) {
+    bytes[0] = static_cast<std::byte>(choice);
+    bytes[1] = std::byte{2};  // the version
+    bytes[2] = static_cast<std::byte>(choice);
+    write(folder / ("datagram_" + std::to_string(choice)), bytes);
+    bytes[1] = std::byte{32};
+    bytes[2] = bytes[3] = std::byte{0};
+    bytes[4] = static_cast<std::byte>(choice == 3 ? 0x80 : 0);  // with the next key
+    write(folder / ("record_" + std::to_string(choice)), bytes);
+  }
 }
 
 void write_datagrams(const std::filesystem::path& folder) {
@@ -501,6 +537,10 @@ int main(int argc, char** argv) {
   write_packets(folder / "packet");
   write_controls(folder / "shm_control");
   write_sessions(folder / "session_control");
+  std::filesystem::create_directories(folder / "proof", error);
+  write_proofs(folder / "proof");
+  std::filesystem::create_directories(folder / "sealed", error);
+  write_sealed(folder / "sealed");
   write_datagrams(folder / "datagram");
   write_multicast(folder / "multicast");
   std::filesystem::create_directories(folder / "directory_record", error);

@@ -31,6 +31,14 @@ typedef enum ripc_network {
   RIPC_NETWORK_OFF = 2   /* never */
 } ripc_network;
 
+/* Whether what goes between hosts by sockets is encrypted. With a cluster key it is authentic in any case; without one
+ * it is neither. Shared memory does not leave the host, and RDMA devices do not encrypt. */
+typedef enum ripc_encrypt {
+  RIPC_ENCRYPT_OFF = 0,     /* never */
+  RIPC_ENCRYPT_AUTO = 1,    /* the default: with whoever has a cluster key and does not say off */
+  RIPC_ENCRYPT_REQUIRED = 2 /* or there is no connection; RDMA is not used */
+} ripc_encrypt;
+
 typedef struct ripc_context_options {
   size_t size;
   const char *runtime_directory; /* NULL: $RIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/ripc, else /tmp/ripc-UID */
@@ -46,6 +54,7 @@ typedef struct ripc_context_options {
   const char *zookeeper;         /* NULL: $RIPC_ZOOKEEPER, else none; HOST:PORT,...[/FOLDER] of an ensemble, or off */
   const char *identity_file;     /* NULL: $RIPC_IDENTITY_FILE, else the default place if it has one; identity.h */
   const char *trust_file;        /* NULL: $RIPC_TRUST_FILE, else the default place if it has one; identity.h */
+  uint32_t encrypt;              /* ripc_encrypt; UINT32_MAX: $RIPC_ENCRYPT (off, auto, required), else auto */
 } ripc_context_options;
 
 RIPC_API void ripc_context_options_init(ripc_context_options *options);
@@ -81,6 +90,7 @@ typedef struct ripc_security_statistics {
   uint64_t handshakes_refused; /* connections: no cluster key or another one, or a user who is not admitted */
   uint64_t links_refused;      /* of members that the trust file does not let call the service */
   uint64_t records_refused;    /* of services, that the trust file does not allow, or with a wrong signature */
+  uint64_t packets_refused;    /* datagrams and records of connections that were forged or came again */
   uint64_t trust_reloads;      /* changes of the trust file that are in force */
   uint64_t trust_failures;     /* changes that cannot be used, see ripc_trust_status() */
 } ripc_security_statistics;

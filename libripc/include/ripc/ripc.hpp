@@ -134,6 +134,7 @@ struct ContextOptions {
   std::string zookeeper = {};          // HOST:PORT,...[/FOLDER]
   std::string identity_file = {};
   std::string trust_file = {};
+  std::uint32_t encrypt = UINT32_MAX;  // ripc_encrypt
 };
 
 // A living service, as Context::resolve() and Context::services() return it.
@@ -495,6 +496,7 @@ class Context {
     result.zookeeper = or_null(options.zookeeper);
     result.identity_file = or_null(options.identity_file);
     result.trust_file = or_null(options.trust_file);
+    result.encrypt = options.encrypt;
     return result;
   }
   static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {

@@ -64,6 +64,11 @@ Status PeerAuthorizer::authorize_connection(int socket) {
                                   " if that user is trusted.");
 }
 
+bool PeerAuthorizer::is_on_this_host(int socket) {
+  sockaddr_storage remote{};
+  return ask_for(::getpeername, socket, remote) && owners_.is_own(generic(remote));
+}
+
 std::optional<uid_t> PeerAuthorizer::user_of(int socket) {
   sockaddr_storage local{};
   sockaddr_storage remote{};

@@ -28,6 +28,8 @@ class PeerAuthorizer {
   // end that a server has not accepted. RIPC_REFUSED says which user it is and what to do; also for a peer on this host
   // whose user the kernel does not tell. RIPC_PEER_DEAD: the other end is closed.
   Status authorize_connection(int socket);
+  // Whether the other end is on this host, in this network namespace.
+  bool is_on_this_host(int socket);
   // Its user; nullopt: it is on another host, or the kernel does not tell.
   std::optional<uid_t> user_of(int socket);
   // Why the process of a service at the other end may have refused this process.

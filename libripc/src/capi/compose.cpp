@@ -54,6 +54,7 @@ constexpr std::array kSettings{"RIPC_RUNTIME_DIR",
                                "RIPC_CLUSTER_KEY_FILE",
                                "RIPC_IDENTITY_FILE",
                                "RIPC_TRUST_FILE",
+                               "RIPC_ENCRYPT",
                                "RIPC_SPIN_US",
                                "RIPC_MULTICAST",
                                "RIPC_GROUP_REFRESH_MS",
@@ -160,6 +161,19 @@ Status withhold(Settings& settings, bool are_chosen) {
   return {};
 }
 
+// RDMA devices move what a key cannot cover.
+Status leave_out_unencrypted(Settings& settings, bool are_chosen) {
+  const auto verbs = std::find(settings.transports.begin(), settings.transports.end(), "verbs");
+  if (settings.encrypt != RIPC_ENCRYPT_REQUIRED || verbs == settings.transports.end()) return {};
+  if (are_chosen)
+    return Status(
+        RIPC_PERMISSION,
+        "The transport verbs is not allowed, because RDMA devices do not encrypt and RIPC_ENCRYPT is required: "
+        "leave it out of RIPC_TRANSPORTS, or set RIPC_ENCRYPT=auto if you trust the fabric.");
+  settings.transports.erase(verbs);
+  return {};
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const ripc_context_options& options) {
@@ -177,7 +191,11 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   Result<security::Credentials> credentials = read_credentials(options, settings.network);
   if (!credentials.ok()) return credentials.status();
   settings.credentials = std::move(*credentials);
+  Result<std::uint32_t> encrypt = read_encrypt(options, settings.network);
+  if (!encrypt.ok()) return encrypt.status();
+  settings.encrypt = *encrypt;
   if (Status status = withhold(settings, transports->has_value()); !status.ok()) return status;
+  if (Status status = leave_out_unencrypted(settings, transports->has_value()); !status.ok()) return status;
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
@@ -210,6 +228,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   if (settings.multicast) settings.multicast->peers = PeerPolicy(settings.peer_policy);
   remote::SessionOptions sessions;
   sessions.credentials = settings.credentials;
+  sessions.encryption = static_cast<remote::Encryption>(settings.encrypt);
   sessions.max_peers = settings.max_peers;
   sessions.peers = PeerPolicy(settings.peer_policy);
   if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
@@ -312,6 +331,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   parts.id = random_context_id();
   parts.pool = std::make_unique<memory::Pool>(settings.pool_limit);
   parts.credentials = settings.credentials;
+  parts.is_encryption_required = settings.encrypt == RIPC_ENCRYPT_REQUIRED;
   parts.resolve_timeout = settings.resolve_timeout;
   parts.spin = settings.spin;
   parts.group_refresh = settings.group_refresh;

@@ -31,6 +31,7 @@ struct Settings {
   bool may_lack_rdma = false;  // nobody has asked for it: without a device that works, the others do
   NetworkAccess network;
   security::Credentials credentials;
+  std::uint32_t encrypt = RIPC_ENCRYPT_AUTO;
   std::vector<std::string> withheld;   // transports that were not asked for by name, and that `network` does not allow
   bool is_multicast_withheld = false;  // likewise
   std::string static_resolver;         // empty: none

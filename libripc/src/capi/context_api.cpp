@@ -120,6 +120,7 @@ void ripc_context_options_init(ripc_context_options* options) {
   options->spin = RIPC_DEFAULT_TIME;
   options->peer_policy = UINT32_MAX;
   options->network = UINT32_MAX;
+  options->encrypt = UINT32_MAX;
 }
 
 ripc_status ripc_cluster_key_create(const char* file, uint32_t replace, char* path, size_t path_size) {

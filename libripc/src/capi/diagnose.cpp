@@ -121,6 +121,7 @@ void check_context(Report& report, const ripc_context_options& options) {
   }
   check_network(report, settings->network);
   check_identity(report, *settings);
+  check_encryption(report, *settings);
   Result<std::shared_ptr<RuntimeDirectory>> directory = RuntimeDirectory::open(
       settings->runtime_directory.empty() ? nullptr : settings->runtime_directory.c_str(), settings->peer_policy);
   if (!directory.ok()) {

@@ -37,8 +37,11 @@ std::string first_line(const char* path);
 // Whether processes of one user may read each other's memory, and if not, why.
 void check_process_memory(Report& report);
 
-// Whether services of other hosts can be found: listens and asks for some tenths of a second.
+// Who this context is to others, and whether they hear each other in the clear.
 void check_identity(Report& report, const Settings& settings);
+void check_encryption(Report& report, const Settings& settings);
+
+// Whether services of other hosts can be found: listens and asks for some tenths of a second.
 void check_multicast(Report& report, const Settings& settings);
 
 // Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.

@@ -1,9 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "capi/diagnose.hpp"
+#include "security/cipher.hpp"
 
 namespace ripc::internal::capi {
+
+void check_encryption(Report& report, const Settings& settings) {
+  if (settings.network.is_closed || settings.network.keys == nullptr) return;
+  if (settings.encrypt == RIPC_ENCRYPT_OFF) {
+    report.add(Level::limited, "encryption",
+               "off: what goes between hosts is authentic, but anybody on the path reads it",
+               "unset RIPC_ENCRYPT, unless the network is trusted");
+    return;
+  }
+  const std::string suite(security::name_of(security::choose_suite(security::own_suites(), security::own_suites())));
+  const bool uses_rdma =
+      std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end();
+  report.add(Level::good, "encryption",
+             suite + " over sockets, " +
+                 (settings.encrypt == RIPC_ENCRYPT_REQUIRED ? "or no connection" : "with peers that do not say off") +
+                 (uses_rdma ? "; what RDMA devices move is not encrypted" : ""),
+             uses_rdma ? "RIPC_ENCRYPT=required leaves RDMA out" : "");
+}
 
 void check_identity(Report& report, const Settings& settings) {
   const security::Credentials& credentials = settings.credentials;

@@ -41,6 +41,29 @@ Status NetworkAccess::refuse(const std::string& what) const {
   return Status(RIPC_PERMISSION, text);
 }
 
+Result<std::uint32_t> read_encrypt(const ripc_context_options& options, const NetworkAccess& access) {
+  std::uint32_t encrypt = options.encrypt;
+  const std::string text = environment("RIPC_ENCRYPT");
+  if (encrypt == UINT32_MAX) {
+    if (text.empty() || text == "auto") {
+      encrypt = RIPC_ENCRYPT_AUTO;
+    } else if (text == "off") {
+      encrypt = RIPC_ENCRYPT_OFF;
+    } else if (text == "required") {
+      encrypt = RIPC_ENCRYPT_REQUIRED;
+    } else {
+      return Status(RIPC_INVALID_ARGUMENT, "RIPC_ENCRYPT is '" + text + "': write off, auto or required.");
+    }
+  }
+  if (encrypt > RIPC_ENCRYPT_REQUIRED) return Status(RIPC_INVALID_ARGUMENT, "encrypt is not one of ripc_encrypt.");
+  if (encrypt == RIPC_ENCRYPT_REQUIRED && access.mode == RIPC_NETWORK_OPEN)
+    return Status(
+        RIPC_INVALID_ARGUMENT,
+        "RIPC_ENCRYPT is required, but RIPC_NETWORK=open has no key to encrypt with: make a cluster key (`ripc "
+        "key new`), and unset RIPC_NETWORK.");
+  return encrypt;
+}
+
 Result<NetworkAccess> read_network_access(const ripc_context_options& options) {
   NetworkAccess access;
   Result<std::uint32_t> mode = read_mode(options.network);

@@ -12,6 +12,9 @@ struct Counters {
   std::atomic<std::uint64_t> handshakes_refused{0};  // no key or another one, or a user that is not admitted
   std::atomic<std::uint64_t> links_refused{0};       // of members that may not call the service
   std::atomic<std::uint64_t> records_refused{0};     // of services, by the trust file: not signed well, or not allowed
+  // After the handshakes, by all connections and links:
+  std::atomic<std::uint64_t> packets_forged{0};    // records and datagrams whose tag was wrong
+  std::atomic<std::uint64_t> packets_replayed{0};  // datagrams that had come before
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t count = 1) noexcept {
     counter.fetch_add(count, std::memory_order_relaxed);

@@ -22,6 +22,16 @@ bool PeerBook::may_call(const Peer& peer, std::string_view name, ripc_service_id
   return false;
 }
 
+std::uint64_t PeerBook::changes() const noexcept {
+  if (!trust_) return 0;
+  (void)trust_->current();
+  return trust_->reloads();
+}
+
+bool PeerBook::is_member(const Peer& peer) const {
+  return !trust_ || peer.identity.empty() || trust_->current()->member_named(peer.identity) != nullptr;
+}
+
 bool PeerBook::may_claim(const Peer& peer, ripc_service_id id) const {
   if (!trust_) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();

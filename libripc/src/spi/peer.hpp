@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <compare>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +38,11 @@ class PeerBook {
   // Whether the peer may send to this service of ours; counts who may not. Only a member can be kept out: other users
   // of this host are the peer policy's business, and other hosts have none without a member.
   bool may_call(const Peer& peer, std::string_view name, ripc_service_id id) const;
+
+  // How often the trust file has changed.
+  std::uint64_t changes() const noexcept;
+  // Whether a peer that had an identity still has it.
+  bool is_member(const Peer& peer) const;
 
   // Whether what the peer says of itself may be believed: that it has this ID, so that answers go to it where no
   // resolver knows the ID.

@@ -16,7 +16,13 @@ bool is_valid(const T&) noexcept {
 }
 bool is_valid(const Hello& hello) noexcept {
   return hello.context != 0 && hello.session != 0 && hello.role >= static_cast<std::uint32_t>(Role::control) &&
-         hello.role <= static_cast<std::uint32_t>(Role::peer_stream) && is_port(hello.port);
+         hello.role <= static_cast<std::uint32_t>(Role::peer_stream) && is_port(hello.port) &&
+         hello.abilities <= kAllAbilities && hello.offers.size() % Offer::kSize == 0 &&
+         hello.offers.size() <= Offer::kMost * Offer::kSize;
+}
+bool is_valid(const HelloReply& reply) noexcept {
+  return reply.abilities <= kAllAbilities && reply.choice <= Offer::kMost &&
+         (reply.choice != 0 || reply.message.empty());
 }
 bool is_valid(const Open& open) noexcept { return open.link != 0 && is_port(open.port); }
 bool is_valid(const Opened& opened) noexcept {
@@ -38,6 +44,7 @@ bool is_valid(const GroupJoined& joined) noexcept { return joined.token != 0; }
 bool is_valid(const LeaveGroup& leave) noexcept { return leave.token != 0; }
 bool is_valid(const Control& control) noexcept { return !control.packet.empty(); }
 bool is_valid(const Proved& proved) noexcept { return proved.arrived <= 1; }
+bool is_valid(const Bye& bye) noexcept { return bye.status == RIPC_OK || bye.status == RIPC_REFUSED; }
 bool is_valid(const Streamed& streamed) noexcept { return !streamed.datagram.empty(); }
 
 constexpr auto kIsValid = [](const auto& frame) { return is_valid(frame); };

@@ -21,13 +21,12 @@
 
 namespace ripc::internal::wire::session_control {
 
-inline constexpr std::uint8_t kProtocolVersion = 4;
+inline constexpr std::uint8_t kProtocolVersion = 5;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a frame
-inline constexpr std::size_t kMaxHandshakeSize = 256;           // of one of the first three types
+inline constexpr std::size_t kMaxHandshakeSize = 512;           // of one of the first three types
 
 using Nonce = std::array<std::byte, 16>;
-using Mac = std::array<std::byte, 32>;  // all zero without a cluster key
 
 // What a connection is for.
 enum class Role : std::uint32_t {
@@ -39,15 +38,35 @@ enum class Role : std::uint32_t {
   peer_stream = 6,  // of a link that the other side has opened
 };
 
+// What an end of a connection has and asks for; `abilities` are a bit each.
+enum Ability : std::uint32_t {
+  kAes = 1,                  // of security::Suite
+  kChaCha = 2,               // likewise; everybody has it
+  kHasKey = 4,               // a cluster key
+  kHasIdentity = 8,          // an identity
+  kEncrypts = 16,            // what it says may be encrypted
+  kRequiresEncryption = 32,  // it refuses a peer that does not
+  kRequiresIdentity = 64,    // it has a trust file
+};
+inline constexpr std::uint32_t kAllAbilities = 127;
+
+// The first message of a Noise handshake. There is one for each way in which the sender would prove itself.
+struct Offer {
+  static constexpr std::size_t kSize = 49;
+  static constexpr std::size_t kMost = 4;
+};
+
 // First frame of whoever connected.
 struct Hello {
   std::uint64_t context = 0;  // the sender's context id; not 0
   std::uint64_t session = 0;  // the session's name, chosen at random by whoever began it; not 0
   std::uint64_t number = 0;   // role resume: frames of the session that the sender has received; stream and
                               // peer_stream: the link
+  std::uint64_t time = 0;     // nanoseconds of the sender's own clock, which does not go back; of a session it grows
   std::uint32_t role = 0;     // of Role
   std::uint32_t port = 0;     // where the sender listens; 1 to 65535
-  Nonce nonce{};
+  std::uint32_t abilities = 0;
+  std::span<const std::byte> offers{};  // borrowed: so many times Offer::kSize; none: the sender cannot prove itself
 };
 
 // Its answer; the connection is refused unless status is RIPC_OK.
@@ -55,13 +74,14 @@ struct HelloReply {
   std::uint64_t context = 0;
   std::uint64_t received = 0;
   ripc_status status = RIPC_OK;
-  Nonce nonce{};
-  Mac mac{};
+  std::uint32_t abilities = 0;
+  std::uint32_t choice = 0;              // of the offers, from 1 on; 0: none
+  std::span<const std::byte> message{};  // borrowed: the second message of that handshake; empty without one
 };
 
 // Ends the handshake.
 struct Confirm {
-  Mac mac{};
+  std::span<const std::byte> message{};  // borrowed: the third one, or what stands for it; empty without one
 };
 
 // Asks for a link to a service of the receiver.
@@ -126,8 +146,11 @@ struct Heartbeat {
 // Asks whoever began the session for one more bulk connection.
 struct WantBulk {};
 
-// Last frame: the sender ends the session in good order.
-struct Bye {};
+// Last frame: the sender ends the session. RIPC_OK: in good order; RIPC_REFUSED: it does not know the identity that the
+// receiver has proven, which the handshake could not tell any more.
+struct Bye {
+  ripc_status status = RIPC_OK;
+};
 
 using Gid = std::array<std::byte, 16>;
 

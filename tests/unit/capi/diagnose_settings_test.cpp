@@ -75,6 +75,7 @@ TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
       {"RIPC_CLUSTER_KEY_FILE", missing},
       {"RIPC_IDENTITY_FILE", missing},
       {"RIPC_TRUST_FILE", missing},
+      {"RIPC_ENCRYPT", "maybe"},
       {"RIPC_PEER_TIMEOUT_MS", "-1"},
       {"RIPC_SOCKET_PORTS", "9-1"},
       {"RIPC_SOCKET_RECEIVE_BUFFER", "1"},

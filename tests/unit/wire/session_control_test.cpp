@@ -28,20 +28,34 @@ Nonce nonce() {
 }
 constexpr const char* kNonce = "00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f";
 
-std::string zeros(std::size_t count) {
+const Bytes& offers() {
+  static const Bytes bytes(2 * Offer::kSize, std::byte{0xab});
+  return bytes;
+}
+std::string offers_text() {
   std::string result;
-  for (std::size_t index = 0; index < count; ++index) result += " 00";
+  for (std::size_t index = 0; index < offers().size(); ++index) result += " ab";
   return result;
 }
 
 std::vector<Sample> samples() {
   return {
-      {"hello", Hello{.context = 0x0102030405060708, .session = 2, .number = 3, .role = 4, .port = 5, .nonce = nonce()},
-       std::string("08 07 06 05 04 03 02 01 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 05 00 00 00 ") +
-           kNonce},
-      {"hello_reply", HelloReply{.context = 1, .received = 2, .status = RIPC_REFUSED, .nonce = nonce(), .mac = {}},
-       std::string("01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 09 00 00 00 ") + kNonce + zeros(32)},
-      {"confirm", Confirm{}, zeros(32).substr(1)},
+      {"hello",
+       Hello{.context = 0x0102030405060708,
+             .session = 2,
+             .number = 3,
+             .time = 9,
+             .role = 4,
+             .port = 5,
+             .abilities = 6,
+             .offers = offers()},
+       "08 07 06 05 04 03 02 01 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 "
+       "09 00 00 00 00 00 00 00 04 00 00 00 05 00 00 00 06 00 00 00" +
+           offers_text()},
+      {"hello_reply",
+       HelloReply{.context = 1, .received = 2, .status = RIPC_OK, .abilities = 3, .choice = 4, .message = text("xyz")},
+       "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 03 00 00 00 04 00 00 00 78 79 7a"},
+      {"confirm", Confirm{.message = text("xyz")}, "78 79 7a"},
       {"open", Open{.request = 1, .service = 2, .token = 3, .link = 4, .port = 5},
        "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 05 00 00 00"},
       {"opened",
@@ -56,7 +70,7 @@ std::vector<Sample> samples() {
       {"fenced", Fenced{.request = 1, .status = RIPC_OK}, "01 00 00 00 00 00 00 00 00 00 00 00"},
       {"heartbeat", Heartbeat{.received = 1}, "01 00 00 00 00 00 00 00"},
       {"want_bulk", WantBulk{}, ""},
-      {"bye", Bye{}, ""},
+      {"bye", Bye{.status = RIPC_REFUSED}, "09 00 00 00"},
       {"bulk_port", BulkPort{.port = 5, .nonce = nonce(), .address = nonce()},
        std::string("05 00 00 00 ") + kNonce + ' ' + kNonce},
       {"open_datagram",
@@ -112,8 +126,14 @@ ripc_status decode_status(std::span<const std::byte> bytes) {
   return decode(copy.span()).status().code();
 }
 
-bool is_open_ended(const Frame& frame) {
-  return std::holds_alternative<Control>(frame) || std::holds_alternative<Streamed>(frame);
+// Whether a frame like this one that ends after so many bytes of fields is whole.
+bool may_end_after(const Frame& frame, std::size_t size) {
+  constexpr std::size_t kHello = 44;
+  if (std::holds_alternative<Control>(frame)) return size > 12;
+  if (std::holds_alternative<Streamed>(frame)) return size > 4;
+  if (std::holds_alternative<Hello>(frame)) return size >= kHello && (size - kHello) % Offer::kSize == 0;
+  if (std::holds_alternative<HelloReply>(frame)) return size >= 28;
+  return std::holds_alternative<Confirm>(frame);
 }
 
 TEST(SessionFrame, EveryTypeHasASample) { EXPECT_EQ(samples().size(), std::variant_size_v<Frame>); }
@@ -155,16 +175,15 @@ TEST(SessionFrame, MissingAndSurplusBytesAreRefused) {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       Bytes shorter(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_EQ(decode_status(shorter), RIPC_CORRUPT) << sample.name << ' ' << size;
-      // With a size that agrees, only what ends in a packet or datagram may be cut: inside it.
+      // With a size that agrees, only what ends in bytes of any number may be cut: inside them.
       if (size < kPrefixSize) continue;
       store_le<std::uint32_t>(shorter.data(), static_cast<std::uint32_t>(size));
-      const std::size_t fixed = std::holds_alternative<Control>(sample.frame) ? 12 : 4;
-      const bool inside = is_open_ended(sample.frame) && size > kPrefixSize + fixed;
-      EXPECT_EQ(decode_status(shorter), inside ? RIPC_OK : RIPC_CORRUPT) << sample.name << ' ' << size;
+      const bool is_whole = may_end_after(sample.frame, size - kPrefixSize);
+      EXPECT_EQ(decode_status(shorter), is_whole ? RIPC_OK : RIPC_CORRUPT) << sample.name << ' ' << size;
     }
-    if (is_open_ended(sample.frame)) continue;
     Bytes longer = whole;
     longer.push_back(std::byte{0});
+    if (may_end_after(sample.frame, longer.size() - kPrefixSize)) continue;
     store_le<std::uint32_t>(longer.data(), static_cast<std::uint32_t>(longer.size()));
     EXPECT_EQ(decode_status(longer), RIPC_CORRUPT) << sample.name;
   }
@@ -197,7 +216,8 @@ TEST(SessionFrame, UnknownTypesAndZerosThatAreNoneAreRefused) {
 }
 
 TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
-  const Hello hello{.context = 1, .session = 1, .number = 0, .role = 1, .port = 1, .nonce = {}};
+  const Hello hello{.context = 1, .session = 1, .number = 0, .role = 1, .port = 1};
+  const Bytes many((Offer::kMost + 1) * Offer::kSize);
   const auto changed = [](auto frame, auto change) {
     change(frame);
     return Frame(frame);
@@ -212,6 +232,12 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       changed(hello, [](Hello& frame) { frame.role = 7; }),
       changed(hello, [](Hello& frame) { frame.port = 0; }),
       changed(hello, [](Hello& frame) { frame.port = 65536; }),
+      changed(hello, [](Hello& frame) { frame.abilities = kAllAbilities + 1; }),
+      changed(hello, [&](Hello& frame) { frame.offers = std::span(many).first(Offer::kSize - 1); }),
+      changed(hello, [&](Hello& frame) { frame.offers = many; }),
+      Frame(HelloReply{.context = 1, .abilities = kAllAbilities + 1}),
+      Frame(HelloReply{.context = 1, .choice = Offer::kMost + 1}),
+      Frame(HelloReply{.context = 1, .message = std::span(many).first(1)}),
       changed(open, [](Open& frame) { frame.link = 0; }),
       changed(open, [](Open& frame) { frame.port = 0; }),
       changed(opened, [](Opened& frame) { frame.port = 0; }),
@@ -222,6 +248,7 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       Frame(GroupJoined{.link = 1, .token = 0}),
       Frame(LeaveGroup{.link = 1, .token = 0}),
       Frame(Proved{.link = 1, .arrived = 2}),
+      Frame(Bye{.status = RIPC_PEER_DEAD}),
       Frame(Streamed{.link = 1, .datagram = {}}),
   };
   for (const Frame& frame : excluded) {

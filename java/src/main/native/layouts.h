@@ -12,7 +12,7 @@
 #define RIPC_CHECK_SIZE(type, expected) static_assert(sizeof(type) == (expected), #type)
 #define RIPC_CHECK_OFFSET(type, field, expected) static_assert(offsetof(type, field) == (expected), #type "." #field)
 
-RIPC_CHECK_SIZE(ripc_context_options, 104);
+RIPC_CHECK_SIZE(ripc_context_options, 112);
 RIPC_CHECK_OFFSET(ripc_context_options, runtime_directory, 8);
 RIPC_CHECK_OFFSET(ripc_context_options, transports, 16);
 RIPC_CHECK_OFFSET(ripc_context_options, static_resolver, 24);
@@ -26,6 +26,7 @@ RIPC_CHECK_OFFSET(ripc_context_options, network, 72);
 RIPC_CHECK_OFFSET(ripc_context_options, zookeeper, 80);
 RIPC_CHECK_OFFSET(ripc_context_options, identity_file, 88);
 RIPC_CHECK_OFFSET(ripc_context_options, trust_file, 96);
+RIPC_CHECK_OFFSET(ripc_context_options, encrypt, 104);
 RIPC_CHECK_SIZE(ripc_service_options, 48);
 RIPC_CHECK_OFFSET(ripc_service_options, id, 8);
 RIPC_CHECK_OFFSET(ripc_service_options, name, 16);
@@ -80,8 +81,8 @@ RIPC_CHECK_SIZE(ripc_notification, 16);
 RIPC_CHECK_OFFSET(ripc_notification, handle, 8);
 RIPC_CHECK_SIZE(ripc_pool_statistics, 104);
 RIPC_CHECK_OFFSET(ripc_pool_statistics, registration_hits, 96);
-RIPC_CHECK_SIZE(ripc_security_statistics, 48);
-RIPC_CHECK_OFFSET(ripc_security_statistics, trust_failures, 40);
+RIPC_CHECK_SIZE(ripc_security_statistics, 56);
+RIPC_CHECK_OFFSET(ripc_security_statistics, trust_failures, 48);
 RIPC_CHECK_SIZE(ripc_service_info, 2352);
 RIPC_CHECK_OFFSET(ripc_service_info, incarnation, 16);
 RIPC_CHECK_OFFSET(ripc_service_info, pid, 24);

@@ -90,7 +90,9 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   if (!parts_.withheld.empty()) others.emplace_back("other hosts", "not asked, " + parts_.withheld_reason);
   for (const spi::Address& address : path.record.addresses) {
     if (transport(address.transport) == nullptr && !is_withheld({&address, 1}))
-      others.emplace_back(address.transport, "not among this context's transports (" + transport_names() + ")");
+      others.emplace_back(address.transport,
+                          "not among this context's transports (" + transport_names() + ")" +
+                              (parts_.is_encryption_required ? ", as RIPC_ENCRYPT is required" : ""));
   }
   for (const auto& [name, why] : others) {
     if (!path.others.empty()) path.others += "; ";

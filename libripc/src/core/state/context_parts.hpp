@@ -23,6 +23,7 @@ struct ContextParts {
   std::vector<std::string> optional;                        // transports that are left out if they cannot start
   std::vector<std::string> withheld;                        // transports that this context may not use
   std::string withheld_reason;                              // "because ...", and what to do about it
+  bool is_encryption_required = false;                      // transports that cannot are left out
   std::unique_ptr<spi::Resolver> resolver;
   security::Credentials credentials;  // those of transports and resolver
   Nanoseconds resolve_timeout = 1'000'000'000;

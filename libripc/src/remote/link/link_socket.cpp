@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace ripc::internal::remote {
 
@@ -80,12 +81,13 @@ std::size_t LinkSocket::packet_limit() const noexcept {
   socklen_t size = sizeof mtu;
   if (getsockopt(fd(), v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu, &size) != 0) mtu = kMinMtu;
   const std::size_t headers = (v4 ? kIpv4Header : kIpv6Header) + kUdpHeader + wire::datagram::kHeaderSize;
-  return std::min(static_cast<std::size_t>(std::max(mtu, kMinMtu)) - headers, kMaxPacket);
+  return std::min(static_cast<std::size_t>(std::max(mtu, kMinMtu)) - headers, kMaxPacket) - overhead();
 }
 
 ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather packet) const noexcept {
   wire::datagram::HeaderBytes head;
   wire::datagram::encode(header, head);
+  if (seal_) return send_sealed(fd(), *seal_, head, packet);
   std::array<iovec, kMaxRanges + 1> parts;  // not initialised: this is the way of every message
   if (packet.size() > kMaxRanges) return RIPC_TOO_LARGE;
   parts[0] = {head.data(), head.size()};
@@ -100,11 +102,60 @@ ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather p
   }
 }
 
+ripc_status LinkSocket::send_sealed(int fd, Seal& seal, const wire::datagram::HeaderBytes& head,
+                                    spi::Gather packet) noexcept {
+  const std::lock_guard lock(seal.mutex);
+  std::size_t size = head.size();
+  for (const spi::Bytes range : packet) size += range.size();
+  if (size + security::kSealedOverhead > kMaxDatagram) return RIPC_TOO_LARGE;
+  std::byte* to = seal.buffer.get() + security::kSealedHead;
+  std::memcpy(to, head.data(), head.size());
+  to += head.size();
+  for (const spi::Bytes range : packet) {
+    if (range.empty()) continue;
+    std::memcpy(to, range.data(), range.size());
+    to += range.size();
+  }
+  // Without numbers it is of no more use than one whose other end is gone.
+  if (!seal.sealer.seal(seal.buffer.get(), size)) return RIPC_PEER_DEAD;
+  size += security::kSealedOverhead;
+  for (;;) {
+    if (::send(fd, seal.buffer.get(), size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return RIPC_OK;
+    if (errno != EINTR) return status_of(errno);
+  }
+}
+
+void LinkSocket::protect(security::Protection protection, const security::Secret& sends,
+                         const security::Secret& receives, CountersPointer counters) {
+  seal_ = std::make_unique<Seal>(protection, sends, receives, std::move(counters));
+}
+
+security::DatagramOpener::Verdict LinkSocket::open_sealed(std::span<std::byte> datagram,
+                                                          spi::Bytes& text) const noexcept {
+  using Verdict = security::DatagramOpener::Verdict;
+  if (!seal_) {
+    text = datagram;
+    return Verdict::fresh;
+  }
+  std::span<std::byte> opened;
+  const Verdict verdict = seal_->opener.open(datagram, opened);
+  text = opened;
+  if (verdict == Verdict::forged) security::Counters::add(seal_->counters->packets_forged);
+  if (verdict == Verdict::replayed) security::Counters::add(seal_->counters->packets_replayed);
+  return verdict;
+}
+
 ripc_status LinkSocket::receive(wire::datagram::Header& header) const noexcept {
-  std::array<std::byte, wire::datagram::kHeaderSize + 1> bytes;
+  std::array<std::byte, wire::datagram::kHeaderSize + security::kSealedOverhead + 1> bytes;
   for (;;) {
     const ssize_t size = recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (size >= 0) return wire::datagram::decode(std::span(bytes).first(static_cast<std::size_t>(size)), header);
+    if (size >= 0) {
+      spi::Bytes text;
+      if (open_sealed(std::span(bytes).first(static_cast<std::size_t>(size)), text) !=
+          security::DatagramOpener::Verdict::fresh)
+        return RIPC_CORRUPT;
+      return wire::datagram::decode(text, header);
+    }
     if (errno == EAGAIN) return RIPC_EMPTY;
     if (errno == ECONNREFUSED) return RIPC_PEER_DEAD;
     if (errno != EINTR) return RIPC_CORRUPT;

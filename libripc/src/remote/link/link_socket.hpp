@@ -4,9 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
 
 #include "base/status.hpp"
 #include "remote/session/endpoint.hpp"
+#include "remote/session/secure_socket.hpp"
+#include "security/sealed_datagram.hpp"
 #include "spi/transport.hpp"
 #include "wire/datagram.hpp"
 
@@ -16,13 +21,18 @@ namespace ripc::internal::remote {
 inline constexpr std::size_t kMaxDatagram = 65507;
 inline constexpr std::size_t kMaxPacket = kMaxDatagram - wire::datagram::kHeaderSize;
 
-// Any thread, but for connect().
+// Any thread, but for connect(), protect() and, of what is read, receive() and open_sealed(): one at a time.
 class LinkSocket {
  public:
   // Bound to `local`, not connected yet. The port of `local` is ignored. Datagrams are never fragmented.
   static Result<LinkSocket> open(const Endpoint& local, PortRange range);
 
   Status connect(const Endpoint& remote) const;
+  // Datagrams are sealed from now on. Throws std::bad_alloc.
+  void protect(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
+               CountersPointer counters);
+  // What that adds to each datagram, in bytes.
+  std::size_t overhead() const noexcept { return seal_ ? security::kSealedOverhead : 0; }
   // Asks for a receive buffer of this many bytes and tells what the system gives.
   std::size_t set_receive_buffer(std::size_t bytes) const noexcept;
   // Datagrams that the socket had to drop for want of room, modulo 2^32.
@@ -30,18 +40,34 @@ class LinkSocket {
   // What the path to the other end takes, in bytes of packet; at most kMaxPacket.
   std::size_t packet_limit() const noexcept;
 
-  // Sends one datagram: header and packet. One system call, no copy. RIPC_OK, RIPC_AGAIN (no room in the network
-  // interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (nobody has the other socket any more).
+  // Sends one datagram: header and packet. One system call; no copy but to seal it. RIPC_OK, RIPC_AGAIN (no room in the
+  // network interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (nobody has the other socket any more).
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet) const noexcept;
   // Reads one datagram that has only a header. RIPC_OK, RIPC_EMPTY, RIPC_CORRUPT (was skipped), RIPC_PEER_DEAD.
   ripc_status receive(wire::datagram::Header& header) const noexcept;
+  // What was in a datagram that was read from the socket; as it is if nothing is sealed here. Counts what is not fresh.
+  security::DatagramOpener::Verdict open_sealed(std::span<std::byte> datagram, spi::Bytes& text) const noexcept;
 
   int fd() const noexcept { return socket_.fd.get(); }
   std::uint16_t port() const noexcept { return Endpoint::local_of(fd()).port(); }
 
  private:
+  // The two directions of a link.
+  struct Seal {
+    Seal(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
+         CountersPointer shared)
+        : sealer(protection, sends), opener(protection, receives), counters(std::move(shared)) {}
+    std::mutex mutex;  // of sealer and buffer
+    security::DatagramSealer sealer;
+    std::unique_ptr<std::byte[]> buffer = std::make_unique_for_overwrite<std::byte[]>(kMaxDatagram);
+    security::DatagramOpener opener;
+    const CountersPointer counters;
+  };
   LinkSocket() = default;
+  static ripc_status send_sealed(int fd, Seal& seal, const wire::datagram::HeaderBytes& head,
+                                 spi::Gather packet) noexcept;
   GuardedSocket socket_;
+  std::unique_ptr<Seal> seal_;  // null: datagrams go as they are
 };
 
 }  // namespace ripc::internal::remote

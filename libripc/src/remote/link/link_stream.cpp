@@ -45,10 +45,10 @@ bool allows(int bytes) {
 
 // Without a TCP_USER_TIMEOUT: that also ends connections whose receiver does not read. The session finds out that the
 // path is cut.
-Result<std::shared_ptr<StreamSender>> StreamSender::create(GuardedSocket socket, EventLoop& loop,
+Result<std::shared_ptr<StreamSender>> StreamSender::create(SecureSocket connection, EventLoop& loop,
                                                            std::function<void()> notify) {
-  const int fd = socket.fd.get();
-  std::shared_ptr<StreamSender> made(new StreamSender(std::move(socket), loop, std::move(notify)));
+  const int fd = connection.fd();
+  std::shared_ptr<StreamSender> made(new StreamSender(std::move(connection), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
   // Edges: an event comes only after the socket was full, or when the connection ends.
   Status status =
@@ -80,10 +80,7 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
   if (waiting() + size > kMostWaiting) return RIPC_AGAIN;
   std::size_t sent = 0;
   if (waiting() == 0 && !waits) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    const ssize_t result = sendmsg(socket_.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t result = connection_.send(std::span(parts).first(count));
     // What a full socket does not take waits here: no event tells when other shortages of the system are over.
     if (result < 0 && errno != EAGAIN) {
       if (errno == EINTR || errno == ENOBUFS || errno == ENOMEM) return RIPC_AGAIN;
@@ -128,7 +125,7 @@ void StreamSender::flush() noexcept {
 
 void StreamSender::flush_locked() noexcept {
   while (!lost_ && waiting() != 0) {
-    const ssize_t result = ::send(socket_.fd.get(), out_.data() + out_sent_, waiting(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t result = connection_.send(out_.data() + out_sent_, waiting());
     if (result > 0) {
       out_sent_ += static_cast<std::size_t>(result);
     } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
@@ -156,7 +153,7 @@ void StreamSender::on_event(std::uint32_t events) noexcept {
   std::function<void()> notify;
   {
     const std::lock_guard lock(mutex_);
-    if (!socket_.fd) return;
+    if (!connection_) return;
     if ((events & EPOLLOUT) != 0) full_ = false;
     flush_locked();
     // The peer sends nothing by it: that it is readable means its end.
@@ -176,7 +173,7 @@ void StreamSender::on_event(std::uint32_t events) noexcept {
 void StreamSender::lose_locked() noexcept {
   if (std::exchange(lost_, true)) return;
   // The responder finds it closed, if it does not know.
-  (void)shutdown(socket_.fd.get(), SHUT_RDWR);
+  (void)shutdown(connection_.fd(), SHUT_RDWR);
 }
 
 void StreamSender::finish() noexcept {
@@ -188,16 +185,16 @@ void StreamSender::finish() noexcept {
 }
 
 void StreamSender::close_locked() noexcept {
-  if (!socket_.fd) return;
-  loop_.remove(socket_.fd.get());
-  socket_.close();
+  if (!connection_) return;
+  loop_.remove(connection_.fd());
+  connection_.close();
   lost_ = true;
 }
 
 // ---- The receiver's end --------------------------------------------------------------------------------------
 
-StreamReceiver::StreamReceiver(GuardedSocket socket)
-    : socket_(std::move(socket)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
+StreamReceiver::StreamReceiver(SecureSocket connection)
+    : connection_(std::move(connection)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
   // A size that is set stays; the window alone would be forgotten when the kernel enlarges its buffer.
   if (allows(kWindow)) (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &kWindow, sizeof kWindow);
   (void)setsockopt(fd(), IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindow, sizeof kWindow);
@@ -220,7 +217,7 @@ StreamReceiver::Outcome StreamReceiver::fill() noexcept {
     begin_ = 0;
   }
   const std::size_t most = std::min(kBuffer - end_, std::max(missing(), kRead));
-  const ssize_t result = recv(fd(), buffer_.get() + end_, most, MSG_DONTWAIT);
+  const ssize_t result = connection_.receive(buffer_.get() + end_, most);
   if (result > 0) {
     end_ += static_cast<std::size_t>(result);
     return Outcome::data;

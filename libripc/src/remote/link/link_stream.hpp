@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
-#include "remote/session/endpoint.hpp"
+#include "remote/session/secure_socket.hpp"
 #include "spi/channel.hpp"
 #include "wire/datagram.hpp"
 
@@ -32,7 +32,7 @@ class StreamSender {
  public:
   // Responder. `notify` is called there whenever there is room again, and when the connection is lost; not after
   // finish(). RIPC_NO_MEMORY and what EventLoop::add() says.
-  static Result<std::shared_ptr<StreamSender>> create(GuardedSocket socket, EventLoop& loop,
+  static Result<std::shared_ptr<StreamSender>> create(SecureSocket connection, EventLoop& loop,
                                                       std::function<void()> notify);
 
   // Sends one datagram, gathered during the call; with `more`, a small one may wait for others, or for flush().
@@ -52,8 +52,8 @@ class StreamSender {
   // Bytes of small packets that are worth a system call.
   static constexpr std::size_t kTogether = std::size_t{16} << 10;
 
-  StreamSender(GuardedSocket socket, EventLoop& loop, std::function<void()> notify)
-      : loop_(loop), socket_(std::move(socket)), notify_(std::move(notify)) {}
+  StreamSender(SecureSocket connection, EventLoop& loop, std::function<void()> notify)
+      : loop_(loop), connection_(std::move(connection)), notify_(std::move(notify)) {}
   std::size_t waiting() const noexcept { return out_.size() - out_sent_; }
   void on_event(std::uint32_t events) noexcept;
   void flush_locked() noexcept;
@@ -62,7 +62,7 @@ class StreamSender {
 
   EventLoop& loop_;
   std::mutex mutex_;
-  GuardedSocket socket_;
+  SecureSocket connection_;
   std::function<void()> notify_;
   std::vector<std::byte> out_;
   std::size_t out_sent_ = 0;
@@ -75,9 +75,9 @@ class StreamSender {
 class StreamReceiver {
  public:
   // Throws std::bad_alloc.
-  explicit StreamReceiver(GuardedSocket socket);
+  explicit StreamReceiver(SecureSocket connection);
 
-  int fd() const noexcept { return socket_.fd.get(); }
+  int fd() const noexcept { return connection_.fd(); }
 
   enum class Outcome : std::uint8_t { data, nothing, ended };
   // Reads what is there, as far as there is room: one system call. Ended: nothing will come any more.
@@ -106,7 +106,7 @@ class StreamReceiver {
   static constexpr std::size_t kRead = std::size_t{64} << 10;
   std::size_t missing() const noexcept;
 
-  GuardedSocket socket_;
+  SecureSocket connection_;
   std::unique_ptr<std::byte[]> buffer_;  // not touched before need
   std::size_t begin_ = 0, end_ = 0;
 };

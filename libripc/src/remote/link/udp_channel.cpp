@@ -213,11 +213,12 @@ std::string UdpChannel::describe(Deadline deadline) {
   const Session& session = *parts_.session;
   const Path path = this->path();
   const std::string ends = session.local().ip() + " to " + session.remote().text();
+  const std::string sockets = session.sockets_text();
   // What matters comes first: there is not room for all of it everywhere.
-  if (path == Path::control) return "sockets; UDP does not get through: short messages go over TCP, " + ends;
-  if (path == Path::connection) return "sockets; messages go over TCP, as large or many ones do, " + ends;
-  if (path == Path::unproven) return "sockets; the peer has not said whether UDP gets through, " + ends;
-  return "sockets, " + Endpoint::local_of(socket_.fd()).text() + " to " + Endpoint::remote_of(socket_.fd()).text() +
+  if (path == Path::control) return sockets + "; UDP does not get through: short messages go over TCP, " + ends;
+  if (path == Path::connection) return sockets + "; messages go over TCP, as large or many ones do, " + ends;
+  if (path == Path::unproven) return sockets + "; the peer has not said whether UDP gets through, " + ends;
+  return sockets + ", " + Endpoint::local_of(socket_.fd()).text() + " to " + Endpoint::remote_of(socket_.fd()).text() +
          "; UDP packets of up to " + std::to_string(ready_limit()) + " bytes, " + session.bulk->describe();
 }
 
@@ -364,8 +365,8 @@ void UdpChannel::stream_due() noexcept {
     stream_timer_.set(monotonic_now() + peer_timeout_ / 2);
   }
   try {
-    connect_stream_(parts_.link, [this, weak = weak_from_this()](GuardedSocket socket) {
-      if (const auto alive = weak.lock()) adopt_stream(std::move(socket));
+    connect_stream_(parts_.link, [this, weak = weak_from_this()](SecureSocket connection) {
+      if (const auto alive = weak.lock()) adopt_stream(std::move(connection));
     });
   } catch (const std::bad_alloc&) {
     // As if nobody had answered.
@@ -382,10 +383,10 @@ void UdpChannel::refuse_stream_locked() noexcept {
 }
 
 // Responder. Without a descriptor: it could not be made.
-void UdpChannel::adopt_stream(GuardedSocket socket) noexcept try {
+void UdpChannel::adopt_stream(SecureSocket connection) noexcept try {
   std::shared_ptr<StreamSender> made;
-  if (socket.fd) {
-    auto created = StreamSender::create(std::move(socket), *parts_.loop, [this, weak = weak_from_this()] {
+  if (connection) {
+    auto created = StreamSender::create(std::move(connection), *parts_.loop, [this, weak = weak_from_this()] {
       if (const auto alive = weak.lock()) stream_event();
     });
     if (created.ok()) made = std::move(*created);

@@ -47,7 +47,7 @@ class UdpChannel final : public LinkChannel {
   void start() override;
   void on_end() noexcept override;
   std::uint32_t cost_of(std::size_t packet) const noexcept override {
-    return path() == Path::connection ? 0 : datagram_cost(packet + wire::datagram::kHeaderSize);
+    return path() == Path::connection ? 0 : datagram_cost(packet + wire::datagram::kHeaderSize + socket_.overhead());
   }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override;
   bool read_grants() noexcept override;
@@ -72,7 +72,7 @@ class UdpChannel final : public LinkChannel {
   void want_stream_locked() noexcept;
   void stream_due() noexcept;
   void refuse_stream_locked() noexcept;
-  void adopt_stream(GuardedSocket socket) noexcept;
+  void adopt_stream(SecureSocket connection) noexcept;
   void stream_event() noexcept;
   void drop_stream_locked() noexcept;
   ripc_status send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept;

@@ -87,8 +87,8 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
   return {};
 }
 
-void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, GuardedSocket socket) {
-  auto stream = std::make_unique<StreamReceiver>(std::move(socket));
+void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, SecureSocket connection) {
+  auto stream = std::make_unique<StreamReceiver>(std::move(connection));
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const auto& source) {
     return source->session().get() == &session && source->link() == link;
@@ -245,7 +245,9 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
       const auto at = static_cast<std::size_t>(index);
       // Longer than any: what came of it is no packet of ours.
       const std::size_t size = headers_[at].msg_len > kMaxDatagram ? 0 : headers_[at].msg_len;
-      const spi::Bytes packet = source.accept({buffers_.get() + at * kStride, size}, port_.counters());
+      spi::Bytes datagram;
+      if (!source.open_sealed({buffers_.get() + at * kStride, size}, datagram, port_.counters())) continue;
+      const spi::Bytes packet = source.accept(datagram, port_.counters());
       if (!packet.empty()) batch_[batch_count_++] = packet;
     }
     source.settle(port_.counters());

@@ -38,7 +38,7 @@ class UdpReceiver {
   std::uint32_t budget(std::size_t buffer) const noexcept;
   Status add_source(std::shared_ptr<UdpSource> source);
   // The connection of a link. Nothing happens if there is no such link. Throws std::bad_alloc.
-  void adopt_stream(const Session& session, std::uint32_t link, GuardedSocket socket);
+  void adopt_stream(const Session& session, std::uint32_t link, SecureSocket connection);
   // A datagram of one of the sources that came by its control connection. Throws std::bad_alloc.
   void pass(UdpSource& source, spi::Bytes datagram);
 

@@ -39,6 +39,14 @@ class UdpSource final : public LinkSource {
   std::unique_ptr<StreamReceiver> adopt(std::unique_ptr<StreamReceiver> stream) noexcept;
 
   // ---- The receiver's ----
+  // What a datagram that the socket has brought contains. False: it is not fresh, and counted.
+  bool open_sealed(std::span<std::byte> read, spi::Bytes& datagram, PortCounters& counters) const noexcept {
+    const auto verdict = socket_.open_sealed(read, datagram);
+    if (verdict == security::DatagramOpener::Verdict::fresh) [[likely]]
+      return true;
+    increase(verdict == security::DatagramOpener::Verdict::forged ? counters.corrupt : counters.duplicates);
+    return false;
+  }
   // What keep() has kept, first come first.
   bool has_kept() const noexcept { return has_kept_.load(std::memory_order_acquire); }
   Datagrams take_kept() noexcept;

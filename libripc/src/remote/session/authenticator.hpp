@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may hold the other end of a connection: on this host processes of users that the peer policy admits, and in any
-// case only those who have the cluster key. Without a key all proofs are zero.
+// case only those who prove themselves (proof.hpp).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/peer_authorizer.hpp"
-#include "security/credentials.hpp"
+#include "remote/session/proof.hpp"
+#include "remote/session/secure_socket.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::internal::remote {
@@ -17,16 +18,12 @@ namespace ripc::internal::remote {
 // Any thread.
 class Authenticator {
  public:
-  Authenticator(const security::Credentials& credentials, PeerPolicy policy) noexcept
-      : keys_(credentials.keys), counters_(credentials.counters), authorizer_(policy) {}
+  Authenticator(ProofOptions options, PeerPolicy policy) : options_(std::move(options)), authorizer_(policy) {}
 
-  bool has_keys() const noexcept { return keys_ != nullptr; }
-
-  // Fills in the proof of whoever answers.
-  void sign(const wire::session_control::Hello& hello, wire::session_control::HelloReply& reply) const;
-  bool verify(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply) const;
-  // The index of the key that a right proof was made with. Whoever answered has that one, and perhaps no other.
-  std::size_t key_of(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply) const;
+  // Of this end of a connected socket. Throws std::bad_alloc.
+  Proof proof(std::optional<SessionSecret> session, int socket) {
+    return {options_, std::move(session), authorizer_.is_on_this_host(socket)};
+  }
 
   // Whoever is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection(). Counts what
   // is refused.
@@ -36,19 +33,12 @@ class Authenticator {
   // Why the other end has refused this one.
   Status refused_by(int socket) { return authorizer_.refused_by(socket); }
 
-  // The proof of whoever asked, with the key that the answer was proven with.
-  wire::session_control::Confirm confirm(const wire::session_control::Hello& hello,
-                                         const wire::session_control::HelloReply& reply) const;
-  // Counts what is wrong.
-  bool verify(const wire::session_control::Hello& hello, const wire::session_control::HelloReply& reply,
-              const wire::session_control::Confirm& confirm);
-
   // A handshake was refused because of a missing or wrong proof.
-  void count_refused() noexcept { security::Counters::add(counters_->handshakes_refused); }
+  void count_refused() noexcept { security::Counters::add(options_.credentials.counters->handshakes_refused); }
+  const CountersPointer& counters() const noexcept { return options_.credentials.counters; }
 
  private:
-  std::shared_ptr<const ClusterKeys> keys_;
-  const std::shared_ptr<security::Counters> counters_;
+  const ProofOptions options_;
   PeerAuthorizer authorizer_;
 };
 

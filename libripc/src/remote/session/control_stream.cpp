@@ -28,14 +28,14 @@ ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) {
   kept_.push_back(std::move(frame));
   kept_bytes_ += kept_.back().size();
   if (next_ == kept_.end()) next_ = std::prev(kept_.end());
-  if (socket_.fd && !waiting_) write_locked();
+  if (connection_ && !waiting_) write_locked();
   return RIPC_OK;
 }
 
 void ControlStream::break_off() noexcept {
   broken_.store(true, std::memory_order_release);
   const std::lock_guard lock(mutex_);
-  if (socket_.fd) (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
+  if (connection_) (void)::shutdown(connection_.fd(), SHUT_RDWR);
 }
 
 bool ControlStream::has_room() const noexcept {
@@ -46,8 +46,7 @@ bool ControlStream::has_room() const noexcept {
 void ControlStream::write_locked() noexcept {
   while (next_ != kept_.end()) {
     const std::vector<std::byte>& frame = *next_;
-    const ssize_t sent =
-        ::send(socket_.fd.get(), frame.data() + written_, frame.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = connection_.send(frame.data() + written_, frame.size() - written_);
     if (sent >= 0) {
       written_ += static_cast<std::size_t>(sent);
       if (written_ == frame.size()) {
@@ -58,17 +57,17 @@ void ControlStream::write_locked() noexcept {
     }
     if (errno == EINTR) continue;
     // An error shows to the responder, which reads; until then the frames are kept for the next connection.
-    if (!waiting_) (void)loop_.modify(socket_.fd.get(), EPOLLIN | EPOLLOUT);
+    if (!waiting_) (void)loop_.modify(connection_.fd(), EPOLLIN | EPOLLOUT);
     waiting_ = true;
     return;
   }
-  if (waiting_) (void)loop_.modify(socket_.fd.get(), EPOLLIN);
+  if (waiting_) (void)loop_.modify(connection_.fd(), EPOLLIN);
   waiting_ = false;
 }
 
 void ControlStream::flush() noexcept {
   const std::lock_guard lock(mutex_);
-  if (socket_.fd) write_locked();
+  if (connection_) write_locked();
 }
 
 void ControlStream::drop_acknowledged_locked(std::uint64_t frames) noexcept {
@@ -85,7 +84,7 @@ void ControlStream::acknowledged(std::uint64_t frames) noexcept {
   drop_acknowledged_locked(frames);
 }
 
-Status ControlStream::attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler) {
+Status ControlStream::attach(SecureSocket connection, std::uint64_t acknowledged, EventLoop::Handler handler) {
   detach();
   begin_ = end_ = 0;
   if (buffer_.empty()) buffer_.resize(2 * wire::session_control::kMaxSize);
@@ -99,26 +98,26 @@ Status ControlStream::attach(GuardedSocket socket, std::uint64_t acknowledged, E
   next_ = kept_.begin();
   written_ = 0;
   waiting_ = false;
-  Status status = loop_.add(socket.fd.get(), EPOLLIN, std::move(handler));
+  Status status = loop_.add(connection.fd(), EPOLLIN, std::move(handler));
   if (!status.ok()) return status;
-  socket_ = std::move(socket);
+  connection_ = std::move(connection);
   write_locked();
   return {};
 }
 
 void ControlStream::detach() noexcept {
-  if (!socket_.fd) return;
-  loop_.remove(socket_.fd.get());
+  if (!connection_) return;
+  loop_.remove(connection_.fd());
   const std::lock_guard lock(mutex_);
-  (void)::shutdown(socket_.fd.get(), SHUT_RDWR);
-  socket_.close();
+  (void)::shutdown(connection_.fd(), SHUT_RDWR);
+  connection_.close();
   waiting_ = false;
 }
 
 // A connection that is closed while something lies unread in it is reset, and what it has not sent yet is lost.
 void ControlStream::finish(Deadline deadline) noexcept {
-  if (!socket_.fd) return;
-  const int fd = socket_.fd.get();
+  if (!connection_) return;
+  const int fd = connection_.fd();
   pollfd ready{fd, POLLIN, 0};
   do {
     flush();
@@ -137,7 +136,7 @@ void ControlStream::finish(Deadline deadline) noexcept {
 }
 
 ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) noexcept {
-  if (!socket_.fd) return Event::nothing;
+  if (!connection_) return Event::nothing;
   for (;;) {
     const std::size_t have = end_ - begin_;
     if (have >= wire::session_control::kPrefixSize) {
@@ -156,7 +155,7 @@ ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) n
       begin_ = 0;
       end_ = have;
     }
-    const ssize_t got = recv(socket_.fd.get(), buffer_.data() + end_, buffer_.size() - end_, MSG_DONTWAIT);
+    const ssize_t got = connection_.receive(buffer_.data() + end_, buffer_.size() - end_);
     if (got > 0) {
       end_ += static_cast<std::size_t>(got);
     } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {

@@ -15,7 +15,7 @@
 
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
-#include "remote/session/endpoint.hpp"
+#include "remote/session/secure_socket.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::internal::remote {
@@ -60,13 +60,13 @@ class ControlStream {
   // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
   // RIPC_CORRUPT: it cannot have received so many, or those it lacks are gone. RIPC_NO_MEMORY: it is broken. Throws
   // std::bad_alloc: nothing is attached.
-  Status attach(GuardedSocket socket, std::uint64_t acknowledged, EventLoop::Handler handler);
+  Status attach(SecureSocket connection, std::uint64_t acknowledged, EventLoop::Handler handler);
   void detach() noexcept;
   // Before detach(), when nothing more is to be said: writes what waits, and waits until the peer has read it and
   // closed. What the peer still says is dropped.
   void finish(Deadline deadline) noexcept;
-  bool attached() const noexcept { return static_cast<bool>(socket_.fd); }
-  int fd() const noexcept { return socket_.fd.get(); }
+  bool attached() const noexcept { return static_cast<bool>(connection_); }
+  int fd() const noexcept { return connection_.fd(); }
   // Writes what waits.
   void flush() noexcept;
   // The next frame; it is valid until the next call.
@@ -89,7 +89,7 @@ class ControlStream {
   std::atomic<bool> broken_{false};
 
   mutable std::mutex mutex_;
-  GuardedSocket socket_;  // changed by the responder under the mutex
+  SecureSocket connection_;  // changed by the responder under the mutex
   std::list<std::vector<std::byte>> kept_;
   std::size_t kept_bytes_ = 0;
   std::uint64_t first_ = 0;  // number of kept_.front()

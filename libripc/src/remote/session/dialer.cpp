@@ -28,10 +28,10 @@ int weight(ripc_status status) noexcept {
 }  // namespace
 
 std::shared_ptr<Dialer> Dialer::dial(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
-                                     const wire::session_control::Hello& hello, std::uint64_t context,
-                                     Deadline deadline, Handshake::Done done) {
+                                     const Greeting& greeting, std::uint64_t context, Deadline deadline,
+                                     Handshake::Done done) {
   std::shared_ptr<Dialer> dialer(
-      new Dialer(loop, authenticator, std::move(endpoints), hello, context, deadline, std::move(done)));
+      new Dialer(loop, authenticator, std::move(endpoints), greeting, context, deadline, std::move(done)));
   if (dialer->endpoints_.empty()) {
     Greeted none;
     none.status = Status(RIPC_PEER_DEAD, "The context has no address that this machine could reach.");
@@ -94,10 +94,10 @@ void Dialer::attempt(std::size_t index) {
       if (const auto self = weak.lock()) self->next();
     });
   }
-  auto handshake =
-      Handshake::dial(loop_, authenticator_, endpoints_[index], hello_, context_, deadline_, [weak](Greeted greeted) {
-        if (const auto self = weak.lock()) self->on_done(std::move(greeted));
-      });
+  auto handshake = Handshake::dial(loop_, authenticator_, endpoints_[index], greeting_, context_, deadline_,
+                                   [weak](Greeted greeted) {
+                                     if (const auto self = weak.lock()) self->on_done(std::move(greeted));
+                                   });
   if (over_) {
     handshake->cancel();
   } else {

@@ -19,8 +19,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   // `context`: who is wanted; 0: whoever answers. The addresses are tried in their order, each a moment after the one
   // before it, or as soon as that one has failed.
   static std::shared_ptr<Dialer> dial(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
-                                      const wire::session_control::Hello& hello, std::uint64_t context,
-                                      Deadline deadline, Handshake::Done done);
+                                      const Greeting& greeting, std::uint64_t context, Deadline deadline,
+                                      Handshake::Done done);
   ~Dialer();
   void cancel() noexcept;
   bool over() const noexcept { return over_; }
@@ -28,12 +28,12 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   bool dials(const Endpoint& remote) const noexcept;
 
  private:
-  Dialer(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
-         const wire::session_control::Hello& hello, std::uint64_t context, Deadline deadline, Handshake::Done done)
+  Dialer(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints, Greeting greeting,
+         std::uint64_t context, Deadline deadline, Handshake::Done done)
       : loop_(loop),
         authenticator_(authenticator),
         endpoints_(std::move(endpoints)),
-        hello_(hello),
+        greeting_(std::move(greeting)),
         context_(context),
         deadline_(deadline),
         done_(std::move(done)) {}
@@ -45,7 +45,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   EventLoop& loop_;
   Authenticator& authenticator_;
   const std::vector<Endpoint> endpoints_;
-  const wire::session_control::Hello hello_;
+  const Greeting greeting_;
   const std::uint64_t context_;
   const Deadline deadline_;
   Handshake::Done done_;

@@ -28,18 +28,6 @@ Status connect_failure(int error, const Endpoint& remote) {
                                     "): the process has ended, or a firewall is in the way.");
 }
 
-// The proof of whoever answers was not what this context's key demands.
-const char* refused_for_key(bool has_keys, const HelloReply& reply) noexcept {
-  if (!has_keys)
-    return "The peer is there, but it has a cluster key, and this context runs without one: unset RIPC_NETWORK, and "
-           "copy the peer's key file to ~/.config/ripc/cluster.key (mode 600).";
-  if (reply.mac == wire::session_control::Mac{})
-    return "The peer is there, but it runs without a cluster key (RIPC_NETWORK=open), and this context has one: copy "
-           "this host's key file to the peer's ~/.config/ripc/cluster.key, and unset RIPC_NETWORK there.";
-  return "The peer is there, but it has another cluster key than this context: copy the key file of one host to the "
-         "other (~/.config/ripc/cluster.key, or RIPC_CLUSTER_KEY_FILE).";
-}
-
 // What a peer can honestly answer to a greeting.
 ripc_status believable_greeting(ripc_status status) noexcept {
   switch (status) {
@@ -58,19 +46,20 @@ ripc_status believable_greeting(ripc_status status) noexcept {
 }  // namespace
 
 std::shared_ptr<Handshake> Handshake::dial(EventLoop& loop, Authenticator& authenticator, const Endpoint& remote,
-                                           const Hello& hello, std::uint64_t context, Deadline deadline, Done done) {
+                                           const Greeting& greeting, std::uint64_t context, Deadline deadline,
+                                           Done done) {
   std::shared_ptr<Handshake> handshake(new Handshake(loop, authenticator, Step::connecting, std::move(done)));
   handshake->wanted_ = context;
   handshake->remote_ = remote;
-  handshake->greeted_.hello = hello;
-  handshake->greeted_.hello.nonce = random_nonce();
+  handshake->greeted_.hello = greeting.hello;
+  handshake->session_ = greeting.session;
   Result<GuardedSocket> socket = open_socket(remote.family(), SOCK_STREAM);
   if (!socket.ok()) {
     handshake->finish(socket.status());
     return handshake;
   }
-  handshake->greeted_.socket = std::move(*socket);
-  const int fd = handshake->greeted_.socket.fd.get();
+  handshake->greeted_.connection = std::move(*socket);
+  const int fd = handshake->greeted_.connection.fd();
   if (::connect(fd, remote.address(), remote.size()) != 0 && errno != EINPROGRESS) {
     handshake->finish(connect_failure(errno, remote), errno == ECONNREFUSED);
     return handshake;
@@ -83,7 +72,7 @@ std::shared_ptr<Handshake> Handshake::accept(EventLoop& loop, Authenticator& aut
                                              Deadline deadline, Decide decide, Done done) {
   std::shared_ptr<Handshake> handshake(new Handshake(loop, authenticator, Step::hello, std::move(done)));
   handshake->decide_ = std::move(decide);
-  handshake->greeted_.socket = std::move(socket);
+  handshake->greeted_.connection = std::move(socket);
   handshake->begin(EPOLLIN, deadline);
   return handshake;
 }
@@ -92,7 +81,7 @@ Handshake::~Handshake() { cancel(); }
 
 void Handshake::begin(std::uint32_t events, Deadline deadline) {
   const int on = 1;
-  (void)setsockopt(greeted_.socket.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  (void)setsockopt(greeted_.connection.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const std::weak_ptr<Handshake> weak = weak_from_this();
   if (!deadline.is_never()) {
     timer_ = loop_.add_timer(deadline.at(), [weak] {
@@ -104,14 +93,14 @@ void Handshake::begin(std::uint32_t events, Deadline deadline) {
   }
   // The loop keeps it alive until it is over.
   Status status =
-      loop_.add(greeted_.socket.fd.get(), events, [self = shared_from_this()](std::uint32_t) { self->on_event(); });
+      loop_.add(greeted_.connection.fd(), events, [self = shared_from_this()](std::uint32_t) { self->on_event(); });
   if (!status.ok()) finish(status);
 }
 
 void Handshake::leave_loop() noexcept {
   if (timer_ != 0) loop_.cancel_timer(timer_);
   timer_ = 0;
-  if (greeted_.socket.fd) loop_.remove(greeted_.socket.fd.get());
+  if (greeted_.connection) loop_.remove(greeted_.connection.fd());
 }
 
 void Handshake::cancel() noexcept {
@@ -119,7 +108,7 @@ void Handshake::cancel() noexcept {
   const auto self = weak_from_this().lock();  // the loop may hold the last reference
   step_ = Step::over;
   leave_loop();
-  greeted_.socket.close();
+  greeted_.connection.close();
 }
 
 void Handshake::finish(Status status, bool definite) noexcept {
@@ -129,10 +118,10 @@ void Handshake::finish(Status status, bool definite) noexcept {
   leave_loop();
   greeted_.status = std::move(status);
   greeted_.definite = definite;
-  if (!greeted_.status.ok() && greeted_.socket.fd) {
+  if (!greeted_.status.ok() && greeted_.connection) {
     // What was said last should arrive.
-    (void)::shutdown(greeted_.socket.fd.get(), SHUT_WR);
-    greeted_.socket.close();
+    (void)::shutdown(greeted_.connection.fd(), SHUT_WR);
+    greeted_.connection.close();
   }
   try {
     if (done_) done_(std::move(greeted_));
@@ -155,7 +144,11 @@ void Handshake::go_on() {
     on_connected();
     return;
   }
-  while (step_ != Step::over) {
+  if (step_ == Step::leaving) {
+    drain();
+    return;
+  }
+  while (step_ != Step::over && step_ != Step::leaving) {
     const ripc_status status = read_frame();
     if (status == RIPC_PENDING) return;
     if (status == RIPC_OK) {
@@ -174,17 +167,21 @@ void Handshake::go_on() {
 void Handshake::on_connected() {
   int error = 0;
   socklen_t size = sizeof error;
-  (void)getsockopt(greeted_.socket.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  (void)getsockopt(greeted_.connection.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) {
     finish(connect_failure(error, remote_), error == ECONNREFUSED);
     return;
   }
-  if (!send(greeted_.hello)) {
+  Hello hello = greeted_.hello;
+  hello.time = static_cast<std::uint64_t>(monotonic_now());
+  proof_.emplace(authenticator_.proof(session_, greeted_.connection.fd()));
+  proof_->offer(hello);
+  if (!send(hello)) {
     finish(RIPC_PEER_DEAD);
     return;
   }
   step_ = Step::reply;
-  (void)loop_.modify(greeted_.socket.fd.get(), EPOLLIN);
+  (void)loop_.modify(greeted_.connection.fd(), EPOLLIN);
 }
 
 ripc_status Handshake::read_frame() {
@@ -199,7 +196,7 @@ ripc_status Handshake::read_frame() {
     }
     if (frame_.size() < size) frame_.resize(size);
     // No byte more than the frame has: what follows is for somebody else.
-    const ssize_t got = recv(greeted_.socket.fd.get(), frame_.data() + have_, size - have_, MSG_DONTWAIT);
+    const ssize_t got = recv(greeted_.connection.fd(), frame_.data() + have_, size - have_, MSG_DONTWAIT);
     if (got > 0) {
       have_ += static_cast<std::size_t>(got);
     } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -215,7 +212,7 @@ bool Handshake::send(const T& frame) {
   std::vector<std::byte> bytes;
   if (wire::session_control::encode(frame, bytes) != RIPC_OK) return false;
   // A new connection has room for so little.
-  const ssize_t sent = ::send(greeted_.socket.fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent = ::send(greeted_.connection.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent == static_cast<ssize_t>(bytes.size());
 }
 
@@ -228,47 +225,116 @@ void Handshake::on_frame() {
     return;
   }
   if (step_ == Step::hello && std::holds_alternative<Hello>(*frame)) {
-    greeted_.hello = std::get<Hello>(*frame);
-    greeted_.reply = decide_(greeted_.hello, greeted_.socket.fd.get());
-    greeted_.reply.nonce = random_nonce();
-    authenticator_.sign(greeted_.hello, greeted_.reply);
-    const bool sent = send(greeted_.reply);
-    if (greeted_.reply.status != RIPC_OK || !sent) {
-      finish(sent ? greeted_.reply.status : RIPC_PEER_DEAD);
-      return;
-    }
-    step_ = Step::confirm;
+    on_hello(std::get<Hello>(*frame));
   } else if (step_ == Step::reply && std::holds_alternative<HelloReply>(*frame)) {
-    greeted_.reply = std::get<HelloReply>(*frame);
-    if (greeted_.reply.status == RIPC_VERSION_MISMATCH) {
-      finish(other_version(), true);
-    } else if (!authenticator_.verify(greeted_.hello, greeted_.reply)) {
-      authenticator_.count_refused();
-      finish(Status(RIPC_REFUSED, refused_for_key(authenticator_.has_keys(), greeted_.reply)), true);
-    } else if (wanted_ != 0 && greeted_.reply.context != wanted_) {
-      // Before it takes this side for a peer.
-      finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
-    } else if (greeted_.reply.status == RIPC_REFUSED) {
-      finish(authenticator_.refused_by(greeted_.socket.fd.get()), true);
-    } else if (greeted_.reply.status != RIPC_OK) {
-      finish(believable_greeting(greeted_.reply.status), true);
-    } else if (Status admitted = authenticator_.authorize(greeted_.socket.fd.get()); !admitted.ok()) {
-      const bool is_definite = admitted == RIPC_REFUSED;
-      finish(std::move(admitted), is_definite);
-    } else if (!send(authenticator_.confirm(greeted_.hello, greeted_.reply))) {
-      finish(RIPC_PEER_DEAD);
-    } else {
-      finish({});
-    }
+    on_reply(std::get<HelloReply>(*frame));
   } else if (step_ == Step::confirm && std::holds_alternative<Confirm>(*frame)) {
-    if (authenticator_.verify(greeted_.hello, greeted_.reply, std::get<Confirm>(*frame))) {
-      finish({});
-    } else {
-      finish(Status(RIPC_REFUSED, "A peer without this context's cluster key was refused."));
-    }
+    on_confirm(std::get<Confirm>(*frame));
   } else {
     finish(RIPC_CORRUPT, true);
   }
+}
+
+void Handshake::on_hello(const Hello& hello) {
+  greeted_.hello = hello;
+  greeted_.hello.offers = {};
+  Result<std::optional<SessionSecret>> session = decide_.find(hello);
+  if (!session.ok()) {
+    (void)send(HelloReply{.context = 1, .status = RIPC_PEER_DEAD});
+    finish(RIPC_PEER_DEAD);
+    return;
+  }
+  proof_.emplace(authenticator_.proof(std::move(*session), greeted_.connection.fd()));
+  if (proof_->examine(hello)) {
+    greeted_.reply = decide_.answer(greeted_.hello, greeted_.connection.fd());
+  } else {
+    // Nothing is done for strangers.
+    authenticator_.count_refused();
+    greeted_.reply = {.context = 1, .status = RIPC_REFUSED};
+  }
+  HelloReply reply = greeted_.reply;
+  const bool sent = proof_->answer(reply) && send(reply);
+  if (reply.status != RIPC_OK || !sent) {
+    finish(sent ? reply.status : RIPC_PEER_DEAD);
+    return;
+  }
+  step_ = Step::confirm;
+}
+
+void Handshake::on_reply(const HelloReply& reply) {
+  greeted_.reply = reply;
+  greeted_.reply.message = {};
+  if (reply.status == RIPC_VERSION_MISMATCH) {
+    finish(other_version(), true);
+    return;
+  }
+  if (Status proven = proof_->judge(reply); !proven.ok()) {
+    if (proven == RIPC_REFUSED) authenticator_.count_refused();
+    finish(std::move(proven), true);
+  } else if (wanted_ != 0 && reply.context != wanted_) {
+    // Before it takes this side for a peer.
+    finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
+  } else if (reply.status == RIPC_REFUSED) {
+    finish(authenticator_.refused_by(greeted_.connection.fd()), true);
+  } else if (reply.status != RIPC_OK) {
+    finish(believable_greeting(reply.status), true);
+  } else if (Status admitted = authenticator_.authorize(greeted_.connection.fd()); !admitted.ok()) {
+    const bool is_definite = admitted == RIPC_REFUSED;
+    finish(std::move(admitted), is_definite);
+  } else {
+    Confirm confirm;
+    Status proven_back = proof_->confirm(confirm);
+    if (!proven_back.ok() || !send(confirm)) {
+      finish(proven_back.ok() ? Status(RIPC_PEER_DEAD) : std::move(proven_back));
+    } else {
+      succeed(true);
+    }
+  }
+}
+
+void Handshake::on_confirm(const Confirm& confirm) {
+  Status proven = proof_->judge(confirm);
+  if (proven.ok()) {
+    succeed(false);
+    return;
+  }
+  if (proven == RIPC_REFUSED) authenticator_.count_refused();
+  greeted_.proven = proof_->take();
+  if (greeted_.proven.session) {
+    turn_away(std::move(proven));
+  } else {
+    finish(std::move(proven));
+  }
+}
+
+// To its eyes the handshake has succeeded, so it is told as in a session. What it may have sent already is read: else
+// the connection would be reset, and the word with it.
+void Handshake::turn_away(Status reason) {
+  protect(false);
+  std::vector<std::byte> bytes;
+  (void)wire::session_control::encode(wire::session_control::Bye{.status = RIPC_REFUSED}, bytes);
+  (void)greeted_.connection.send(bytes.data(), bytes.size());
+  (void)::shutdown(greeted_.connection.fd(), SHUT_WR);
+  reason_ = std::move(reason);
+  step_ = Step::leaving;
+}
+
+void Handshake::drain() {
+  const ssize_t got =
+      ::recv(greeted_.connection.fd(), nullptr, wire::session_control::kMaxSize, MSG_DONTWAIT | MSG_TRUNC);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) finish(std::move(reason_));
+}
+
+void Handshake::succeed(bool is_initiator) {
+  greeted_.proven = proof_->take();
+  if (greeted_.proven.session) protect(is_initiator);
+  finish({});
+}
+
+void Handshake::protect(bool is_initiator) {
+  const Proven& proven = greeted_.proven;
+  greeted_.connection.protect(proven.session->protection, is_initiator ? proven.to_responder : proven.to_initiator,
+                              is_initiator ? proven.to_initiator : proven.to_responder, authenticator_.counters());
 }
 
 }  // namespace ripc::internal::remote

@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first three frames of every TCP connection: Hello, HelloReply, Confirm. After them each end knows which context
-// the other one is and, with a cluster key, that it belongs to the cluster.
+// the other one is and, where they have something to prove (proof.hpp), that it may be there; then the connection is
+// protected.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/event_loop.hpp"
 #include "base/status.hpp"
 #include "remote/session/authenticator.hpp"
 #include "remote/session/endpoint.hpp"
+#include "remote/session/secure_socket.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::internal::remote {
+
+// What whoever connects says, and for a session that was proven its secret.
+struct Greeting {
+  wire::session_control::Hello hello;
+  std::optional<SessionSecret> session;
+};
 
 // How a handshake ended. Only what belongs to the handshake was read: the next byte is the first of what follows.
 struct Greeted {
   Status status;
   // The peer's machine has said that nobody is there, or the peer itself has said no: trying again soon is no use.
   bool definite = false;
-  GuardedSocket socket;
-  wire::session_control::Hello hello;
+  SecureSocket connection;
+  wire::session_control::Hello hello;  // without what belongs to the proof
   wire::session_control::HelloReply reply;
+  Proven proven;
 };
 
 // Responder only. Lives until it has called `done`, once, or was cancelled.
@@ -30,13 +40,17 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   // Called once, from the loop. What it throws for want of memory is nobody's: it has to end what it was for.
   using Done = std::function<void(Greeted)>;
-  // What to answer; nonce and mac are filled in by the handshake.
-  using Decide = std::function<wire::session_control::HelloReply(const wire::session_control::Hello&, int socket)>;
+  // For whoever is asked. Both are asked once, and what is proven lies between them.
+  struct Decide {
+    // What a connection is to be proven with, unless it begins a session. RIPC_PEER_DEAD: there is no such session.
+    std::function<Result<std::optional<SessionSecret>>(const wire::session_control::Hello&)> find;
+    // What to answer.
+    std::function<wire::session_control::HelloReply(const wire::session_control::Hello&, int socket)> answer;
+  };
 
   // `context`: who is wanted; 0: whoever answers.
   static std::shared_ptr<Handshake> dial(EventLoop& loop, Authenticator& authenticator, const Endpoint& remote,
-                                         const wire::session_control::Hello& hello, std::uint64_t context,
-                                         Deadline deadline, Done done);
+                                         const Greeting& greeting, std::uint64_t context, Deadline deadline, Done done);
   static std::shared_ptr<Handshake> accept(EventLoop& loop, Authenticator& authenticator, GuardedSocket socket,
                                            Deadline deadline, Decide decide, Done done);
   ~Handshake();
@@ -46,7 +60,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   bool over() const noexcept { return step_ == Step::over; }
 
  private:
-  enum class Step { connecting, hello, reply, confirm, over };
+  enum class Step { connecting, hello, reply, confirm, leaving, over };
 
   Handshake(EventLoop& loop, Authenticator& authenticator, Step step, Done done)
       : loop_(loop), authenticator_(authenticator), step_(step), done_(std::move(done)) {}
@@ -59,6 +73,13 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   ripc_status read_frame();
   template <typename T>
   bool send(const T& frame);
+  void on_hello(const wire::session_control::Hello& hello);
+  void on_reply(const wire::session_control::HelloReply& reply);
+  void on_confirm(const wire::session_control::Confirm& confirm);
+  void succeed(bool is_initiator);
+  void protect(bool is_initiator);
+  void turn_away(Status reason);
+  void drain();
   void finish(Status status, bool definite = false) noexcept;
   void leave_loop() noexcept;
 
@@ -67,9 +88,12 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Step step_;
   Done done_;
   Decide decide_;
+  std::optional<SessionSecret> session_;  // whoever connects: of a further connection
+  std::optional<Proof> proof_;
   std::uint64_t wanted_ = 0;
   Endpoint remote_;  // what is dialed
   Greeted greeted_;
+  Status reason_;  // leaving
   std::vector<std::byte> frame_;
   std::size_t have_ = 0;
   EventLoop::TimerId timer_ = 0;

@@ -100,7 +100,9 @@ void Listener::greet(GuardedSocket socket) {
     handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(patience_), decide_,
                                   [this, place](Greeted greeted) {
                                     handshakes_.erase(place);
-                                    if (greeted.status.ok()) accepted_(std::move(greeted));
+                                    const bool is_told = greeted.reply.context != 0 && greeted.reply.status == RIPC_OK;
+                                    if (greeted.status.ok() || (greeted.status == RIPC_NO_MEMORY && is_told))
+                                      accepted_(std::move(greeted));
                                   });
   } catch (const std::bad_alloc&) {
     // Whoever knocked finds the connection closed.
@@ -122,15 +124,14 @@ bool Listener::refuse_without_descriptors() {
   timer_.set(monotonic_now() + kAcceptPause);
   if (socket.fd) {
     // One at a time: the descriptor is free again when this one has gone.
-    const auto decide = decide_;
-    auto handshake = Handshake::accept(
-        loop_, authenticator_, std::move(socket), Deadline::after(kRefusalPatience),
-        [decide](const wire::session_control::Hello& hello, int knocking) {
-          wire::session_control::HelloReply reply = decide(hello, knocking);
-          reply.status = RIPC_NO_DESCRIPTORS;
-          return reply;
-        },
-        [](const Greeted&) {});
+    Handshake::Decide decide = decide_;
+    decide.answer = [answer = decide_.answer](const wire::session_control::Hello& hello, int knocking) {
+      wire::session_control::HelloReply reply = answer(hello, knocking);
+      reply.status = RIPC_NO_DESCRIPTORS;
+      return reply;
+    };
+    auto handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(kRefusalPatience),
+                                       std::move(decide), [](const Greeted&) {});
     handshakes_.push_back(std::move(handshake));
   }
   return false;

@@ -15,6 +15,12 @@ Endpoint Session::remote() const {
   return remote_;
 }
 
+std::string Session::sockets_text() const {
+  if (!secret) return "sockets";
+  if (!secret->protection.hides) return "sockets, authentic but not encrypted";
+  return "sockets with " + std::string(security::name_of(secret->protection.suite));
+}
+
 void Session::set_ends(const Endpoint& local, const Endpoint& remote) {
   const std::lock_guard lock(mutex_);
   if (local_) moves_.fetch_add(1, std::memory_order_relaxed);

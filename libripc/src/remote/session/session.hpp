@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +20,8 @@
 #include "remote/session/control_stream.hpp"
 #include "remote/session/dialer.hpp"
 #include "remote/session/endpoint.hpp"
+#include "remote/session/proof.hpp"
+#include "remote/session/secure_socket.hpp"
 #include "spi/peer.hpp"
 
 namespace ripc::internal::remote {
@@ -32,7 +35,7 @@ class LinkSource;
 class SessionLinks;
 
 // Takes the connection of a link of this side's.
-using StreamTaker = std::function<void(GuardedSocket socket)>;
+using StreamTaker = std::function<void(SecureSocket connection)>;
 
 // Where a link of the peer ends.
 struct IncomingLink {
@@ -54,7 +57,8 @@ struct Session {
   const spi::Peer* peer_entry = nullptr;  // in the book
   std::string dialed_by;                  // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;        // outgoing: all that the peer may be reached at
-  std::size_t key = 0;                    // outgoing: the index of the cluster key that the peer has
+  std::uint64_t resumed_at = 0;           // incoming: the peer's time of the last greeting that resumed it
+  std::optional<SessionSecret> secret;    // none: nobody has proven anything
   std::shared_ptr<SessionLinks> links;
   std::shared_ptr<Bulk> bulk;  // of the links
 
@@ -89,6 +93,8 @@ struct Session {
   void set_ends(const Endpoint& local, const Endpoint& remote);
   // Any thread. How often the ends have changed.
   std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
+  // How what goes by sockets is protected, as the beginning of a sentence.
+  std::string sockets_text() const;
   // Responder. Where the peer may be reached, best first: as in remote(), then the other `endpoints`.
   std::vector<Endpoint> remotes() const;
 

@@ -38,26 +38,26 @@ void SessionTransport::dial_stream(const SessionPointer& session, std::uint32_t 
     return;
   }
   dialers[link] =
-      Dialer::dial(*loop_, authenticator_, {session->remote()}, hello(session, role, link), session->context,
+      Dialer::dial(*loop_, authenticator_, {session->remote()}, greeting(session, role, link), session->context,
                    Deadline::after(options_.peer_timeout), [this, session, link, role](Greeted greeted) {
-                     if (!greeted.status.ok()) greeted.socket.close();
-                     stream_made(session, link, role == Role::stream, std::move(greeted.socket));
+                     if (!greeted.status.ok()) greeted.connection.close();
+                     stream_made(session, link, role == Role::stream, std::move(greeted.connection));
                    });
 }
 
 // `is_own`: of a link that this side opened. Without a descriptor: it could not be made.
 void SessionTransport::stream_made(const SessionPointer& session, std::uint32_t link, bool is_own,
-                                   GuardedSocket socket) {
+                                   SecureSocket connection) {
   if (is_own) {
-    if (auto taker = session->stream_takers.extract(link)) taker.mapped()(std::move(socket));
+    if (auto taker = session->stream_takers.extract(link)) taker.mapped()(std::move(connection));
     return;
   }
-  if (!socket.fd) return;
+  if (!connection) return;
   const std::lock_guard lock(mutex_);
   const auto found = session->incoming_links.find(link);
   if (found == session->incoming_links.end() || found->second.port->closed()) return;
   try {
-    found->second.port->udp().adopt_stream(*session, link, std::move(socket));
+    found->second.port->udp().adopt_stream(*session, link, std::move(connection));
   } catch (const std::bad_alloc&) {
     // The sender finds the connection closed, and does as before.
   }

@@ -37,6 +37,11 @@ void end_when_cut(int fd, Nanoseconds peer_timeout) noexcept {
   (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
+void note_proven(Session& session, const Greeted& greeted) {
+  session.secret = greeted.proven.session;
+  session.peer.identity = greeted.proven.peer.identity;
+}
+
 // Of a peer that was seen at this address.
 std::string locator_of(const Session& session, const Endpoint& seen) {
   Locator locator;
@@ -48,13 +53,15 @@ std::string locator_of(const Session& session, const Endpoint& seen) {
 
 }  // namespace
 
-Hello SessionTransport::hello(const SessionPointer& session, Role role, std::uint64_t number) const {
-  return {.context = options_.context,
-          .session = session->id,
-          .number = number,
-          .role = static_cast<std::uint32_t>(role),
-          .port = listener_->port(),
-          .nonce = {}};
+Greeting SessionTransport::greeting(const SessionPointer& session, Role role, std::uint64_t number) const {
+  return {.hello = {.context = options_.context,
+                    .session = session->id,
+                    .number = number,
+                    .role = static_cast<std::uint32_t>(role),
+                    .port = listener_->port(),
+                    .abilities = 0,
+                    .offers = {}},
+          .session = session->secret};
 }
 
 // ---- Ours ----------------------------------------------------------------------------------------------------
@@ -149,21 +156,21 @@ void SessionTransport::dial(const SessionPointer& session, Deadline deadline) {
       Status status = std::move(greeted.status);
       if (status.ok()) {
         session->context = greeted.reply.context;
-        session->key = authenticator_.key_of(greeted.hello, greeted.reply);
+        note_proven(*session, greeted);
         if (session->locator.empty())
-          session->locator = locator_of(*session, Endpoint::remote_of(greeted.socket.fd.get()));
-        status = begin(session, std::move(greeted.socket), 0);
+          session->locator = locator_of(*session, Endpoint::remote_of(greeted.connection.fd()));
+        status = begin(session, std::move(greeted.connection), 0);
       }
       if (!status.ok()) lose(session, status);
     });
   };
-  session->dialer = Dialer::dial(*loop_, authenticator_, session->endpoints, hello(session, Role::control),
+  session->dialer = Dialer::dial(*loop_, authenticator_, session->endpoints, greeting(session, Role::control),
                                  session->context, deadline, done);
 }
 
 // The control connection of a new session is there.
-Status SessionTransport::begin(const SessionPointer& session, GuardedSocket socket, std::uint64_t acknowledged) {
-  const int fd = socket.fd.get();
+Status SessionTransport::begin(const SessionPointer& session, SecureSocket connection, std::uint64_t acknowledged) {
+  const int fd = connection.fd();
   const Endpoint local = Endpoint::local_of(fd);
   const Endpoint remote = Endpoint::remote_of(fd);
   const bool first = !session->local();
@@ -210,7 +217,7 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
   session->down_since = 0;
   session->dialer.reset();
   session->timer.set(StandingTimer::kNever);
-  Status status = session->stream.attach(std::move(socket), acknowledged,
+  Status status = session->stream.attach(std::move(connection), acknowledged,
                                          [this, session](std::uint32_t events) { on_event(session, events); });
   if (has_moved) {
     for (const auto& channel : session->channels()) channel->check_path();
@@ -224,12 +231,21 @@ Status SessionTransport::begin(const SessionPointer& session, GuardedSocket sock
 
 // ---- Theirs --------------------------------------------------------------------------------------------------
 
-SessionPointer SessionTransport::incoming_session(std::uint64_t context, std::uint64_t id) {
+// The one that a connection is for which does not begin one: only its own process asks whether a context is there.
+SessionPointer SessionTransport::find_session(const Hello& hello) const {
+  const bool incoming = hello.role != static_cast<std::uint32_t>(Role::check);
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
-    return session->incoming && session->context == context && session->id == id;
+    return session->incoming == incoming && session->context == hello.context && session->id == hello.session;
   });
   return found == sessions_.end() ? nullptr : *found;
+}
+
+Result<std::optional<SessionSecret>> SessionTransport::find_secret(const Hello& hello) const {
+  if (hello.role == static_cast<std::uint32_t>(Role::control)) return std::optional<SessionSecret>();
+  const SessionPointer session = find_session(hello);
+  if (!session) return RIPC_PEER_DEAD;
+  return session->secret;
 }
 
 SessionPointer SessionTransport::session_named(std::uint64_t id) const {
@@ -240,22 +256,14 @@ SessionPointer SessionTransport::session_named(std::uint64_t id) const {
   return found == sessions_.end() ? nullptr : *found;
 }
 
-// Whether this side began that session, and would go on with it.
-bool SessionTransport::knows(const Hello& hello) {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
-    return !session->incoming && session->context == hello.context && session->id == hello.session;
-  });
-}
-
 HelloReply SessionTransport::answer(const Hello& hello, int socket) {
-  HelloReply reply{.context = options_.context, .received = 0, .status = RIPC_OK, .nonce = {}, .mac = {}};
+  HelloReply reply{.context = options_.context};
   // Before anything is done for it.
   if (const Status admitted = authenticator_.authorize(socket); !admitted.ok()) {
     reply.status = admitted.code();
     return reply;
   }
-  const SessionPointer session = incoming_session(hello.context, hello.session);
+  const SessionPointer session = find_session(hello);
   switch (static_cast<Role>(hello.role)) {
     case Role::control: {
       const std::lock_guard lock(mutex_);
@@ -264,6 +272,11 @@ HelloReply SessionTransport::answer(const Hello& hello, int socket) {
     }
     case Role::resume:
       if (!session) {
+        reply.status = RIPC_PEER_DEAD;
+        break;
+      }
+      // Whoever sends a recorded greeting again does not cut the connection that came after it.
+      if (hello.time <= std::exchange(session->resumed_at, std::max(session->resumed_at, hello.time))) {
         reply.status = RIPC_PEER_DEAD;
         break;
       }
@@ -276,10 +289,8 @@ HelloReply SessionTransport::answer(const Hello& hello, int socket) {
     case Role::bulk:
     case Role::stream:
     case Role::peer_stream:
-      if (!session) reply.status = RIPC_PEER_DEAD;
-      break;
     case Role::check:
-      if (!knows(hello)) reply.status = RIPC_PEER_DEAD;
+      if (!session) reply.status = RIPC_PEER_DEAD;
       break;
   }
   return reply;
@@ -289,33 +300,39 @@ void SessionTransport::accepted(Greeted greeted) {
   const auto role = static_cast<Role>(greeted.hello.role);
   if (role == Role::check) return;
   if (role == Role::control) {
-    accept_session(std::move(greeted));
+    if (greeted.status.ok()) accept_session(std::move(greeted));
     return;
   }
-  const SessionPointer session = incoming_session(greeted.hello.context, greeted.hello.session);
+  const SessionPointer session = find_session(greeted.hello);
   if (!session) return;
+  if (!greeted.status.ok()) {
+    // Nobody would make it again: each end waits for the other.
+    lose(session, std::move(greeted.status));
+    return;
+  }
   if (role == Role::bulk) {
-    session->links->adopt_bulk(session, std::move(greeted.socket));
+    session->links->adopt_bulk(session, std::move(greeted.connection));
     return;
   }
   if (role != Role::resume) {
     stream_made(session, static_cast<std::uint32_t>(greeted.hello.number), role == Role::peer_stream,
-                std::move(greeted.socket));
+                std::move(greeted.connection));
     return;
   }
   or_lose(session, [&] {
-    Status status = begin(session, std::move(greeted.socket), greeted.hello.number);
+    Status status = begin(session, std::move(greeted.connection), greeted.hello.number);
     if (!status.ok()) lose(session, status);
   });
 }
 
 void SessionTransport::accept_session(Greeted greeted) {
-  const Endpoint remote = Endpoint::remote_of(greeted.socket.fd.get());
+  const Endpoint remote = Endpoint::remote_of(greeted.connection.fd());
   if (!remote) return;
   const SessionPointer session = make_session();
   session->incoming = true;
   session->id = greeted.hello.session;
   session->context = greeted.hello.context;
+  note_proven(*session, greeted);
   // Where it says that it listens, on the machine that it is seen to be.
   session->endpoints = {remote.with_port(static_cast<std::uint16_t>(greeted.hello.port))};
   session->locator = locator_of(*session, session->endpoints.front());
@@ -325,7 +342,7 @@ void SessionTransport::accept_session(Greeted greeted) {
     sessions_.push_back(session);
   }
   or_lose(session, [&] {
-    Status status = begin(session, std::move(greeted.socket), 0);
+    Status status = begin(session, std::move(greeted.connection), 0);
     if (!status.ok()) lose(session, status);
   });
 }
@@ -390,7 +407,7 @@ void SessionTransport::try_again(const SessionPointer& session) noexcept try {
   const std::vector<Endpoint> endpoints = session->incoming ? session->endpoints : session->remotes();
   session->dialer = Dialer::dial(
       *loop_, authenticator_, endpoints,
-      session->incoming ? hello(session, Role::check) : hello(session, Role::resume, session->stream.received()),
+      session->incoming ? greeting(session, Role::check) : greeting(session, Role::resume, session->stream.received()),
       session->context, Deadline::after(session->resume_until - monotonic_now()),
       [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
 } catch (const std::bad_alloc&) {
@@ -402,7 +419,7 @@ void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) n
   Status status = std::move(greeted.status);
   if (status.ok() && !session->incoming) {
     or_lose(session, [&] {
-      status = begin(session, std::move(greeted.socket), greeted.reply.received);
+      status = begin(session, std::move(greeted.connection), greeted.reply.received);
       if (!status.ok()) lose(session, status);
     });
     return;
@@ -432,7 +449,8 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
       incoming.port->nudge();
     }
     session->incoming_links.clear();
-    questions_.end(session, session->failure == RIPC_NO_MEMORY ? RIPC_NO_MEMORY : RIPC_PEER_DEAD);
+    const ripc_status code = session->failure.code();
+    questions_.end(session, code == RIPC_NO_MEMORY || code == RIPC_REFUSED ? code : RIPC_PEER_DEAD);
     changed_.notify_all();
   }
   session->stream.detach();

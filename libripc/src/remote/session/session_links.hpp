@@ -32,7 +32,7 @@ class SessionLinks {
   // bulk has it, or Bulk::dial_failed() is called.
   virtual void connect_bulk(const SessionPointer& session) = 0;
   // The peer has made a bulk connection with a handshake like that of a control connection.
-  virtual void adopt_bulk(const SessionPointer& session, GuardedSocket socket) = 0;
+  virtual void adopt_bulk(const SessionPointer& session, SecureSocket connection) = 0;
   // A frame that every transport gives a meaning of its own, or none. False: the peer broke the protocol.
   virtual bool handle(const SessionPointer& session, const wire::session_control::Frame& frame) = 0;
 };

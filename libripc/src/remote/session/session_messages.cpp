@@ -44,8 +44,13 @@ bool SessionTransport::handle(const SessionPointer& session, std::span<const std
       *decoded);
 }
 
-void SessionTransport::on(const SessionPointer& session, const wire::session_control::Bye&) {
-  lose(session, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
+void SessionTransport::on(const SessionPointer& session, const wire::session_control::Bye& frame) {
+  lose(session,
+       frame.status == RIPC_REFUSED
+           ? Status(RIPC_REFUSED,
+                    "The peer is there, but its trust file does not list this context's identity: add its public key "
+                    "there (`ripc key show` prints it, `ripc trust add` adds it).")
+           : Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::Heartbeat& frame) {
@@ -105,6 +110,7 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
         const std::uint32_t budget = receiver.budget(socket->set_receive_buffer(receiver.wanted_buffer()));
         // Where there is no way for UDP, its sender finds that out.
         (void)socket->connect(session->remote().with_port(static_cast<std::uint16_t>(frame.port)));
+        protect(*socket, *session, false, frame.link, frame.token);
         opened.incarnation = port.incarnation();
         opened.port = socket->port();
         opened.packet_limit = static_cast<std::uint32_t>(kMaxStreamPacket);

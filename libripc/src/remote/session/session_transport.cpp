@@ -26,7 +26,7 @@ SessionTransport::SessionTransport(std::string_view name, SessionOptions options
     : Transport(name),
       options_(std::move(options)),
       host_identity_(remote::host_identity()),
-      authenticator_(options_.credentials, options_.peers),
+      authenticator_({options_.credentials, options_.encryption}, options_.peers),
       peers_(options_.credentials) {}
 
 SessionTransport::~SessionTransport() = default;
@@ -36,7 +36,8 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
   loop_ = &loop;
   Result<std::unique_ptr<Listener>> listener = Listener::open(
       loop, authenticator_, options_.bind_address, options_.ports, options_.peer_timeout,
-      [this](const wire::session_control::Hello& hello, int socket) { return answer(hello, socket); },
+      {.find = [this](const wire::session_control::Hello& hello) { return find_secret(hello); },
+       .answer = [this](const wire::session_control::Hello& hello, int socket) { return answer(hello, socket); }},
       [this](Greeted greeted) { accepted(std::move(greeted)); });
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
@@ -60,13 +61,31 @@ void SessionTransport::tick() {
     if (stopped_) return;
     sessions = sessions_;
   }
+  const std::uint64_t changes = peers_.changes();
+  const bool is_trust_changed = changes != std::exchange(trust_changes_, changes);
   for (const SessionPointer& session : sessions) {
+    if (is_trust_changed && !is_still_admitted(*session)) {
+      lose(session, spi::link_refused());
+      continue;
+    }
     if (!session->stream.attached()) continue;
     (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
     session->stream.note_acknowledgement();
     for (const auto& channel : session->channels()) channel->check_path();
   }
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
+}
+
+// Whoever is not connects again, and is judged anew.
+bool SessionTransport::is_still_admitted(const Session& session) {
+  const std::lock_guard lock(mutex_);
+  if (!session.greeted) return true;
+  const spi::Peer& peer = *session.peer_entry;
+  return peers_.is_member(peer) &&
+         std::all_of(session.incoming_links.begin(), session.incoming_links.end(), [&](const auto& entry) {
+           const spi::PortOptions& port = entry.second.port->options();
+           return peers_.may_call(peer, port.name, port.id);
+         });
 }
 
 void SessionTransport::stop() noexcept {
@@ -232,6 +251,11 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
       return spi::Connected{.channel = std::move(*channel), .address = address, .is_on_this_host = is_here};
     }
     failure = channel.status();
+    if (failure == RIPC_REFUSED) {
+      // By the peer itself, not by its service.
+      const std::lock_guard lock(mutex_);
+      if ((*session)->lost) return (*session)->failure;
+    }
     if (!is_known || (failure.code() != RIPC_NO_SERVICE && failure.code() != RIPC_PEER_DEAD)) break;
     // Whoever answered first does not have it; perhaps somebody at another address does.
     for (std::size_t index = locators.size(); index-- != 0;) {
@@ -277,6 +301,7 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
     };
   }
   try {
+    protect(*socket, *session, true, open.link, open.token);
     return std::shared_ptr<LinkChannel>(LinkChannel::make<UdpChannel>(
         parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit), std::move(*socket),
         opened.packet_limit, datagrams, std::move(connect), options_.peer_timeout));
@@ -284,6 +309,13 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
     session->stream.tell(wire::session_control::CloseLink{.link = open.link});
     return RIPC_NO_MEMORY;
   }
+}
+
+void SessionTransport::protect(LinkSocket& socket, const Session& session, bool own, std::uint32_t link,
+                               std::uint64_t token) const {
+  if (!session.secret) return;
+  const auto key = [&](bool sends) { return session.secret->of_link(session.incoming, own, sends, link, token); };
+  socket.protect(session.secret->protection, key(true), key(false), authenticator_.counters());
 }
 
 Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,

@@ -20,6 +20,7 @@
 #include "base/random.hpp"
 #include "remote/link/link_channel.hpp"
 #include "remote/link/link_port.hpp"
+#include "remote/link/link_socket.hpp"
 #include "remote/session/authenticator.hpp"
 #include "remote/session/dialer.hpp"
 #include "remote/session/listener.hpp"
@@ -37,11 +38,12 @@ namespace ripc::internal::remote {
 struct SessionOptions {
   std::uint64_t context = 0;  // this context's id
   std::uint32_t max_peers = 4096;
-  Nanoseconds peer_timeout = 5'000'000'000;             // a peer that cannot be reached for so long is dead
-  PortRange ports;                                      // TCP and UDP
-  std::string bind_address;                             // an IP; empty: all addresses of the machine
-  std::string interface;                                // whose addresses are told to others; empty: all
-  security::Credentials credentials;                    // no keys: whoever can reach the port is a peer
+  Nanoseconds peer_timeout = 5'000'000'000;  // a peer that cannot be reached for so long is dead
+  PortRange ports;                           // TCP and UDP
+  std::string bind_address;                  // an IP; empty: all addresses of the machine
+  std::string interface;                     // whose addresses are told to others; empty: all
+  security::Credentials credentials;         // no keys: whoever can reach the port is a peer
+  Encryption encryption = Encryption::automatic;
   PeerPolicy peers;                                     // which users of this host are admitted
   bool streams = true;                                  // links may have a connection of their own
   std::size_t receive_buffer = std::size_t{256} << 10;  // bytes that a link's socket buffer has at least
@@ -134,8 +136,7 @@ class SessionTransport : public spi::Transport {
   void bulk_failed(const SessionPointer& session) noexcept;
   // The session that a peer began with this name; null: none.
   SessionPointer session_named(std::uint64_t id) const;
-  wire::session_control::Hello hello(const SessionPointer& session, wire::session_control::Role role,
-                                     std::uint64_t number = 0) const;
+  Greeting greeting(const SessionPointer& session, wire::session_control::Role role, std::uint64_t number = 0) const;
   const SessionOptions& options() const noexcept { return options_; }
   EventLoop& loop() const noexcept { return *loop_; }
   Authenticator& authenticator() noexcept { return authenticator_; }
@@ -179,13 +180,13 @@ class SessionTransport : public spi::Transport {
   Result<SessionPointer> begin_session(std::span<const Locator> locators, const std::string& text,
                                        std::vector<Endpoint> endpoints);
   void dial(const SessionPointer& session, Deadline deadline);
+  Result<std::optional<SessionSecret>> find_secret(const wire::session_control::Hello& hello) const;
   wire::session_control::HelloReply answer(const wire::session_control::Hello& hello, int socket);
-  bool knows(const wire::session_control::Hello& hello);
   void accepted(Greeted greeted);
   void accept_session(Greeted greeted);
   SessionPointer make_session();
-  Status begin(const SessionPointer& session, GuardedSocket socket, std::uint64_t acknowledged);
-  SessionPointer incoming_session(std::uint64_t context, std::uint64_t id);
+  Status begin(const SessionPointer& session, SecureSocket connection, std::uint64_t acknowledged);
+  SessionPointer find_session(const wire::session_control::Hello& hello) const;
   void on_event(const SessionPointer& session, std::uint32_t events) noexcept;
   void read_frames(const SessionPointer& session, std::uint32_t events);
   void control_lost(const SessionPointer& session) noexcept;
@@ -193,11 +194,12 @@ class SessionTransport : public spi::Transport {
   void try_again_soon(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
+  bool is_still_admitted(const Session& session);
 
   // ---- Further connections (session_connections.cpp); responder ----
   void connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker);
   void dial_stream(const SessionPointer& session, std::uint32_t link, wire::session_control::Role role);
-  void stream_made(const SessionPointer& session, std::uint32_t link, bool is_own, GuardedSocket socket);
+  void stream_made(const SessionPointer& session, std::uint32_t link, bool is_own, SecureSocket connection);
   void dial_bulk(const SessionPointer& session);
   void bulk_due(const SessionPointer& session) noexcept;
 
@@ -220,6 +222,8 @@ class SessionTransport : public spi::Transport {
   template <typename Frame>
   void to_source(const SessionPointer& session, const Frame& frame);
   std::uint32_t next_link();
+  // If the session has a secret. `own`: of a link that this side opens. Throws std::bad_alloc.
+  void protect(LinkSocket& socket, const Session& session, bool own, std::uint32_t link, std::uint64_t token) const;
   Result<wire::session_control::Opened> accept_link(const SessionPointer& session,
                                                     const wire::session_control::Open& frame);
   void nudge_port(ripc_service_id service) noexcept;  // under the mutex
@@ -232,6 +236,7 @@ class SessionTransport : public spi::Transport {
   std::string host_identity_;
   Authenticator authenticator_;
   spi::PeerBook peers_;
+  std::uint64_t trust_changes_ = 0;  // that the sessions have been judged by
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   std::unique_ptr<Listener> listener_;

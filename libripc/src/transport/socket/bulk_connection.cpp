@@ -48,12 +48,7 @@ class Vector {
     }
   }
   std::size_t size() const noexcept { return size_; }
-  ssize_t send(int socket) noexcept {
-    msghdr message{};
-    message.msg_iov = ranges_.data();
-    message.msg_iovlen = count_;
-    return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  }
+  std::span<iovec> ranges() noexcept { return std::span(ranges_).first(count_); }
 
  private:
   std::array<iovec, kZeroPages + 2> ranges_;
@@ -63,9 +58,11 @@ class Vector {
 
 }  // namespace
 
-BulkConnection::BulkConnection(UniqueFd socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+BulkConnection::BulkConnection(remote::SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
                                std::shared_ptr<BulkTally> tally) noexcept
-    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {}
+    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {
+  socket_.expect_faults();
+}
 
 Status BulkConnection::start() noexcept try {
   const std::lock_guard lock(mutex_);
@@ -73,7 +70,7 @@ Status BulkConnection::start() noexcept try {
   // Requests and pushes may have come before.
   write_wanted_ = true;
   started_ = true;
-  return loop_.add(socket_.get(), EPOLLIN | EPOLLOUT,
+  return loop_.add(socket_.fd(), EPOLLIN | EPOLLOUT,
                    [self = shared_from_this()](std::uint32_t events) { self->handle_events(events); });
 } catch (const std::bad_alloc&) {
   return RIPC_NO_MEMORY;
@@ -85,16 +82,16 @@ void BulkConnection::close() noexcept {
     ended_ = true;
   }
   // The loop lets go of its reference, which may be the last but the caller's.
-  loop_.remove(socket_.get());
+  loop_.remove(socket_.fd());
   cut();
 }
 
-void BulkConnection::cut() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+void BulkConnection::cut() noexcept { ::shutdown(socket_.fd(), SHUT_RDWR); }
 
 std::uint64_t BulkConnection::send_rate() const noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
-  return ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_delivery_rate : 0;
+  return ::getsockopt(socket_.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_delivery_rate : 0;
 }
 
 void BulkConnection::handle_events(std::uint32_t events) noexcept {
@@ -121,7 +118,7 @@ void BulkConnection::handle_events(std::uint32_t events) noexcept {
 BulkConnection::Outcome BulkConnection::read_some(Handler& handler) noexcept {
   std::size_t turn = 0;
   Outcome outcome = Outcome::more;
-  while (outcome == Outcome::more && turn < kTurn) {
+  while (outcome == Outcome::more && (turn < kTurn || socket_.has_buffered())) {
     outcome = receive(handler, turn);
     if (outcome != Outcome::done && outcome != Outcome::more) break;
     const Outcome parsed = parse(handler);
@@ -135,7 +132,7 @@ BulkConnection::Outcome BulkConnection::receive(Handler& handler, std::size_t& r
   if (frame_ && payload_received_ != frame_->length) return receive_payload(handler, received);
   // Behind a trailer comes a header, behind a header perhaps payload, which does not belong here.
   const std::size_t wanted = (frame_ ? kLookahead : bulk::kHeaderSize) - head_size_;
-  const ssize_t result = ::recv(socket_.get(), head_.data() + head_size_, wanted, MSG_DONTWAIT);
+  const ssize_t result = socket_.receive(head_.data() + head_size_, wanted);
   const Outcome outcome = judge_receive(result);
   if (outcome != Outcome::more) return outcome;
   head_size_ += static_cast<std::size_t>(result);
@@ -153,10 +150,7 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
     if (destination_->memory != nullptr) {
       std::array<iovec, 2> ranges{
           {{destination_->memory + frame_->offset + payload_received_, rest}, {head_.data(), head_.size()}}};
-      msghdr message{};
-      message.msg_iov = ranges.data();
-      message.msg_iovlen = ranges.size();
-      result = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+      result = socket_.receive(ranges);
       error = result < 0 ? errno : 0;
     } else {
       error = ECANCELED;
@@ -183,8 +177,7 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
 
 BulkConnection::Outcome BulkConnection::discard_payload(std::size_t& received) noexcept {
   const std::size_t rest = frame_->length - payload_received_;
-  // TCP takes this as: drop so many bytes.
-  const ssize_t result = ::recv(socket_.get(), nullptr, rest, MSG_DONTWAIT | MSG_TRUNC);
+  const ssize_t result = socket_.discard(rest);
   const Outcome outcome = judge_receive(result);
   if (outcome != Outcome::more) return outcome;
   count(tally_->bytes_discarded, static_cast<std::uint64_t>(result));
@@ -285,7 +278,7 @@ std::size_t BulkConnection::job_count() const noexcept {
 BulkConnection::Outcome BulkConnection::flush_outbox() noexcept {
   if (outbox_sent_ == outbox_.size()) return Outcome::done;
   const std::size_t rest = outbox_.size() - outbox_sent_;
-  const ssize_t result = ::send(socket_.get(), outbox_.data() + outbox_sent_, rest, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t result = socket_.send(outbox_.data() + outbox_sent_, rest);
   const Outcome outcome = judge_send(result, rest);
   if (result > 0) outbox_sent_ += static_cast<std::size_t>(result);
   if (outbox_sent_ == outbox_.size()) {
@@ -302,7 +295,7 @@ void BulkConnection::want_write(bool wanted) noexcept {
   if (write_wanted_ == wanted || ended_ || !started_) return;
   write_wanted_ = wanted;
   const std::uint32_t events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  if (!loop_.modify(socket_.get(), events).ok()) cut();
+  if (!loop_.modify(socket_.fd(), events).ok()) cut();
 }
 
 BulkConnection::Outcome BulkConnection::judge_send(ssize_t result, std::size_t wanted) noexcept {
@@ -387,7 +380,7 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   const std::size_t so_far = out_position_ + vector.size();
   if (so_far >= size - bulk::kTrailerSize)
     vector.add(std::span(out_trailer_).subspan(so_far - (size - bulk::kTrailerSize)));
-  const ssize_t result = vector.send(socket_.get());
+  const ssize_t result = socket_.send(vector.ranges());
   if (result < 0 && errno == EFAULT && reading.lock.owns_lock()) {
     count(tally_->send_calls);
     reading.lock.unlock();

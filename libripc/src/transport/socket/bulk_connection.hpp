@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
-#include "base/unique_fd.hpp"
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/frame_sender.hpp"
+#include "remote/session/secure_socket.hpp"
 #include "wire/bulk.hpp"
 
 namespace ripc::internal::socket {
@@ -74,7 +74,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
     ~Handler() = default;
   };
 
-  BulkConnection(UniqueFd socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+  BulkConnection(remote::SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
                  std::shared_ptr<BulkTally> tally) noexcept;
 
   // Any. Joins the loop. RIPC_NO_MEMORY and what EventLoop::add says.
@@ -131,7 +131,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   void want_write(bool wanted) noexcept;  // likewise
   Outcome judge_send(ssize_t result, std::size_t wanted) noexcept;
 
-  UniqueFd socket_;
+  remote::SecureSocket socket_;
   EventLoop& loop_;
   const std::weak_ptr<Handler> handler_;
   const std::shared_ptr<BulkTally> tally_;

@@ -10,7 +10,6 @@
 namespace ripc::internal::socket {
 
 using remote::Greeted;
-using remote::GuardedSocket;
 using remote::SessionPointer;
 
 // Links over UDP, long items over TCP.
@@ -55,11 +54,11 @@ class SocketTransport::Links final : public remote::SessionLinks {
     // A rail whose interface is down is none now.
     if (remotes.size() > 1 && transport_.rails_.most > 1) look_again();
   }
-  void adopt_bulk(const SessionPointer& session, GuardedSocket socket) override {
+  void adopt_bulk(const SessionPointer& session, remote::SecureSocket connection) override {
     is_asked_ = false;
     transport_.bulk_arrived(session);
-    socket.guard.reset();
-    bulk_->adopt(std::move(socket.fd));
+    connection.unguard();
+    bulk_->adopt(std::move(connection));
   }
   bool handle(const SessionPointer&, const wire::session_control::Frame&) override { return false; }  // there are none
 
@@ -69,10 +68,10 @@ class SocketTransport::Links final : public remote::SessionLinks {
 
   std::shared_ptr<remote::Dialer> dial(const SessionPointer& session, const remote::Endpoint& remote) {
     return remote::Dialer::dial(transport_.loop(), transport_.authenticator(), {remote},
-                                transport_.hello(session, wire::session_control::Role::bulk), session->context,
+                                transport_.greeting(session, wire::session_control::Role::bulk), session->context,
                                 Deadline::after(transport_.options().peer_timeout), [this, session](Greeted greeted) {
                                   if (greeted.status.ok()) {
-                                    adopt_bulk(session, std::move(greeted.socket));
+                                    adopt_bulk(session, std::move(greeted.connection));
                                   } else if (std::all_of(session->bulk_dialers.begin(), session->bulk_dialers.end(),
                                                          [](const auto& dialer) { return dialer->over(); })) {
                                     none_made(session);

@@ -49,10 +49,10 @@ std::shared_ptr<StreamBulk> StreamBulk::create(EventLoop& loop, remote::BulkHook
   return made;
 }
 
-void StreamBulk::adopt(UniqueFd socket) noexcept {
-  prepare(socket.get(), stall_timeout_);
-  const remote::Endpoint local = remote::Endpoint::local_of(socket.get());
-  const remote::Endpoint peer = remote::Endpoint::remote_of(socket.get());
+void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
+  prepare(socket.fd(), stall_timeout_);
+  const remote::Endpoint local = remote::Endpoint::local_of(socket.fd());
+  const remote::Endpoint peer = remote::Endpoint::remote_of(socket.fd());
   std::shared_ptr<BulkConnection> connection;
   std::optional<StreamPullTable::NewLane> lane;
   try {

@@ -14,7 +14,6 @@
 #include <string>
 
 #include "base/clock.hpp"
-#include "base/unique_fd.hpp"
 #include "remote/bulk/bulk_backend.hpp"
 #include "remote/session/rails.hpp"
 #include "transport/socket/bulk_connection.hpp"
@@ -56,7 +55,7 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   // Any. A bulk connection of this session whose handshake is over: the next byte in both directions is the first of a
   // frame. Also those that the peer dialed. Sets the socket options it needs. Closes it after died(), when there are
   // kMaxBulkConnections already or the loop cannot take it.
-  void adopt(UniqueFd socket) noexcept;
+  void adopt(remote::SecureSocket socket) noexcept;
   BulkCounters counters() const noexcept;
 
   // ---- remote::Bulk ----

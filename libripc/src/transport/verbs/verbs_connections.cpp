@@ -185,7 +185,7 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
   auto& dialers = session->bulk_dialers;
   std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
   dialers.push_back(remote::Dialer::dial(
-      loop(), authenticator(), std::move(there), hello(session, wire::session_control::Role::bulk), session->context,
+      loop(), authenticator(), std::move(there), greeting(session, wire::session_control::Role::bulk), session->context,
       Deadline::after(patience), [this, session, peer, &rail, ask](const remote::Greeted& greeted) {
         if (greeted.status.ok()) {
           ask();
@@ -197,30 +197,31 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
 
 void VerbsTransport::ask_for_connection(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
                                         const remote::Endpoint& local, Nanoseconds patience, std::uint8_t read_depth) {
-  const ClusterKeys* const keys = options().credentials.keys.get();
+  const security::Secret* const secret = session->secret ? &session->secret->secret : nullptr;
   const std::uint64_t number = ++rail.number;
   auto making = std::make_shared<Making>();
-  rail.attempt = manager_->dial(
-      local, rail.address.with_port(rail.port),
-      make_private_data(keys, Side::dialing, rail.nonce, session->id, number, session->key), read_depth, patience,
-      {.prepare = [this, peer, making](const IdPointer& id) { return prepare(*peer, *making, id); },
-       .accepted = [this, peer, making, number, keys, &rail](const IdPointer&, const PrivateData& words) -> Status {
-         ConnectionPrivateData answer;
-         if (!parse(words, answer) || answer.number != number ||
-             !is_proven(keys, Side::accepting, rail.nonce, answer)) {
-           authenticator().count_refused();
-           return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
-         }
-         rail.attempt = 0;
-         rail.failures = rail.doubts = 0;
-         made(*peer, *making, true);
-         return {};
-       },
-       .ended =
-           [this, session, peer, making, &rail](Status reason) {
-             making->end();
-             if (!making->is_made) dial_failed(session, peer, rail, reason);
-           }});
+  rail.attempt =
+      manager_->dial(local, rail.address.with_port(rail.port),
+                     make_private_data(secret, Side::dialing, rail.nonce, session->id, number), read_depth, patience,
+                     {.prepare = [this, peer, making](const IdPointer& id) { return prepare(*peer, *making, id); },
+                      .accepted = [this, session, peer, making, number, secret, &rail](
+                                      const IdPointer&, const PrivateData& words) -> Status {
+                        ConnectionPrivateData answer;
+                        if (!parse(words, answer) || answer.number != number ||
+                            !is_proven(secret, Side::accepting, rail.nonce, answer)) {
+                          authenticator().count_refused();
+                          return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
+                        }
+                        rail.attempt = 0;
+                        rail.failures = rail.doubts = 0;
+                        made(*peer, *making, true);
+                        return {};
+                      },
+                      .ended =
+                          [this, session, peer, making, &rail](Status reason) {
+                            making->end();
+                            if (!making->is_made) dial_failed(session, peer, rail, reason);
+                          }});
 }
 
 // Whoever waits for the connection may be the peer, who would ask again much later only.
@@ -297,16 +298,16 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
     return RIPC_REFUSED;
   }
   if (told.number <= rail->number) return RIPC_REFUSED;  // the older one of two attempts
-  const ClusterKeys* const keys = options().credentials.keys.get();
+  const security::Secret* const secret = session->secret ? &session->secret->secret : nullptr;
   const std::shared_ptr<Registrar> registrar = registrar_of(id->local().ip());
-  if (!is_proven(keys, Side::dialing, rail->nonce, told) || !registrar) {
+  if (!is_proven(secret, Side::dialing, rail->nonce, told) || !registrar) {
     authenticator().count_refused();
     return RIPC_REFUSED;
   }
   rail->number = told.number;
   auto making = std::make_shared<Making>();
   return ConnectionManager::Welcome{
-      .words = make_private_data(keys, Side::accepting, rail->nonce, session->id, told.number),
+      .words = make_private_data(secret, Side::accepting, rail->nonce, session->id, told.number),
       .read_depth = registrar->device()->read_depth,
       .from = rail,
       .hooks = {.prepare = [this, peer, making](const IdPointer& own) { return prepare(*peer, *making, own); },

@@ -95,7 +95,7 @@ class VerbsTransport final : public remote::SessionTransport {
       transport.connect_bulk(session, shared_from_this());
     }
     // Connections for long items are RDMA's, and come by the connection manager: this one is closed.
-    void adopt_bulk(const remote::SessionPointer&, remote::GuardedSocket) override {}
+    void adopt_bulk(const remote::SessionPointer&, remote::SecureSocket) override {}
     bool handle(const remote::SessionPointer& session, const wire::session_control::Frame& frame) override;
 
     VerbsTransport& transport;

@@ -33,8 +33,6 @@ TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
   return options;
 }
 
-EventSet make_events() { return std::move(EventSet::create().value()); }
-
 TEST(Session, WhoHasTheSameKeyIsAdmitted) {
   Node server(with_key(key("1")));
   Node client(with_key(key("1")));
@@ -70,14 +68,14 @@ TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
   EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
 }
 
-TEST(Session, WhoHasTheOldKeyOnlyIsToldThatTheNewOneIsAnother) {
+TEST(Session, WhoHasTheOldKeyOnlyReachesWhoHasBoth) {
   Node server(with_key(key("31")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
   Node client(with_key(key("1")));
-  const Result<std::shared_ptr<spi::Channel>> refused = client.connect(server);
-  EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
-  EXPECT_NE(refused.status().text().find("another cluster key"), std::string_view::npos) << refused.status().text();
+  const Result<std::shared_ptr<spi::Channel>> channel = client.connect(server);
+  EXPECT_TRUE(channel.ok()) << channel.status().text();
+  EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
 }
 
 TEST(Session, WhoHasAKeyDoesNotTalkToWhoHasNone) {

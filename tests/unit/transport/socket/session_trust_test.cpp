@@ -5,6 +5,7 @@
 
 #include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
+#include "support/temporary_directory.hpp"
 #include "unit/security/trust_helpers.hpp"
 
 namespace ripc::internal::socket {
@@ -18,11 +19,9 @@ TransportOptions trusting(const std::string& rights) {
   return options;
 }
 
-EventSet new_events() { return std::move(EventSet::create().value()); }
-
 TEST(SessionTrust, AMemberThatMayNotCallAServiceIsRefusedAndCounted) {
   Node server(trusting("calls="));
-  EventSet events = new_events();
+  EventSet events = make_events();
   const auto port = server.open_port(events, 7);
   Node client;
   const auto refused = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
@@ -31,16 +30,41 @@ TEST(SessionTrust, AMemberThatMayNotCallAServiceIsRefusedAndCounted) {
   EXPECT_EQ(server.transport().counters().links_refused, 1U);
 }
 
+TEST(SessionTrust, AMemberThatIsRemovedOrMayNotCallAnyMoreLosesItsLinks) {
+  const support::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/trust";
+  const std::string me = "me " + security::key_of(1) + " user=" + std::to_string(::getuid());
+  const std::string other = "other " + security::key_of(2) + "\n";
+  for (const std::string& later : {me + " calls=\n" + other, other}) {
+    security::write_file(path, me + "\n" + other);
+    TransportOptions options;
+    options.peer_timeout = 400'000'000;
+    options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
+    Node server(options);
+    EventSet events = make_events();
+    const auto port = server.open_port(events, 7);
+    Node client;
+    const auto channel = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
+    ASSERT_TRUE(channel.ok()) << channel.status().text();
+    security::write_file(path, me + " calls=0x7\n" + other);
+    options.credentials.trust->look();
+    ASSERT_EQ(send_text(**channel, "x"), RIPC_OK);
+    security::write_file(path, later);
+    EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); })) << later;
+  }
+}
+
 TEST(SessionTrust, ATrueRecordDoesNotLeadToAnotherMemberAtItsAddress) {
   Node server;
-  EventSet events = new_events();
+  EventSet events = make_events();
   const auto port = server.open_port(events, 7);
   Node client(trusting("holds=*"));
   spi::Address address = server.transport().address();
   address.member = "other";
   const auto refused = test::connect(client.transport(), address, 7, Deadline::after(kLimit));
   EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
-  EXPECT_NE(refused.status().text().find("me is at the address of the service, but other holds it"), std::string_view::npos)
+  EXPECT_NE(refused.status().text().find("me is at the address of the service, but other holds it"),
+            std::string_view::npos)
       << refused.status().text();
   address.member = "me";
   EXPECT_TRUE(test::connect(client.transport(), address, 7, Deadline::after(kLimit)).ok());
@@ -49,7 +73,7 @@ TEST(SessionTrust, ATrueRecordDoesNotLeadToAnotherMemberAtItsAddress) {
 TEST(SessionTrust, ASourceIsKnownAndBelievedOnlyWhatItsMemberMayHold) {
   Node server(trusting("holds=0x2a"));
   Node client;
-  EventSet events = new_events();
+  EventSet events = make_events();
   const auto port = server.open_port(events);
   const auto channel = client.channel(server);
   ASSERT_NE(channel, nullptr);

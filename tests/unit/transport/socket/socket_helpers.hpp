@@ -28,6 +28,8 @@ inline constexpr Nanoseconds kLimit = 10'000'000'000;
 
 using support::eventually;
 
+inline EventSet make_events() { return std::move(EventSet::create().value()); }
+
 // Remembers what it is told.
 class RecordingHost final : public spi::Host {
  public:

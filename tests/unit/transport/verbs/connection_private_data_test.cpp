@@ -3,19 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 namespace ripc::internal::verbs {
 namespace {
 
 const wire::session_control::Nonce kNonce{std::byte{1}, std::byte{2}};
 
-std::shared_ptr<const ClusterKeys> keys(char digit) {
-  const std::string text = std::string(63, digit) + '0';
-  Result<std::shared_ptr<const ClusterKeys>> parsed = ClusterKeys::parse(text, "test");
-  EXPECT_TRUE(parsed.ok()) << parsed.status().text();
-  return parsed.ok() ? *parsed : nullptr;
-}
+const security::Secret kSecret({std::byte{7}});
+const security::Secret kOther({std::byte{8}});
 
 TEST(ConnectionPrivateData, SaysWhichSessionAndWhichAttempt) {
   ConnectionPrivateData said;
@@ -32,43 +26,33 @@ TEST(ConnectionPrivateData, OfAnotherVersionIsNone) {
   EXPECT_FALSE(parse(words, said));
 }
 
-TEST(ConnectionPrivateData, ProvesTheKeyTheSideTheSessionAndTheNonce) {
-  const auto key = keys('7');
+TEST(ConnectionPrivateData, ProvesTheSecretTheSideTheSessionAndTheNonce) {
   ConnectionPrivateData said;
-  ASSERT_TRUE(parse(make_private_data(key.get(), Side::dialing, kNonce, 77, 5), said));
-  EXPECT_TRUE(is_proven(key.get(), Side::dialing, kNonce, said));
-  EXPECT_FALSE(is_proven(key.get(), Side::accepting, kNonce, said)) << "it could be sent back as the answer";
-  EXPECT_FALSE(is_proven(key.get(), Side::dialing, {}, said));
-  EXPECT_FALSE(is_proven(keys('8').get(), Side::dialing, kNonce, said));
-  EXPECT_FALSE(is_proven(nullptr, Side::dialing, kNonce, said)) << "whoever has no key does not take one for nothing";
+  ASSERT_TRUE(parse(make_private_data(&kSecret, Side::dialing, kNonce, 77, 5), said));
+  EXPECT_TRUE(is_proven(&kSecret, Side::dialing, kNonce, said));
+  EXPECT_FALSE(is_proven(&kSecret, Side::accepting, kNonce, said)) << "it could be sent back as the answer";
+  EXPECT_FALSE(is_proven(&kSecret, Side::dialing, {}, said));
+  EXPECT_FALSE(is_proven(&kOther, Side::dialing, kNonce, said));
+  EXPECT_FALSE(is_proven(nullptr, Side::dialing, kNonce, said))
+      << "whoever has no secret does not take one for nothing";
   ConnectionPrivateData other = said;
   other.session = 78;
-  EXPECT_FALSE(is_proven(key.get(), Side::dialing, kNonce, other));
+  EXPECT_FALSE(is_proven(&kSecret, Side::dialing, kNonce, other));
   other = said;
   other.number = 6;
-  EXPECT_FALSE(is_proven(key.get(), Side::dialing, kNonce, other));
+  EXPECT_FALSE(is_proven(&kSecret, Side::dialing, kNonce, other));
 }
 
-TEST(ConnectionPrivateData, IsProvenWithTheKeyThatTheOtherSideHas) {
-  const Result<std::shared_ptr<const ClusterKeys>> both =
-      ClusterKeys::parse(std::string(63, '8') + "0\n" + std::string(63, '7') + "0", "test");
-  ASSERT_TRUE(both.ok());
-  ConnectionPrivateData said;
-  ASSERT_TRUE(parse(make_private_data(both->get(), Side::dialing, kNonce, 77, 5, 1), said));
-  EXPECT_TRUE(is_proven(keys('7').get(), Side::dialing, kNonce, said));
-  EXPECT_FALSE(is_proven(keys('8').get(), Side::dialing, kNonce, said));
-}
-
-TEST(ConnectionPrivateData, WithoutKeyShowsTheNonce) {
+TEST(ConnectionPrivateData, WithoutSecretShowsTheNonce) {
   ConnectionPrivateData said;
   ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, {}, 77, 5), said));
   EXPECT_FALSE(is_proven(nullptr, Side::dialing, kNonce, said)) << "the session's number alone is no proof";
 }
 
-TEST(ConnectionPrivateData, WithoutKeyIsRefusedByWhoeverHasOne) {
+TEST(ConnectionPrivateData, WithoutSecretIsRefusedByWhoeverHasOne) {
   ConnectionPrivateData said;
   ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, kNonce, 77, 5), said));
-  EXPECT_FALSE(is_proven(keys('7').get(), Side::dialing, kNonce, said));
+  EXPECT_FALSE(is_proven(&kSecret, Side::dialing, kNonce, said));
 }
 
 }  // namespace

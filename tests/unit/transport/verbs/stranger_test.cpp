@@ -148,8 +148,9 @@ TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
   const auto connected = server_->transport().bulks().front()->connection();
   ASSERT_NE(connected, nullptr);
   const std::uint64_t before = server_->transport().counters().handshakes_refused;
-  for (const auto& keys : {keys_of('b'), std::shared_ptr<const ClusterKeys>()}) {
-    const PrivateData words = make_private_data(keys.get(), Side::dialing, {}, session(), 1000);
+  const security::Secret other = security::Secret::random();
+  for (const security::Secret* secret : {&other, static_cast<const security::Secret*>(nullptr)}) {
+    const PrivateData words = make_private_data(secret, Side::dialing, {}, session(), 1000);
     EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
   }
   EXPECT_EQ(server_->transport().counters().handshakes_refused, before + 2);

@@ -10,12 +10,12 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-constexpr std::uint8_t kVersion = 4;
+constexpr std::uint8_t kVersion = 5;
 constexpr std::size_t kHead = 24;  // all but the proof
-static_assert(kHead + ClusterKeys::kMacSize == std::tuple_size_v<PrivateData>);
+static_assert(kHead + security::Secret::kSize == std::tuple_size_v<PrivateData>);
 
 std::string_view purpose(Side side) noexcept {
-  return side == Side::dialing ? "ripc verbs connect 1" : "ripc verbs accept 1";
+  return side == Side::dialing ? "ripc verbs connect" : "ripc verbs accept";
 }
 
 void write_head(PrivateData& data, std::uint64_t session, std::uint64_t number) noexcept {
@@ -24,20 +24,25 @@ void write_head(PrivateData& data, std::uint64_t session, std::uint64_t number) 
   wire::store_le<std::uint64_t>(data.data() + 16, number);
 }
 
-ClusterKeys::Mac plain_proof(const wire::session_control::Nonce& nonce) noexcept {
-  ClusterKeys::Mac proof{};
+security::Secret::Bytes plain_proof(const wire::session_control::Nonce& nonce) noexcept {
+  security::Secret::Bytes proof{};
   std::memcpy(proof.data(), nonce.data(), nonce.size());
   return proof;
 }
 
+security::Secret::Bytes proof_of(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
+                                 const PrivateData& data) noexcept {
+  if (secret == nullptr) return plain_proof(nonce);
+  return secret->derive(purpose(side), {nonce, std::span(data).first<kHead>()}).bytes();
+}
+
 }  // namespace
 
-PrivateData make_private_data(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
-                              std::uint64_t session, std::uint64_t number, std::size_t key) {
+PrivateData make_private_data(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
+                              std::uint64_t session, std::uint64_t number) {
   PrivateData data{};
   write_head(data, session, number);
-  const ClusterKeys::Mac proof =
-      keys == nullptr ? plain_proof(nonce) : keys->mac(purpose(side), {nonce, std::span(data).first<kHead>()}, key);
+  const security::Secret::Bytes proof = proof_of(secret, side, nonce, data);
   std::memcpy(data.data() + kHead, proof.data(), proof.size());
   return data;
 }
@@ -50,12 +55,12 @@ bool parse(const PrivateData& data, ConnectionPrivateData& told) {
   return true;
 }
 
-bool is_proven(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
+bool is_proven(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
                const ConnectionPrivateData& told) {
-  if (keys == nullptr) return told.proof == plain_proof(nonce);
   PrivateData data{};
   write_head(data, told.session, told.number);
-  return keys->verify(purpose(side), {nonce, std::span(data).first<kHead>()}, told.proof);
+  const security::Secret::Bytes expected = proof_of(secret, side, nonce, data);
+  return sodium_memcmp(expected.data(), told.proof.data(), expected.size()) == 0;
 }
 
 }  // namespace ripc::internal::verbs

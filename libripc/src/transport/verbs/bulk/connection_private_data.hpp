@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/cluster_key.hpp"
+#include "security/secret.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 #include "wire/session_control.hpp"
 
@@ -18,18 +18,18 @@ namespace ripc::internal::verbs {
 struct ConnectionPrivateData {
   std::uint64_t session = 0;
   std::uint64_t number = 0;  // of the attempt in its session; grows
-  ClusterKeys::Mac proof{};
+  security::Secret::Bytes proof{};
 };
 
 enum class Side : std::uint8_t { dialing, accepting };
 
-// The proof is a MAC over the nonce that the accepting side has told over the control connection; without keys the
-// nonce itself, which only the two ends of that connection know. `key`: the index of the one that the other side has.
-PrivateData make_private_data(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
-                              std::uint64_t session, std::uint64_t number, std::size_t key = 0);
+// The proof is a MAC, with the session's secret, over the nonce that the accepting side has told over the control
+// connection; without a secret (null) the nonce itself, which only the two ends of that connection know.
+PrivateData make_private_data(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
+                              std::uint64_t session, std::uint64_t number);
 // False: it is none, or of another version.
 bool parse(const PrivateData& data, ConnectionPrivateData& told);
-bool is_proven(const ClusterKeys* keys, Side side, const wire::session_control::Nonce& nonce,
+bool is_proven(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
                const ConnectionPrivateData& told);
 
 }  // namespace ripc::internal::verbs

@@ -342,7 +342,7 @@ public final class Ripc implements AutoCloseable {
     }
     ByteBuffer b = block.bytes;
     return new SecurityStatistics(
-        b.getLong(8), b.getLong(16), b.getLong(24), b.getLong(32), b.getLong(40));
+        b.getLong(8), b.getLong(16), b.getLong(24), b.getLong(32), b.getLong(40), b.getLong(48));
   }
 
   /**

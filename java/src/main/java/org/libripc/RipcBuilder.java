@@ -38,6 +38,16 @@ public final class RipcBuilder {
     OFF
   }
 
+  /** Whether what goes between hosts by sockets is encrypted. */
+  public enum Encrypt {
+    /** Never; with a cluster key it is authentic. */
+    OFF,
+    /** With whoever has a cluster key and does not say {@link #OFF}. */
+    AUTO,
+    /** Or there is no connection; RDMA is not used. */
+    REQUIRED
+  }
+
   private static final long DEFAULT_SPIN = 50_000;
   private static final long DEFAULT_KEPT = 64L << 20;
 
@@ -54,6 +64,7 @@ public final class RipcBuilder {
   private Network network;
   private String zookeeper;
   private String identityFile;
+  private Encrypt encrypt;
   private String trustFile;
 
   RipcBuilder() {}
@@ -132,6 +143,12 @@ public final class RipcBuilder {
   /** The members of the cluster, and what each may be; {@code ripc trust}. */
   public RipcBuilder trustFile(Path file) {
     trustFile = file.toString();
+    return this;
+  }
+
+  /** Whether it encrypts; {@link Encrypt#AUTO} if neither this nor RIPC_ENCRYPT is set. */
+  public RipcBuilder encrypt(Encrypt wanted) {
+    encrypt = wanted;
     return this;
   }
 
@@ -221,6 +238,7 @@ public final class RipcBuilder {
     options.putLong(ContextOptions.ZOOKEEPER, NativeBlock.addressOf(ensemble));
     options.putLong(ContextOptions.IDENTITY_FILE, NativeBlock.addressOf(identity));
     options.putLong(ContextOptions.TRUST_FILE, NativeBlock.addressOf(trust));
+    if (encrypt != null) options.putInt(ContextOptions.ENCRYPT, encrypt.ordinal());
     try {
       call.accept(block.address);
     } finally {

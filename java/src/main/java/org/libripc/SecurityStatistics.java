@@ -4,11 +4,11 @@ package org.libripc;
 /**
  * What a context has refused since it was opened, on all paths. Immutable.
  *
- * @param handshakesRefused connections: no cluster key or another one, or a user who is not
- *     admitted
+ * @param handshakesRefused connections: no cluster key or another one, or a user who is not admitted
  * @param linksRefused links of members that the trust file does not let call the service
  * @param recordsRefused records of services that the trust file does not allow, or with a wrong
  *     signature
+ * @param packetsRefused datagrams and records of connections that were forged or came again
  * @param trustReloads changes of the trust file that are in force
  * @param trustFailures changes that cannot be used; {@link Ripc#checkTrust()} says why
  */
@@ -16,5 +16,6 @@ public record SecurityStatistics(
     long handshakesRefused,
     long linksRefused,
     long recordsRefused,
+    long packetsRefused,
     long trustReloads,
     long trustFailures) {}

@@ -152,6 +152,7 @@ class HeaderTest {
     "ripc_status, RIPC_, org.libripc.Status",
     "ripc_peer_policy, RIPC_PEERS_, org.libripc.RipcBuilder$Peers",
     "ripc_network, RIPC_NETWORK_, org.libripc.RipcBuilder$Network",
+    "ripc_encrypt, RIPC_ENCRYPT_, org.libripc.RipcBuilder$Encrypt",
     "ripc_item_kind, RIPC_ITEM_, org.libripc.ItemKind",
     "ripc_view_kind, RIPC_VIEW_, org.libripc.ViewKind",
     "ripc_call_outcome, RIPC_CALL_, org.libripc.rpc.CallOutcome"

@@ -28,7 +28,7 @@ public final class Layout {
   public static final class ContextOptions {
     private ContextOptions() {}
 
-    public static final int BYTES = 104;
+    public static final int BYTES = 112;
     public static final int RUNTIME_DIRECTORY = 8;
     public static final int TRANSPORTS = 16;
     public static final int STATIC_RESOLVER = 24;
@@ -42,6 +42,7 @@ public final class Layout {
     public static final int ZOOKEEPER = 80;
     public static final int IDENTITY_FILE = 88;
     public static final int TRUST_FILE = 96;
+    public static final int ENCRYPT = 104;
   }
 
   /** ripc_service_options. */
@@ -212,8 +213,8 @@ public final class Layout {
   /** ripc_pool_statistics: its size, then 12 counters. */
   public static final int POOL_STATISTICS = 104;
 
-  /** ripc_security_statistics: its size, then 5 counters. */
-  public static final int SECURITY_STATISTICS = 48;
+  /** ripc_security_statistics: its size, then 6 counters. */
+  public static final int SECURITY_STATISTICS = 56;
 
   /** ripc_service_statistics: its size, then 24 counters. */
   public static final int SERVICE_STATISTICS = 200;

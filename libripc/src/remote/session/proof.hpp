@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the two ends of a connection prove to each other, in its first three frames, that they may talk. The first
+// connection of a session takes the cluster key and the identities of the contexts. All further ones take the secret
+// that came out of the first: whoever does not have it cannot join, resume or ask for a session, member or not.
+// docs/internals/security.md
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "security/credentials.hpp"
+#include "security/noise.hpp"
+#include "security/record.hpp"
+#include "spi/peer.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::internal::remote {
+
+// ripc_encrypt.
+enum class Encryption : std::uint8_t {
+  off = RIPC_ENCRYPT_OFF,  // with a key what is said is authentic
+  automatic = RIPC_ENCRYPT_AUTO,
+  required = RIPC_ENCRYPT_REQUIRED,
+};
+
+// What this context proves itself with.
+struct ProofOptions {
+  security::Credentials credentials;
+  Encryption encryption = Encryption::automatic;
+
+  // The network is closed to whoever has no cluster key, unless it is open to everybody.
+  bool can_prove() const noexcept { return credentials.keys != nullptr; }
+};
+
+// What the ends of a session know and nobody else does.
+struct SessionSecret {
+  security::Secret secret;
+  security::Protection protection;
+
+  // For a direction of a link. `incoming`: at the end that has not begun the session; `own`: of a link that this end
+  // has opened; `sends`: for what this end sends.
+  security::Secret of_link(bool incoming, bool own, bool sends, std::uint32_t link, std::uint64_t token) const noexcept;
+};
+
+// What came out of a handshake.
+struct Proven {
+  std::optional<SessionSecret> session;         // none: nobody has proven anything, and all goes in the clear
+  security::Secret to_responder, to_initiator;  // of this connection
+  spi::Peer peer;
+};
+
+// One end of one handshake. One thread at a time. Everything throws std::bad_alloc.
+class Proof {
+ public:
+  // `session`: of a further connection of a session that was proven; none: the options count. `is_local`: the other end
+  // is on this host, where the kernel proves its user, and it needs no identity.
+  Proof(const ProofOptions& options, std::optional<SessionSecret> session, bool is_local)
+      : options_(options), session_(std::move(session)), is_local_(is_local) {}
+
+  // ---- Whoever connects ----
+  // Fills in abilities and offers; they are valid while this is there.
+  void offer(wire::session_control::Hello& hello);
+  // Judges the answer to that. RIPC_REFUSED: the other end is not who it must be; the text says who lacks what.
+  Status judge(const wire::session_control::HelloReply& reply);
+  // After that. Fills in the message; it is valid while this is there.
+  Status confirm(wire::session_control::Confirm& confirm);
+
+  // ---- Whoever answers ----
+  // False: it is none of those who may connect.
+  bool examine(const wire::session_control::Hello& hello);
+  // After that. Fills in abilities, choice and message, valid while this is there; the rest of the reply is bound.
+  bool answer(wire::session_control::HelloReply& reply);
+  // Judges the end of the handshake. Refused, but with a session to take: the other end has proven an identity, and the
+  // trust file does not list it.
+  Status judge(const wire::session_control::Confirm& confirm);
+
+  // Once it is over.
+  Proven take() noexcept { return std::move(proven_); }
+
+ private:
+  security::Noise begin(security::Noise::Pattern pattern, bool initiator, std::optional<std::size_t> key) const;
+  std::vector<std::optional<std::size_t>> keys() const;
+  bool is_needed() const noexcept { return session_ || options_.can_prove(); }
+  bool requires_identity() const noexcept { return options_.credentials.trust && !is_local_; }
+  std::uint32_t abilities() const noexcept;
+  bool suits(std::uint32_t abilities) const noexcept;
+  Status refusal(std::uint32_t abilities) const;
+  Status note_peer(const security::Noise& noise);
+  void settle(std::uint32_t abilities) noexcept;
+
+  const ProofOptions& options_;
+  const std::optional<SessionSecret> session_;
+  const bool is_local_;
+  std::vector<std::byte> prologue_, offers_, message_, payload_;
+  std::vector<security::Noise> attempts_;
+  std::optional<security::Noise> chosen_;
+  std::uint32_t choice_ = 0;
+  std::uint32_t others_ = 0;  // abilities of the other end
+  Proven proven_;
+};
+
+}  // namespace ripc::internal::remote

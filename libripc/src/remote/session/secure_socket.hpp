@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connected TCP socket whose bytes travel as they are or, once it is protected, in sealed records. Whoever uses it
+// does not see which: what it reads and writes is the same, and so are the answers.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "remote/session/endpoint.hpp"
+#include "security/counters.hpp"
+#include "security/record.hpp"
+
+namespace ripc::internal::remote {
+
+using CountersPointer = std::shared_ptr<security::Counters>;
+
+// One thread sends at a time, one receives, and nobody else is there when it is moved, protected or closed.
+class SecureSocket {
+ public:
+  SecureSocket() noexcept;
+  SecureSocket(GuardedSocket socket) noexcept;  // NOLINT(google-explicit-constructor): it is one, as it is
+  SecureSocket(UniqueFd socket) noexcept;       // NOLINT(google-explicit-constructor): kept by a forked child
+  SecureSocket(SecureSocket&&) noexcept;
+  SecureSocket& operator=(SecureSocket&&) noexcept;
+  ~SecureSocket();
+
+  int fd() const noexcept { return socket_.fd.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(socket_.fd); }
+  void close() noexcept { socket_.close(); }
+  // A forked child keeps it from now on.
+  void unguard() noexcept { socket_.guard.reset(); }
+
+  // From the next byte on in both directions. Throws std::bad_alloc.
+  void protect(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
+               CountersPointer counters);
+  bool is_protected() const noexcept { return state_ != nullptr; }
+  // What is sent and received lies in memory that may be unmapped at any time.
+  void expect_faults() noexcept { may_fault_ = true; }
+
+  // As sendmsg() and send() that do not wait, with the same errors in errno. A protected one may have sent more than it
+  // tells: the last byte only counts when nothing waits here. The caller goes on with the byte after those that count;
+  // it waits for room as if the socket had not taken it.
+  ssize_t send(std::span<iovec> ranges) noexcept;
+  ssize_t send(const std::byte* data, std::size_t size) noexcept;
+  // As recvmsg() and recv() that do not wait; without data for the ranges, nothing is left here but what is not a whole
+  // record. EBADMSG: a record is forged, and nothing more can be read.
+  ssize_t receive(std::span<iovec> ranges) noexcept;
+  ssize_t receive(std::byte* data, std::size_t size) noexcept;
+  // The same for bytes that nobody wants.
+  ssize_t discard(std::size_t size) noexcept;
+  // Bytes were read from the socket and wait here: no event tells of them.
+  bool has_buffered() const noexcept;
+
+ private:
+  struct State;
+  ssize_t seal(std::span<iovec> ranges) noexcept;
+  ssize_t open(std::span<iovec> ranges, bool discards, std::size_t wanted) noexcept;
+  bool flush() noexcept;
+  bool open_record() noexcept;
+  ssize_t fill() noexcept;
+
+  GuardedSocket socket_;
+  bool may_fault_ = false;
+  std::unique_ptr<State> state_;  // null: not protected
+};
+
+}  // namespace ripc::internal::remote

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// One key that seals in one direction: authenticated encryption, or authentication alone, of texts that have numbers.
+#pragma once
+
+#include <sodium.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "security/secret.hpp"
+
+namespace ripc::internal::security {
+
+// A bit each: what one end can do is their sum.
+enum class Suite : std::uint32_t { aes256_gcm = 1, chacha20_poly1305 = 2 };
+
+// Any thread. The suites of this machine. AES only where the processor has it: in software it is slow, and its time
+// tells of the key.
+std::uint32_t own_suites() noexcept;
+// The best of those that both ends have; every end has ChaCha20-Poly1305.
+Suite choose_suite(std::uint32_t one, std::uint32_t other) noexcept;
+std::string_view name_of(Suite suite) noexcept;
+
+// One thread at a time.
+class Cipher {
+ public:
+  static constexpr std::size_t kTagSize = 16;  // bytes
+
+  // `hides`: the text is encrypted; else only authenticated. No number may be used twice with a key.
+  Cipher(Suite suite, const Secret& key, bool hides) noexcept;
+  ~Cipher();
+  Cipher(const Cipher&) = delete;
+  Cipher& operator=(const Cipher&) = delete;
+
+  // `data` has `head` bytes that are authenticated and stay readable, `text` bytes, and room for a tag behind them.
+  void seal(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept;
+  // The same back. False: it is forged; the text is then worth nothing.
+  bool open(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept;
+
+ private:
+  bool run_openssl(bool seals, std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept;
+  bool use_openssl(std::size_t size) noexcept;
+
+  const Suite suite_;
+  const bool hides_;
+  bool tried_ = false;
+  void* context_ = nullptr;  // of OpenSSL; for large texts
+  Secret key_;
+  crypto_aead_aes256gcm_state expanded_;
+};
+
+}  // namespace ripc::internal::security

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datagrams that may be lost, come twice or overtake each other, each sealed with its number. docs/wire.md, "Sealed
+// datagrams", is the specification.
+//
+//   datagram   u8 version | u8 epoch of the key, modulo 256 | u48 number, from 1 on | text | tag (16 bytes)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/clock.hpp"
+#include "security/record.hpp"
+
+namespace ripc::internal::security {
+
+inline constexpr std::uint8_t kSealedVersion = 2;
+inline constexpr std::size_t kSealedHead = 8;  // bytes
+inline constexpr std::size_t kSealedOverhead = kSealedHead + Cipher::kTagSize;
+
+// Which numbers have come. One thread at a time.
+class NumberWindow {
+ public:
+  static constexpr std::uint64_t kSize = 1024;
+  // True: it has not come before, and is not too old to tell. Then it has come now.
+  bool note(std::uint64_t number) noexcept;
+
+ private:
+  std::uint64_t highest_ = 0;
+  std::array<std::uint64_t, kSize / 64> seen_{};
+};
+
+// The key of each epoch of a link's direction.
+class EpochKeys {
+ public:
+  EpochKeys(Protection protection, const Secret& root) noexcept : protection_(protection), root_(root) {}
+  void make(std::optional<Cipher>& cipher, std::uint64_t epoch) const noexcept;
+
+ private:
+  const Protection protection_;
+  const Secret root_;
+};
+
+// One thread at a time.
+class DatagramSealer {
+ public:
+  DatagramSealer(Protection protection, const Secret& root, KeyLife life = {}) noexcept;
+  // `datagram`: kSealedHead bytes to be filled in, `text` bytes, and room for a tag. False: there are no numbers left.
+  bool seal(std::byte* datagram, std::size_t text) noexcept;
+
+ private:
+  const EpochKeys keys_;
+  const KeyLife life_;
+  std::optional<Cipher> cipher_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t number_ = 0;
+  std::uint64_t bytes_ = 0;
+  Nanoseconds since_;
+};
+
+// One thread at a time.
+class DatagramOpener {
+ public:
+  DatagramOpener(Protection protection, const Secret& root) noexcept : keys_(protection, root) {
+    keys_.make(cipher_, 0);
+  }
+  enum class Verdict : std::uint8_t { fresh, replayed, forged };
+  // `text`: of a whole datagram, where it was; only if it is fresh.
+  Verdict open(std::span<std::byte> datagram, std::span<std::byte>& text) noexcept;
+
+ private:
+  const EpochKeys keys_;
+  std::optional<Cipher> cipher_, former_;  // of epoch_ and of the one before
+  std::uint64_t epoch_ = 0;
+  NumberWindow window_;
+};
+
+}  // namespace ripc::internal::security

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Somebody on the path between two contexts with the same cluster key: reads, records, changes and repeats.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <list>
+
+#include "socket_helpers.hpp"
+#include "wire/session_control.hpp"
+
+namespace ripc::internal::socket {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+namespace control = wire::session_control;
+
+TransportOptions keyed() {
+  TransportOptions options;
+  std::string digits(63, '7');
+  digits += "a\n";
+  options.credentials.keys = std::move(ClusterKeys::parse(digits, "test").value());
+  options.streams = false;
+  return options;
+}
+
+UniqueFd connect_to(std::uint16_t port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  return fd;
+}
+
+// Forwards TCP connections, in a thread of its own. Keeps the first frame of each, and may change what the client says
+// after it.
+class OnThePath {
+ public:
+  explicit OnThePath(std::uint16_t to) : to_(to), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in local{};
+    local.sin_family = AF_INET;
+    local.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof local;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&local), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 16), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&local), &size), 0);
+    port_ = ntohs(local.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~OnThePath() {
+    stopped_ = true;
+    thread_.join();
+  }
+
+  std::uint16_t port() const { return port_; }
+  // The first frames of the connections so far.
+  std::vector<Bytes> greetings() const {
+    const std::lock_guard lock(mutex_);
+    return greetings_;
+  }
+  void cut() { cuts_ = true; }
+  // What the client says next is changed by a bit.
+  void forge() { forges_ = true; }
+  // Or comes twice.
+  void repeat() { repeats_ = true; }
+
+ private:
+  struct Pair {
+    UniqueFd client, server;
+    bool is_greeted = false;
+  };
+
+  void run() {
+    while (!stopped_) {
+      if (cuts_.exchange(false)) pairs_.clear();
+      std::vector<pollfd> events{{listener_.get(), POLLIN, 0}};
+      for (const Pair& pair : pairs_) {
+        events.push_back({pair.client.get(), POLLIN, 0});
+        events.push_back({pair.server.get(), POLLIN, 0});
+      }
+      if (::poll(events.data(), events.size(), 5) <= 0) continue;
+      std::size_t index = 1;
+      for (auto pair = pairs_.begin(); pair != pairs_.end(); index += 2) {
+        const bool is_over = (events[index].revents != 0 && !forward(*pair, true)) ||
+                             (events[index + 1].revents != 0 && !forward(*pair, false));
+        pair = is_over ? pairs_.erase(pair) : std::next(pair);
+      }
+      if (events[0].revents != 0)
+        pairs_.push_back({UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)), connect_to(to_)});
+    }
+  }
+  bool forward(Pair& pair, bool is_from_client) {
+    Bytes bytes(65536);
+    const int from = is_from_client ? pair.client.get() : pair.server.get();
+    const int to = is_from_client ? pair.server.get() : pair.client.get();
+    const ssize_t got = ::recv(from, bytes.data(), bytes.size(), 0);
+    if (got <= 0) return false;
+    bytes.resize(static_cast<std::size_t>(got));
+    if (is_from_client && !std::exchange(pair.is_greeted, true)) {
+      const std::lock_guard lock(mutex_);
+      greetings_.push_back(bytes);
+    } else if (is_from_client && bytes.size() > 8 && bytes[4] != std::byte{control::kProtocolVersion}) {
+      if (forges_.exchange(false)) bytes[6] ^= std::byte{1};
+      if (repeats_.exchange(false) && !send(to, bytes)) return false;
+    }
+    return send(to, bytes);
+  }
+  static bool send(int to, const Bytes& bytes) {
+    return ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+
+  const std::uint16_t to_;
+  UniqueFd listener_;
+  std::uint16_t port_ = 0;
+  std::list<Pair> pairs_;
+  mutable std::mutex mutex_;
+  std::vector<Bytes> greetings_;
+  std::atomic<bool> cuts_{false}, forges_{false}, repeats_{false}, stopped_{false};
+  std::thread thread_;
+};
+
+class SessionAttack : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    port_ = server_.open_port(events_);
+    remote::Locator locator;
+    locator.context = server_.context();
+    locator.port = path_.port();
+    locator.ips = {"127.0.0.1"};
+    auto made = test::connect(client_.transport(), {"socket", locator.text()}, 7, Deadline::after(kLimit));
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    channel_ = *made;
+  }
+  std::uint16_t server_port() { return remote::Locator::parse(server_.transport().address().locator).value().port; }
+  // Sends that and returns the answer; empty: the connection was closed.
+  Bytes ask(const Bytes& greeting) {
+    const UniqueFd fd = connect_to(server_port());
+    EXPECT_EQ(::send(fd.get(), greeting.data(), greeting.size(), 0), static_cast<ssize_t>(greeting.size()));
+    Bytes answer(4096);
+    const ssize_t got = ::recv(fd.get(), answer.data(), answer.size(), 0);
+    answer.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return answer;
+  }
+  static ripc_status status_of(const Bytes& answer) {
+    const auto frame = control::decode(answer);
+    return frame.ok() ? std::get<control::HelloReply>(*frame).status : RIPC_CORRUPT;
+  }
+  // Control packets reach the server, each once and in order.
+  void say(int count) {
+    for (int index = 0; index < count; ++index, ++said_) {
+      const std::string text = std::to_string(said_);
+      const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
+      ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::control, .packet = std::span(&bytes, 1)}), RIPC_OK);
+    }
+    ASSERT_TRUE(eventually([&] { return server_.host().control_packets().size() >= said_; }));
+    const auto heard = server_.host().control_packets();
+    ASSERT_EQ(heard.size(), said_);
+    for (std::size_t index = 0; index < said_; ++index) EXPECT_EQ(heard[index].second, std::to_string(index));
+  }
+  std::uint64_t forged() { return server_.transport().counters().packets_forged; }
+
+  Node server_{keyed()};
+  EventSet events_ = make_events();
+  std::unique_ptr<remote::UdpPort> port_;
+  OnThePath path_{server_port()};
+  Node client_{keyed()};
+  std::shared_ptr<spi::Channel> channel_;
+  std::size_t said_ = 0;
+};
+
+TEST_F(SessionAttack, AForgedRecordIsCountedAndWhatItSaidComesWhole) {
+  say(3);
+  path_.forge();
+  say(20);
+  EXPECT_TRUE(eventually([&] { return forged() == 1; }));
+  say(3);
+  EXPECT_TRUE(channel_->alive());
+  EXPECT_EQ(client_.host().losses(), 0);
+}
+
+TEST_F(SessionAttack, ARepeatedRecordIsCountedAndNotHeardTwice) {
+  say(3);
+  path_.repeat();
+  say(20);
+  EXPECT_TRUE(eventually([&] { return forged() == 1; }));
+  say(3);
+  EXPECT_EQ(client_.host().losses(), 0);
+}
+
+TEST_F(SessionAttack, ARecordedGreetingNeitherBeginsNorCutsASession) {
+  say(3);
+  EXPECT_EQ(status_of(ask(path_.greetings().front())), RIPC_REFUSED) << "the session is there";
+  const std::size_t before = path_.greetings().size();
+  path_.cut();
+  ASSERT_TRUE(eventually([&] { return path_.greetings().size() > before; }));
+  say(3);
+  const std::vector<Bytes> greetings = path_.greetings();
+  const auto resumed = std::find_if(greetings.begin(), greetings.end(), [](const Bytes& bytes) {
+    const auto frame = control::decode(bytes);
+    return frame.ok() && std::get<control::Hello>(*frame).role == static_cast<std::uint32_t>(control::Role::resume);
+  });
+  ASSERT_NE(resumed, greetings.end());
+  for (int count = 0; count < 8; ++count) EXPECT_EQ(status_of(ask(*resumed)), RIPC_PEER_DEAD);
+  say(20);
+  EXPECT_EQ(path_.greetings().size(), greetings.size()) << "the connection was not made again";
+  EXPECT_EQ(client_.host().losses(), 0);
+}
+
+TEST_F(SessionAttack, AChangedGreetingIsRefusedAndCounted) {
+  const std::uint64_t before = server_.transport().counters().handshakes_refused;
+  Bytes greeting = path_.greetings().front();
+  greeting[16] ^= std::byte{1};  // another session
+  EXPECT_EQ(status_of(ask(greeting)), RIPC_REFUSED);
+  EXPECT_EQ(server_.transport().counters().handshakes_refused, before + 1);
+}
+
+// Strangers cost their number, and nothing that they could use up.
+TEST_F(SessionAttack, AFloodOfHandshakesKeepsNobodyOut) {
+  Bytes greeting = path_.greetings().front();
+  for (std::size_t index = 60; index < greeting.size(); ++index) greeting[index] ^= std::byte{0x55};
+  std::vector<UniqueFd> strangers;
+  for (int count = 0; count < 400; ++count) {
+    strangers.push_back(connect_to(server_port()));
+    // Half of them say nothing.
+    if (count % 2 == 0) (void)::send(strangers.back().get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
+  }
+  Node another(keyed());
+  EXPECT_TRUE(another.connect(server_).ok());
+  say(3);
+}
+
+}  // namespace
+}  // namespace ripc::internal::socket
