@@ -32,7 +32,7 @@ struct Link {
     return std::move(LinkSocket::open(loopback, {}).value());
   }
   // A datagram as it goes over the network.
-  Bytes sealed(std::string_view text) {
+  Bytes sealed(std::string_view text) const {
     const spi::Bytes packet = std::as_bytes(std::span(text.data(), text.size()));
     const wire::datagram::Header header{.kind = wire::datagram::Kind::data, .sequence = 1, .token = 2};
     EXPECT_EQ(from.send(header, {&packet, 1}), RIPC_OK);
