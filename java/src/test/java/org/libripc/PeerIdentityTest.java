@@ -55,7 +55,9 @@ class PeerIdentityTest extends PairTest {
         Service service = trusting.service().id(77).register()) {
       trusting.checkTrust();
       assertEquals(new SecurityStatistics(0, 0, 0, 0, 0, 0), trusting.securityStatistics());
-      assertThrows(RipcException.Refused.class, () -> client.send(service.id(), bytes("hello")));
+      RipcException refused =
+          assertThrows(RipcException.class, () -> client.send(service.id(), bytes("hello")));
+      assertEquals(Status.REFUSED, refused.status());
       assertEquals(1, trusting.securityStatistics().linksRefused());
       Files.writeString(trust, "nonsense\n");
       RipcException error = assertThrows(RipcException.class, trusting::checkTrust);
