@@ -83,45 +83,51 @@ std::uint32_t Proof::abilities() const noexcept {
   return all;
 }
 
-std::vector<std::optional<std::size_t>> Proof::keys() const {
-  std::vector<std::optional<std::size_t>> all;
-  if (session_ || !options_.credentials.keys) return {std::nullopt};
-  for (std::size_t key = 0; key < options_.credentials.keys->size(); ++key) all.emplace_back(key);
+// One at least, where a proof is needed.
+std::vector<Secret> Proof::shared_secrets() const {
+  if (session_) return {session_->secret.derive(kConnectionPurpose)};
+  std::vector<Secret> all;
+  for (std::size_t key = 0; key < options_.credentials.keys->size(); ++key)
+    all.emplace_back(options_.credentials.keys->mac(kKeyPurpose, {}, key));
   return all;
 }
 
-Noise Proof::begin(Pattern pattern, bool initiator, std::optional<std::size_t> key) const {
-  Noise::Options options{.pattern = pattern, .initiator = initiator, .prologue = prologue_};
-  if (session_) {
-    options.psk = session_->secret.derive(kConnectionPurpose);
-  } else if (key) {
-    options.psk = Secret(options_.credentials.keys->mac(kKeyPurpose, {}, *key));
-  }
+Noise Proof::begin(Pattern pattern, bool initiator, const Secret& shared) const {
+  Noise::Options options{.pattern = pattern, .initiator = initiator, .prologue = prologue_, .psk = shared};
   if (pattern == Pattern::xx) options.own = identity_secret(*options_.credentials.identity);
   return Noise(options);
 }
 
-// The demands of both; the ends of a session have agreed.
-bool Proof::suits(std::uint32_t abilities) const noexcept {
-  if (session_) return true;
-  const std::uint32_t own = this->abilities();
-  return !((own & kRequiresEncryption) != 0 && (abilities & kEncrypts) == 0) &&
-         !((abilities & kRequiresEncryption) != 0 && (own & kEncrypts) == 0) &&
-         !((own & kRequiresIdentity) != 0 && (abilities & kHasIdentity) == 0) &&
-         !((abilities & kRequiresIdentity) != 0 && (own & kHasIdentity) == 0);
+// Best first.
+std::vector<Pattern> Proof::patterns() const {
+  if (session_) return {Pattern::nn};
+  std::vector<Pattern> all;
+  if (options_.credentials.identity) all.push_back(Pattern::xx);
+  if (!requires_identity()) all.push_back(Pattern::nn);
+  return all;
 }
 
-Status Proof::refusal(std::uint32_t abilities) const {
-  const std::uint32_t own = this->abilities();
+// The demands of both; the ends of a session have agreed.
+bool Proof::suits() const noexcept {
+  if (session_) return true;
+  const std::uint32_t own = abilities();
+  return !((own & kRequiresEncryption) != 0 && (others_ & kEncrypts) == 0) &&
+         !((others_ & kRequiresEncryption) != 0 && (own & kEncrypts) == 0) &&
+         !((own & kRequiresIdentity) != 0 && (others_ & kHasIdentity) == 0) &&
+         !((others_ & kRequiresIdentity) != 0 && (own & kHasIdentity) == 0);
+}
+
+Status Proof::refusal() const {
+  const std::uint32_t own = abilities();
   const auto lacks = [](std::uint32_t one, std::uint32_t what) { return (one & what) == 0; };
   const char* text =
       "The peer is there, but it has another cluster key than this context: copy the key file of one host to the "
       "other (~/.config/ripc/cluster.key, or RIPC_CLUSTER_KEY_FILE).";
-  if (lacks(own, kHasKey) && !lacks(abilities, kHasKey)) {
+  if (lacks(own, kHasKey) && !lacks(others_, kHasKey)) {
     text =
         "The peer is there, but it has a cluster key, and this context runs without one: unset RIPC_NETWORK, and copy "
         "the peer's key file to ~/.config/ripc/cluster.key (mode 600).";
-  } else if (!lacks(own, kHasKey) && lacks(abilities, kHasKey)) {
+  } else if (!lacks(own, kHasKey) && lacks(others_, kHasKey)) {
     text =
         "The peer is there, but it runs without a cluster key (RIPC_NETWORK=open), and this context has one: copy this "
         "host's key file to the peer's ~/.config/ripc/cluster.key, and unset RIPC_NETWORK there.";
@@ -129,23 +135,23 @@ Status Proof::refusal(std::uint32_t abilities) const {
     text =
         "This context has a trust file, but no identity to prove to other hosts: make one (`ripc key new --identity`), "
         "and add it to the trust file (`ripc trust add`).";
-  } else if (!lacks(abilities, kRequiresIdentity) && lacks(abilities, kHasIdentity)) {
+  } else if (!lacks(others_, kRequiresIdentity) && lacks(others_, kHasIdentity)) {
     text =
         "The peer is there, but it has a trust file, and no identity to prove: make one there (`ripc key new "
         "--identity`), and add it to the trust file (`ripc trust add`).";
-  } else if (!lacks(own, kRequiresEncryption) && lacks(abilities, kEncrypts)) {
+  } else if (!lacks(own, kRequiresEncryption) && lacks(others_, kEncrypts)) {
     text =
         "The peer is there, but it does not encrypt, and this context demands it (RIPC_ENCRYPT=required): unset "
         "RIPC_ENCRYPT at the peer.";
-  } else if (!lacks(abilities, kRequiresEncryption) && lacks(own, kEncrypts)) {
+  } else if (!lacks(others_, kRequiresEncryption) && lacks(own, kEncrypts)) {
     text =
         "The peer is there, but it demands encryption, and this context does not encrypt (RIPC_ENCRYPT=off): unset "
         "RIPC_ENCRYPT here.";
-  } else if (!lacks(own, kRequiresIdentity) && lacks(abilities, kHasIdentity)) {
+  } else if (!lacks(own, kRequiresIdentity) && lacks(others_, kHasIdentity)) {
     text =
         "The peer is there, but it has no identity, and this context has a trust file: make an identity there (`ripc "
         "key new --identity`), and add it to the trust file (`ripc trust add`).";
-  } else if (!lacks(abilities, kRequiresIdentity) && lacks(own, kHasIdentity)) {
+  } else if (!lacks(others_, kRequiresIdentity) && lacks(own, kHasIdentity)) {
     text =
         "The peer is there, but it has a trust file, and this context has no identity: make one (`ripc key new "
         "--identity`), and add it to the peer's trust file (`ripc trust add`).";
@@ -166,15 +172,15 @@ Status Proof::note_peer(const Noise& noise) {
   return {};
 }
 
-void Proof::settle(std::uint32_t abilities) noexcept {
+void Proof::settle() noexcept {
   const Noise::Secrets secrets = chosen_->secrets();
-  const std::uint32_t own = this->abilities();
+  const std::uint32_t own = abilities();
   if (session_) {
     proven_.session = session_;
   } else {
     proven_.session = SessionSecret{
         .secret = secrets.session,
-        .protection = {.suite = security::choose_suite(own, abilities), .hides = (own & abilities & kEncrypts) != 0}};
+        .protection = {.suite = security::choose_suite(own, others_), .hides = (own & others_ & kEncrypts) != 0}};
   }
   proven_.to_responder = secrets.to_responder;
   proven_.to_initiator = secrets.to_initiator;
@@ -189,18 +195,17 @@ void Proof::offer(Hello& hello) {
   offers_.clear();
   prologue_ = bound_hello(hello);
   if (!is_needed()) return;
-  const auto add = [&](Pattern pattern) {
-    for (const auto& key : keys()) {
-      attempts_.push_back(begin(pattern, true, key));
+  const std::vector<Secret> secrets = shared_secrets();
+  for (const Pattern pattern : patterns()) {
+    for (const Secret& shared : secrets) {
+      attempts_.push_back(begin(pattern, true, shared));
       if (!attempts_.back().write({}, message_)) continue;
       const std::size_t at = offers_.size();
       offers_.resize(at + Offer::kSize);
       offers_[at] = static_cast<std::byte>(pattern);
       std::copy(message_.begin(), message_.end(), offers_.begin() + static_cast<std::ptrdiff_t>(at + 1));
     }
-  };
-  if (!session_ && options_.credentials.identity) add(Pattern::xx);
-  if (session_ || (options_.credentials.keys && !requires_identity())) add(Pattern::nn);
+  }
   hello.offers = offers_;
 }
 
@@ -208,18 +213,18 @@ Status Proof::judge(const HelloReply& reply) {
   others_ = reply.abilities;
   if (!is_needed()) {
     const bool is_bare = (others_ & (kHasKey | kHasIdentity)) == 0 && reply.choice == 0;
-    return is_bare && suits(others_) ? Status() : refusal(others_);
+    return is_bare && suits() ? Status() : refusal();
   }
   if (reply.choice == 0) {
     // Only who knows the session could prove more.
     if (session_ && reply.status == RIPC_PEER_DEAD) return RIPC_PEER_DEAD;
-    return refusal(others_);
+    return refusal();
   }
   if (reply.choice > attempts_.size()) return forged();
   chosen_.emplace(std::move(attempts_[reply.choice - 1]));
   if (!chosen_->read(reply.message, payload_) || payload_ != bound_reply(reply)) return forged();
   // What nobody could change is what the other end had agreed to.
-  if (!suits(others_)) return refusal(others_);
+  if (!suits()) return refusal();
   return chosen_->complete() ? Status() : note_peer(*chosen_);
 }
 
@@ -228,7 +233,7 @@ Status Proof::confirm(Confirm& confirm) {
   if (!chosen_) return {};
   const bool is_last = !chosen_->complete();
   if (is_last && !chosen_->write({}, message_)) return forged();
-  settle(others_);
+  settle();
   if (!is_last) {
     const Secret proof = proven_.to_responder.derive(kConfirmPurpose);
     message_.assign(proof.bytes().begin(), proof.bytes().end());
@@ -244,25 +249,27 @@ bool Proof::examine(const Hello& hello) {
   prologue_ = bound_hello(hello);
   chosen_.reset();
   if (!is_needed()) return true;
-  if (!suits(others_)) return false;
-  const auto fits = [&](Pattern pattern) {
-    for (const auto& key : keys()) {
-      for (std::size_t index = 0; index < hello.offers.size() / Offer::kSize; ++index) {
-        const auto offer = hello.offers.subspan(index * Offer::kSize, Offer::kSize);
-        if (offer[0] != static_cast<std::byte>(pattern)) continue;
-        Noise attempt = begin(pattern, false, key);
-        const bool has_tag = session_ || key;
-        const auto message = offer.subspan(1, Noise::kPublicSize + (has_tag ? Noise::kTagSize : 0));
-        if (!attempt.read(message, payload_) || !payload_.empty()) continue;
-        chosen_.emplace(std::move(attempt));
-        choice_ = static_cast<std::uint32_t>(index + 1);
-        return true;
-      }
+  if (!suits()) return false;
+  const std::vector<Secret> secrets = shared_secrets();
+  for (const Pattern pattern : patterns()) {
+    for (const Secret& shared : secrets) {
+      if (choose(hello.offers, pattern, shared)) return true;
     }
-    return false;
-  };
-  if (!session_ && options_.credentials.identity && fits(Pattern::xx)) return true;
-  return (session_ || (options_.credentials.keys && !requires_identity())) && fits(Pattern::nn);
+  }
+  return false;
+}
+
+bool Proof::choose(std::span<const std::byte> offers, Pattern pattern, const Secret& shared) {
+  for (std::size_t index = 0; index < offers.size() / Offer::kSize; ++index) {
+    const auto offer = offers.subspan(index * Offer::kSize, Offer::kSize);
+    if (offer[0] != static_cast<std::byte>(pattern)) continue;
+    Noise attempt = begin(pattern, false, shared);
+    if (!attempt.read(offer.subspan(1), payload_) || !payload_.empty()) continue;
+    chosen_.emplace(std::move(attempt));
+    choice_ = static_cast<std::uint32_t>(index + 1);
+    return true;
+  }
+  return false;
 }
 
 bool Proof::answer(HelloReply& reply) {
@@ -280,10 +287,10 @@ Status Proof::judge(const Confirm& confirm) {
   if (!chosen_) return confirm.message.empty() ? Status() : Status(RIPC_CORRUPT);
   if (!chosen_->complete()) {
     if (!chosen_->read(confirm.message, payload_)) return forged();
-    settle(others_);
+    settle();
     return note_peer(*chosen_);
   }
-  settle(others_);
+  settle();
   const Secret expected = proven_.to_responder.derive(kConfirmPurpose);
   if (confirm.message.size() != Secret::kSize ||
       sodium_memcmp(confirm.message.data(), expected.data(), Secret::kSize) != 0) {

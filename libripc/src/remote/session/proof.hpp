@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,15 +83,17 @@ class Proof {
   Proven take() noexcept { return std::move(proven_); }
 
  private:
-  security::Noise begin(security::Noise::Pattern pattern, bool initiator, std::optional<std::size_t> key) const;
-  std::vector<std::optional<std::size_t>> keys() const;
+  std::vector<security::Secret> shared_secrets() const;
+  std::vector<security::Noise::Pattern> patterns() const;
+  security::Noise begin(security::Noise::Pattern pattern, bool initiator, const security::Secret& shared) const;
+  bool choose(std::span<const std::byte> offers, security::Noise::Pattern pattern, const security::Secret& shared);
   bool is_needed() const noexcept { return session_ || options_.can_prove(); }
   bool requires_identity() const noexcept { return options_.credentials.trust && !is_local_; }
   std::uint32_t abilities() const noexcept;
-  bool suits(std::uint32_t abilities) const noexcept;
-  Status refusal(std::uint32_t abilities) const;
+  bool suits() const noexcept;
+  Status refusal() const;
   Status note_peer(const security::Noise& noise);
-  void settle(std::uint32_t abilities) noexcept;
+  void settle() noexcept;
 
   const ProofOptions& options_;
   const std::optional<SessionSecret> session_;
