@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/event_signal.hpp"
+#include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
@@ -38,9 +39,6 @@ constexpr double kListsPerSecond = 20;
 constexpr double kListBurst = 20;
 constexpr double kHintsPerSecond = 1;
 constexpr double kHintBurst = 2;
-
-// Such an ID is one of 2^62, so nobody else has it.
-bool is_random(ripc_service_id id) noexcept { return id >> 62 == 3; }
 
 std::string milliseconds(Nanoseconds time) { return std::to_string(time / 1'000'000) + " ms"; }
 

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 #include "resolver/zookeeper/directory_resolver.hpp"
 #include "spi/holder_rules.hpp"
@@ -23,9 +24,6 @@ constexpr std::size_t kSettledAtOnce = 256;
 constexpr unsigned kMostAttempts = 64;
 // How often a record that is not authentic is replaced, in each session: somebody else writes there too.
 constexpr unsigned kMostFights = 8;
-
-// Such an ID is one of 2^62, so nobody else has it.
-bool is_random_id(ripc_service_id id) noexcept { return id >> 62 == 3; }
 
 bool is_same_record(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
   return one.context == other.context && one.incarnation == other.incarnation && one.pid == other.pid &&
@@ -64,7 +62,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   own->displaced.clear();
   const std::uint64_t goal = is_again ? ++own->goal : own->goal;
   settle(own);
-  const bool waits = takeover || !is_random_id(record.id);
+  const bool waits = takeover || !is_random(record.id);
   const Deadline deadline = Deadline::after(options_.patience);
   while (waits) {
     const Nanoseconds now = monotonic_now();

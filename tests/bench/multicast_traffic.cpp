@@ -51,17 +51,12 @@ constexpr std::size_t kResolves = 500;
   std::exit(1);
 }
 
-Result<ripc_service_id> hash_name(std::string_view name) {
-  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
-  return ripc::internal::core::service_id_from_name(name);
-}
-
 MulticastOptions make_options() {
   const std::string port = std::to_string(20000 + ripc::internal::random_u64() % 12000);
   Result<MulticastOptions> options =
       ripc::internal::resolver::parse_multicast_options("239.255.82.73:" + port + "%lo,ttl=0");
   if (!options.ok()) fail(std::string(options.status().text()));
-  options->hash_name = hash_name;
+  options->hash_name = ripc::internal::core::id_of_name;
   return *options;
 }
 
@@ -74,7 +69,7 @@ struct Context {
   }
   ripc::internal::spi::ServiceRecord publish(const std::string& name) const {
     ripc::internal::spi::ServiceRecord record;
-    record.id = *hash_name(name);
+    record.id = *ripc::internal::core::id_of_name(name);
     record.name = name;
     record.context = id;
     record.pid = static_cast<std::uint32_t>(::getpid());
@@ -150,7 +145,7 @@ std::string name_of(std::size_t service) { return "service-" + std::to_string(se
 
 void resolve_some(const Context& context, std::size_t services, std::size_t& found) {
   for (std::size_t i = 0; i < kResolves; ++i) {
-    const ripc_service_id id = *hash_name(name_of(ripc::internal::random_u64() % services));
+    const ripc_service_id id = *ripc::internal::core::id_of_name(name_of(ripc::internal::random_u64() % services));
     if (context.resolver->resolve(id, Deadline::after(2 * kSecond)).ok()) ++found;
   }
 }

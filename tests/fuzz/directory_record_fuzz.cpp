@@ -19,11 +19,6 @@ using ripc::internal::Result;
 using ripc::internal::Status;
 using ripc::internal::spi::ServiceRecord;
 
-Result<ripc_service_id> hash_name(std::string_view name) {
-  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
-  return ripc::internal::core::service_id_from_name(name);
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -36,10 +31,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const ripc_service_id id : {ripc_service_id{1}, ripc_service_id{4711}}) {
     ServiceRecord record;
     ripc::internal::spi::Refusals refusals;
-    if (decode_record(text, id, {}, hash_name, record, refusals) != RecordCheck::good) continue;
+    if (decode_record(text, id, {}, ripc::internal::core::id_of_name, record, refusals) != RecordCheck::good) continue;
     require(record.id == id && record.context != 0 && record.incarnation != 0 && !record.addresses.empty());
     ServiceRecord again;
-    require(decode_record(encode_record(record, {}), id, {}, hash_name, again, refusals) == RecordCheck::good);
+    require(decode_record(encode_record(record, {}), id, {}, ripc::internal::core::id_of_name, again, refusals) ==
+            RecordCheck::good);
     require(again.incarnation == record.incarnation && again.context == record.context && again.name == record.name &&
             again.addresses == record.addresses && again.groups == record.groups);
   }

@@ -19,11 +19,6 @@ using namespace ripc::internal::resolver;  // NOLINT: this program is about noth
 using ripc::internal::Result;
 using ripc::internal::Status;
 
-Result<ripc_service_id> hash_name(std::string_view name) {
-  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
-  return ripc::internal::core::service_id_from_name(name);
-}
-
 void check(const MulticastPacket& packet) {
   require(packet.header.context != 0 && packet.header.timestamp != 0);
   require(!packet.header.is_probe || !ripc::internal::is_group(packet.header.id));
@@ -36,8 +31,8 @@ void check(const MulticastPacket& packet) {
     require(service.is_gone == record.addresses.empty());
     require(!ripc::internal::is_group(record.id) && ripc::internal::is_group_list(record.groups));
     require(!service.is_gone || record.groups.empty());
-    require(record.name.empty() || hash_name(record.name).ok());
-    if (record.id >> 62 == 2 && !service.is_gone) require(*hash_name(record.name) == record.id);
+    require(record.name.empty() || ripc::internal::core::id_of_name(record.name).ok());
+    if (record.id >> 62 == 2 && !service.is_gone) require(*ripc::internal::core::id_of_name(record.name) == record.id);
     for (const ripc::internal::spi::Address& address : record.addresses)
       require(!address.transport.empty() && !address.locator.empty() && ripc::internal::is_plain_text(address.locator));
   }
@@ -50,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   PacketHeader header;
   const DecodeStatus status = decode_header(bytes, header);
   MulticastPacket packet;
-  const DecodeStatus whole = decode_packet(bytes, hash_name, packet);
+  const DecodeStatus whole = decode_packet(bytes, ripc::internal::core::id_of_name, packet);
   if (status != DecodeStatus::ok) require(whole == status);
   if (whole != DecodeStatus::ok) return 0;
   require(packet.signer.has_value() == header.has_signer && !(header.has_signer && packet.services.empty()));
@@ -63,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!builder.add(service.record, service.is_gone)) return 0;
   }
   MulticastPacket again;
-  require(decode_packet(builder.finish(), hash_name, again) == DecodeStatus::ok);
+  require(decode_packet(builder.finish(), ripc::internal::core::id_of_name, again) == DecodeStatus::ok);
   require(again.services.size() == packet.services.size());
   for (std::size_t i = 0; i < again.services.size(); ++i) {
     require(again.services[i].is_gone == packet.services[i].is_gone);

@@ -20,16 +20,6 @@ namespace core = ripc::internal::core;
 namespace security = ripc::internal::security;
 namespace spi = ripc::internal::spi;
 
-Result<ripc_service_id> service_id(std::string_view name) {
-  if (Status status = core::check_service_name(name); !status.ok()) return status;
-  return core::service_id_from_name(name);
-}
-
-Result<ripc_service_id> group_id(std::string_view name) {
-  if (Status status = core::check_service_name(name); !status.ok()) return status;
-  return core::group_id_from_name(name);
-}
-
 // The member alice, and the file that knows her.
 const security::Credentials& alice() {
   static const security::Credentials kAlice = [] {
@@ -37,8 +27,8 @@ const security::Credentials& alice() {
     made.identity = *security::Identity::parse(
         "secret ed25519:0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\n", "the fuzzer");
     const std::string text = "alice " + security::public_key_text(made.identity->public_key()) + " holds=b*\n";
-    made.trust = std::make_shared<security::TrustFile>(
-        *security::Trust::parse(text, "the fuzzer", {.service_id = service_id, .group_id = group_id, .signer = {}}));
+    made.trust = std::make_shared<security::TrustFile>(*security::Trust::parse(
+        text, "the fuzzer", {.service_id = core::id_of_name, .group_id = core::id_of_group, .signer = {}}));
     return made;
   }();
   return kAlice;
@@ -50,7 +40,7 @@ const security::Credentials& alice() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
   spi::MulticastPacket packet;
-  if (spi::decode_packet(bytes, service_id, packet) != spi::DecodeStatus::ok) return 0;
+  if (spi::decode_packet(bytes, core::id_of_name, packet) != spi::DecodeStatus::ok) return 0;
   require(packet.signer.has_value() == packet.header.has_signer);
   const std::size_t count = packet.services.size();
   spi::PacketHeader header = packet.header;
@@ -65,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!builder.add(service.record, service.is_gone)) return 0;
   }
   const std::vector<std::byte> sealed = builder.finish();
-  require(spi::decode_packet(sealed, service_id, packet) == spi::DecodeStatus::ok);
+  require(spi::decode_packet(sealed, core::id_of_name, packet) == spi::DecodeStatus::ok);
   refusals = {};
   require(spi::keep_permitted(sealed, packet, alice(), spi::kMulticastPurpose, refusals));
   require(refusals.unproven == 0);

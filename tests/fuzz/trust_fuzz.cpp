@@ -17,23 +17,13 @@ using ripc::internal::Status;
 using ripc::internal::security::Trust;
 namespace core = ripc::internal::core;
 
-Result<ripc_service_id> service_id(std::string_view name) {
-  if (Status status = core::check_service_name(name); !status.ok()) return status;
-  return core::service_id_from_name(name);
-}
-
-Result<ripc_service_id> group_id(std::string_view name) {
-  if (Status status = core::check_service_name(name); !status.ok()) return status;
-  return core::group_id_from_name(name);
-}
-
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   require(text.starts_with(Trust::unsigned_part(text)));
-  static const Trust::Reading kReading{.service_id = service_id, .group_id = group_id, .signer = {}};
+  static const Trust::Reading kReading{.service_id = core::id_of_name, .group_id = core::id_of_group, .signer = {}};
   const auto read = Trust::parse(text, "FILE", kReading);
   if (!read.ok()) {
     require(read.status() == RIPC_INVALID_ARGUMENT);
@@ -46,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(trust.member_with(member.exchange) == &member);
     require(!member.user || trust.member_of(*member.user) == &member);
     for (const std::string& name : member.holds.names) {
-      const Result<ripc_service_id> id = service_id(name);
+      const Result<ripc_service_id> id = core::id_of_name(name);
       if (!id.ok()) continue;
       // What is given by name is its own, and nobody's who has a prefix only.
       require(trust.may_hold(member, name, *id) && trust.is_given(member, name, *id) && trust.may_claim(&member, *id));
@@ -57,7 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const ripc_service_id id : member.holds.ids) require(trust.may_hold(member, "", id));
     for (const ripc_service_id group : member.joins.ids) require(trust.may_join(member, group));
     for (const std::string& name : member.calls.names) {
-      if (const Result<ripc_service_id> id = service_id(name); id.ok()) require(trust.may_call(member, name, *id));
+      if (const Result<ripc_service_id> id = core::id_of_name(name); id.ok())
+        require(trust.may_call(member, name, *id));
     }
   }
   return 0;

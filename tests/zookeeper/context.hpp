@@ -32,11 +32,6 @@ using support::eventually;
 inline constexpr Nanoseconds kPatience = 30'000'000'000;
 inline constexpr Nanoseconds kSession = 2'000'000'000;
 
-inline Result<ripc_service_id> hash_name(std::string_view name) {
-  if (Status status = ripc::internal::core::check_service_name(name); !status.ok()) return status;
-  return ripc::internal::core::service_id_from_name(name);
-}
-
 class Context {
  public:
   explicit Context(const std::string& servers, Nanoseconds patience = 5'000'000'000, std::size_t max_cached = 16384)
@@ -50,7 +45,7 @@ class Context {
     DirectoryOptions options;
     options.credentials.keys =
         *ripc::internal::ClusterKeys::parse("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "test");
-    options.hash_name = hash_name;
+    options.hash_name = ripc::internal::core::id_of_name;
     options.patience = patience;
     options.max_cached = max_cached;
     Result<std::unique_ptr<DirectoryResolver>> resolver =

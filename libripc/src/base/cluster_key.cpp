@@ -4,10 +4,10 @@
 #include <sodium.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "base/guarded_file.hpp"
 #include "base/hexadecimal.hpp"
+#include "base/sodium_calls.hpp"
 
 namespace ripc::internal {
 namespace {
@@ -56,15 +56,11 @@ Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::load(const std::string& 
 }
 
 Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::parse(std::string_view text, const std::string& origin) {
-  if (::sodium_init() < 0)
-    return Status(RIPC_SYSTEM,
-                  "The cryptographic library libsodium does not start: reinstall the package libsodium23.");
+  if (Status status = start_sodium(); !status.ok()) return status;
   // The constructor is private; the object is shared from here on.
   const std::shared_ptr<ClusterKeys> keys(new ClusterKeys);
   for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = trimmed(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const std::string_view line = trimmed(take_line(text));
     if (line.empty() || line.front() == '#') continue;
     if (line.starts_with("signer")) {
       Signer& signer = keys->signer_.emplace();
@@ -82,20 +78,8 @@ Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::parse(std::string_view t
 }
 
 ClusterKeys::Mac ClusterKeys::mac_with(const Key& key, std::string_view purpose, Parts parts) noexcept {
-  crypto_generichash_blake2b_state state;
-  const auto add = [&state](const void* bytes, std::size_t size) {
-    std::array<unsigned char, 8> length{};
-    for (std::size_t i = 0; i < length.size(); ++i)
-      length[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(size) >> (8 * i));
-    crypto_generichash_blake2b_update(&state, length.data(), length.size());
-    crypto_generichash_blake2b_update(&state, static_cast<const unsigned char*>(bytes), size);
-  };
   Mac mac;
-  crypto_generichash_blake2b_init(&state, reinterpret_cast<const unsigned char*>(key.data()), key.size(), mac.size());
-  add(purpose.data(), purpose.size());
-  for (const std::span<const std::byte>& part : parts) add(part.data(), part.size());
-  crypto_generichash_blake2b_final(&state, reinterpret_cast<unsigned char*>(mac.data()), mac.size());
-  sodium_memzero(&state, sizeof state);
+  hash_parts(key, purpose, parts, mac);
   return mac;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group IDs: those with the top bits 01, which no service has. Bit 61 tells names (1) from numbers (0).
+// What kind an ID is, by its two top bits: a number of a service (00), a group (01), a name (10), or random (11). Bit
+// 61 of a group tells names (1) from numbers (0).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,9 @@ namespace ripc::internal {
 inline constexpr std::size_t kMaxGroups = RIPC_MAX_GROUPS;  // of one service
 
 constexpr bool is_group(ripc_service_id id) noexcept { return id >> 62 == 1; }
+constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }
+// One of 2^62, so nobody else has it.
+constexpr bool is_random(ripc_service_id id) noexcept { return id >> 62 == 3; }
 
 // Whether this can be what a service is in: at most kMaxGroups group IDs in ascending order, each once.
 constexpr bool is_group_list(std::span<const ripc_service_id> groups) noexcept {

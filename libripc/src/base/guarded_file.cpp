@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sodium.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,10 +40,11 @@ Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return system_error(errno, call, advice);
   GuardedText text;
-  if (::fstat(fd.get(), &text.info_) != 0) return system_error(errno, call, advice);
-  if (Status status = check_permissions(path, rules, text.info_); !status.ok()) return status;
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return system_error(errno, call, advice);
+  if (Status status = check_permissions(path, rules, info); !status.ok()) return status;
   // One byte more shows a file that is larger than it said.
-  text.bytes_.resize(std::min(static_cast<std::size_t>(text.info_.st_size), rules.most) + 1);
+  text.bytes_.resize(std::min(static_cast<std::size_t>(info.st_size), rules.most) + 1);
   while (text.size_ < text.bytes_.size()) {
     const ssize_t count = ::read(fd.get(), text.bytes_.data() + text.size_, text.bytes_.size() - text.size_);
     if (count < 0 && errno == EINTR) continue;
@@ -54,6 +56,19 @@ Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile
       RIPC_INVALID_ARGUMENT,
       "The " + std::string(rules.what) + " " + path + " is larger than " + std::to_string(text.size_ - 1) + " bytes" +
           (text.size_ > rules.most ? ": name the right file." : " all at once: somebody writes it; try again."));
+}
+
+std::string_view take_line(std::string_view& text) noexcept {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return line;
+}
+
+std::string_view take_word(std::string_view& line) noexcept {
+  line = trimmed(line);
+  const std::string_view word = line.substr(0, line.find_first_of(" \t"));
+  line.remove_prefix(word.size());
+  return word;
 }
 
 std::string_view trimmed(std::string_view text) noexcept {

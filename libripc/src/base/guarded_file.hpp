@@ -2,8 +2,6 @@
 // Files that decide who is trusted: keys, which nobody else may read, and lists, which nobody else may write.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -31,14 +29,11 @@ class GuardedText {
   ~GuardedText();
 
   std::string_view view() const noexcept { return {bytes_.data(), size_}; }
-  // As it was when the file was opened.
-  const struct stat& info() const noexcept { return info_; }
 
  private:
   friend Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile& rules);
   std::vector<char> bytes_;
   std::size_t size_ = 0;
-  struct stat info_ {};
 };
 
 // Reads a plain file of this user or of root that its group and others may not write, nor read if it is secret.
@@ -46,6 +41,10 @@ class GuardedText {
 // meanwhile. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
 Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile& rules);
 
+// The next line of a text, which it leaves, without its end.
+std::string_view take_line(std::string_view& text) noexcept;
+// The next word of a line, which it leaves; empty: there is none.
+std::string_view take_word(std::string_view& line) noexcept;
 // Without blanks at both ends.
 std::string_view trimmed(std::string_view text) noexcept;
 

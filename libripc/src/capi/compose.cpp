@@ -15,6 +15,7 @@
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
 #include "capi/transport_options.hpp"
+#include "core/service_id.hpp"
 #include "resolver/chain/chain_resolver.hpp"
 #include "resolver/local/directory_lookup.hpp"
 #include "resolver/local/local_resolver.hpp"
@@ -212,7 +213,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   settings.peer_policy = *policy;
   settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
   Result<std::optional<resolver::MulticastOptions>> multicast =
-      read_multicast_options(settings.transports, settings.network, id_of_name);
+      read_multicast_options(settings.transports, settings.network, core::id_of_name);
   if (!multicast.ok()) return multicast.status();
   settings.multicast = std::move(*multicast);
   Result<std::optional<resolver::ZooKeeperOptions>> zookeeper = read_zookeeper_options(options, settings.network);
@@ -249,7 +250,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
 resolver::DirectoryOptions directory_options(const Settings& settings) {
   resolver::DirectoryOptions options;
   options.credentials = settings.credentials;
-  options.hash_name = id_of_name;
+  options.hash_name = core::id_of_name;
   options.patience = settings.resolve_timeout;
   return options;
 }
@@ -261,7 +262,7 @@ using MadeResolver = Result<std::unique_ptr<spi::Resolver>>;
 
 MadeResolver make_static(const Settings& settings) {
   auto known = std::make_unique<resolver::StaticResolver>(
-      settings.static_resolver, id_of_name, id_of_group,
+      settings.static_resolver, core::id_of_name, core::id_of_group,
       [lookup = std::make_shared<resolver::DirectoryLookup>(settings.peer_policy)](
           spi::ServiceRecord record, Deadline deadline) { return lookup->find(std::move(record), deadline); });
   // A mistake in the file is told here, not at the first send.

@@ -171,18 +171,18 @@ void ripc_service_statistics_init(ripc_service_statistics* statistics) { init(st
 ripc_status ripc_id_from_name(const char* name, ripc_service_id* id) {
   return guarded([&]() -> Status {
     if (name == nullptr || id == nullptr) return RIPC_INVALID_ARGUMENT;
-    Status status = core::check_service_name(name);
-    if (status.ok()) *id = core::service_id_from_name(name);
-    return status;
+    const Result<ripc_service_id> found = core::id_of_name(name);
+    if (found.ok()) *id = *found;
+    return found.status();
   });
 }
 
 ripc_status ripc_group_id_from_name(const char* name, ripc_service_id* group) {
   return guarded([&]() -> Status {
     if (name == nullptr || group == nullptr) return RIPC_INVALID_ARGUMENT;
-    Status status = core::check_service_name(name);
-    if (status.ok()) *group = core::group_id_from_name(name);
-    return status;
+    const Result<ripc_service_id> found = core::id_of_group(name);
+    if (found.ok()) *group = *found;
+    return found.status();
   });
 }
 
@@ -289,9 +289,9 @@ ripc_status ripc_list_rails(ripc_context* context, ripc_service_id id, ripc_rail
 ripc_status ripc_resolve_name(ripc_context* context, const char* name, ripc_service_info* info) {
   return guarded_on(context, [&](auto& self) -> Status {
     if (info == nullptr || name == nullptr) return RIPC_INVALID_ARGUMENT;
-    Status valid = core::check_service_name(name);
-    if (!valid.ok()) return valid;
-    return tell(self.paths().resolve(core::service_id_from_name(name)), name, info);
+    const Result<ripc_service_id> id = core::id_of_name(name);
+    if (!id.ok()) return id.status();
+    return tell(self.paths().resolve(*id), name, info);
   });
 }
 
@@ -306,11 +306,10 @@ ripc_status ripc_wait_service(ripc_context* context, ripc_service_id id, uint64_
 ripc_status ripc_wait_service_name(ripc_context* context, const char* name, uint64_t timeout, ripc_service_info* info) {
   return guarded_on(context, [&](auto& self) -> Status {
     if (name == nullptr) return RIPC_INVALID_ARGUMENT;
-    Status valid = core::check_service_name(name);
-    if (!valid.ok()) return valid;
+    const Result<ripc_service_id> id = core::id_of_name(name);
+    if (!id.ok()) return id.status();
     auto unwanted = blank<ripc_service_info>();
-    return tell(self.watches().wait(core::service_id_from_name(name), Deadline::after(timeout)), name,
-                info != nullptr ? info : &unwanted);
+    return tell(self.watches().wait(*id, Deadline::after(timeout)), name, info != nullptr ? info : &unwanted);
   });
 }
 

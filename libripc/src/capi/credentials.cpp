@@ -12,18 +12,6 @@
 
 namespace ripc::internal::capi {
 
-Result<ripc_service_id> id_of_name(std::string_view name) {
-  Status status = core::check_service_name(name);
-  if (!status.ok()) return status;
-  return core::service_id_from_name(name);
-}
-
-Result<ripc_service_id> id_of_group(std::string_view name) {
-  Status status = core::check_service_name(name);
-  if (!status.ok()) return status;
-  return core::group_id_from_name(name);
-}
-
 namespace {
 
 Status check_option(const char* option, const char* name) {
@@ -35,8 +23,8 @@ Status check_option(const char* option, const char* name) {
 }  // namespace
 
 security::Trust::Reading trust_reading(const ClusterKeys* keys) {
-  return {.service_id = id_of_name,
-          .group_id = id_of_group,
+  return {.service_id = core::id_of_name,
+          .group_id = core::id_of_group,
           .signer = keys != nullptr ? keys->signer() : std::optional<security::PublicKey>()};
 }
 

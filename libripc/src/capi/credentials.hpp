@@ -13,10 +13,6 @@
 
 namespace ripc::internal::capi {
 
-// The ID of a name, of a service or of a group. RIPC_INVALID_ARGUMENT: it is no valid one.
-Result<ripc_service_id> id_of_name(std::string_view name);
-Result<ripc_service_id> id_of_group(std::string_view name);
-
 // How the texts of trust files are read. `keys`: whose signer must have signed them; nullptr: nobody.
 security::Trust::Reading trust_reading(const ClusterKeys* keys);
 

@@ -64,15 +64,9 @@ struct Line {
   explicit Line(std::string_view line) noexcept {
     line = trimmed(line.substr(0, line.find('\n')));
     if (line.empty() || line.front() == '#') return;
-    name = take(line);
-    key = take(line);
+    name = take_word(line);
+    key = take_word(line);
     rights = trimmed(line);
-  }
-  static std::string_view take(std::string_view& line) noexcept {
-    const std::string_view word = line.substr(0, line.find_first_of(" \t"));
-    line.remove_prefix(word.size());
-    line = trimmed(line);
-    return word;
   }
 };
 

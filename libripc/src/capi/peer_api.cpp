@@ -14,8 +14,6 @@ static_assert(RIPC_IDENTITY_SIZE > security::Trust::kMaxMemberName);
 
 ripc_status describe(const core::Message& message, ripc_peer* peer) noexcept {
   auto told = blank<ripc_peer>();
-  if (!read_sized(peer, told)) return report(bad_size("ripc_peer"));
-  told = blank<ripc_peer>();
   told.user = UINT32_MAX;
   if (message.peer != nullptr) {
     copy_text(told.identity, message.peer->identity);
@@ -24,8 +22,7 @@ ripc_status describe(const core::Message& message, ripc_peer* peer) noexcept {
       told.user = *message.peer->user;
     }
   }
-  write_sized(told, peer);
-  return RIPC_OK;
+  return write_sized(told, peer) ? RIPC_OK : report(bad_size("ripc_peer"));
 }
 
 }  // namespace

@@ -43,6 +43,18 @@ ripc_service_id group_id_from_name(std::string_view name) noexcept {
   return kNamedGroup | (XXH3_64bits(name.data(), name.size()) & (kLowBits >> 1));
 }
 
+Result<ripc_service_id> id_of_name(std::string_view name) {
+  Status status = check_service_name(name);
+  if (!status.ok()) return status;
+  return service_id_from_name(name);
+}
+
+Result<ripc_service_id> id_of_group(std::string_view name) {
+  Status status = check_service_name(name);
+  if (!status.ok()) return status;
+  return group_id_from_name(name);
+}
+
 ripc_service_id random_service_id() noexcept { return kRandom | (random_u64() & kLowBits); }
 
 }  // namespace ripc::internal::core

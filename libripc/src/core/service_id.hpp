@@ -19,8 +19,9 @@ ripc_service_id service_id_from_name(std::string_view name) noexcept;
 // The top bits 011, then 61 bits of XXH3-64 over the name's bytes. The name must be valid.
 ripc_service_id group_id_from_name(std::string_view name) noexcept;
 
-// True for the IDs that service_id_from_name() makes.
-constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }
+// The same of any text. RIPC_INVALID_ARGUMENT: it is no valid name.
+Result<ripc_service_id> id_of_name(std::string_view name);
+Result<ripc_service_id> id_of_group(std::string_view name);
 
 // The top bits 11, then 62 random bits.
 ripc_service_id random_service_id() noexcept;

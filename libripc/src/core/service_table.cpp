@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/group_id.hpp"
 #include "base/loop_wait.hpp"
 #include "core/service.hpp"
 #include "core/service_id.hpp"

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "security/numbers.hpp"
+#include "security/nonce.hpp"
 #include "security/openssl.hpp"
 
 namespace ripc::internal::security {

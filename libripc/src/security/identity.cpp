@@ -4,10 +4,10 @@
 #include <sodium.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "base/guarded_file.hpp"
 #include "base/hexadecimal.hpp"
+#include "base/sodium_calls.hpp"
 
 namespace ripc::internal::security {
 namespace {
@@ -36,26 +36,10 @@ Status not_an_identity(const std::string& origin, std::size_t line, const std::s
                     what + ". Make a new one: ripc key new --identity --force -o " + origin + ".");
 }
 
-Status start_sodium() {
-  if (::sodium_init() >= 0) return {};
-  return Status(RIPC_SYSTEM, "The cryptographic library libsodium does not start: reinstall the package libsodium23.");
-}
-
 // What is signed in place of the parts, which need not lie together.
 std::array<std::byte, 64> digest(std::string_view purpose, Identity::Parts parts) noexcept {
-  crypto_generichash_blake2b_state state;
-  const auto add = [&state](const void* bytes, std::size_t size) {
-    std::array<unsigned char, 8> length{};
-    for (std::size_t i = 0; i < length.size(); ++i)
-      length[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(size) >> (8 * i));
-    crypto_generichash_blake2b_update(&state, length.data(), length.size());
-    crypto_generichash_blake2b_update(&state, static_cast<const unsigned char*>(bytes), size);
-  };
   std::array<std::byte, 64> result;
-  crypto_generichash_blake2b_init(&state, nullptr, 0, result.size());
-  add(purpose.data(), purpose.size());
-  for (const std::span<const std::byte>& part : parts) add(part.data(), part.size());
-  crypto_generichash_blake2b_final(&state, raw(result), result.size());
+  hash_parts({}, purpose, parts, result);
   return result;
 }
 
@@ -82,9 +66,7 @@ Result<std::shared_ptr<const Identity>> Identity::parse(std::string_view text, c
   Seed seed{};
   bool is_found = false;
   for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = trimmed(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const std::string_view line = trimmed(take_line(text));
     if (line.empty() || line.front() == '#') continue;
     if (is_found) return not_an_identity(origin, number, "this is a second line; an identity has one secret");
     if (!line.starts_with(kSecret) || !read_hexadecimal(line.substr(kSecret.size()), seed))

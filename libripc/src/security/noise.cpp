@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "security/numbers.hpp"
+#include "security/nonce.hpp"
 
 namespace ripc::internal::security {
 

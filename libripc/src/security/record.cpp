@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "security/record.hpp"
 
-#include "security/numbers.hpp"
+#include "base/little_endian.hpp"
 
 namespace ripc::internal::security {
 
@@ -21,18 +21,18 @@ void RecordSealer::seal(std::byte* record, std::size_t text) noexcept {
     bytes_ = text;
     since_ = now;
   }
-  store_number(record, head);
+  store_le<std::uint32_t>(record, head);
   key_.cipher().seal(key_.take_number(), record, kRecordHead, text);
 }
 
 Result<std::size_t> RecordOpener::text_size(std::span<const std::byte, kRecordHead> head) noexcept {
-  const std::size_t size = load_number<std::uint32_t>(head.data()) & ~kNextKey;
+  const std::size_t size = load_le<std::uint32_t>(head.data()) & ~kNextKey;
   if (size == 0 || size > kMaxRecordText) return RIPC_CORRUPT;
   return size;
 }
 
 bool RecordOpener::open(std::byte* record) noexcept {
-  const std::uint32_t head = load_number<std::uint32_t>(record);
+  const std::uint32_t head = load_le<std::uint32_t>(record);
   if ((head & kNextKey) != 0) key_.advance();
   return key_.cipher().open(key_.take_number(), record, kRecordHead, head & ~kNextKey);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "security/sealed_datagram.hpp"
 
-#include "security/numbers.hpp"
+#include "base/little_endian.hpp"
 
 namespace ripc::internal::security {
 
@@ -31,7 +31,7 @@ bool NumberWindow::note(std::uint64_t number) noexcept {
 
 void EpochKeys::make(std::optional<Cipher>& cipher, std::uint64_t epoch) const noexcept {
   std::array<std::byte, kSealedHead> bytes;
-  store_number(bytes.data(), epoch);
+  store_le<std::uint64_t>(bytes.data(), epoch);
   cipher.emplace(protection_.suite, root_.derive("ripc epoch", {bytes}), protection_.hides);
 }
 
@@ -50,14 +50,14 @@ bool DatagramSealer::seal(std::byte* datagram, std::size_t text) noexcept {
     since_ = now;
   }
   ++number_;
-  store_number(datagram, number_ << 16 | (epoch_ & 0xff) << 8 | kSealedVersion);
+  store_le<std::uint64_t>(datagram, number_ << 16 | (epoch_ & 0xff) << 8 | kSealedVersion);
   cipher_->seal(number_, datagram, kSealedHead, text);
   return true;
 }
 
 DatagramOpener::Verdict DatagramOpener::open(std::span<std::byte> datagram, std::span<std::byte>& text) noexcept {
   if (datagram.size() < kSealedOverhead || datagram[0] != std::byte{kSealedVersion}) return Verdict::forged;
-  const std::uint64_t head = load_number<std::uint64_t>(datagram.data());
+  const std::uint64_t head = load_le<std::uint64_t>(datagram.data());
   const std::uint64_t number = head >> 16;
   const std::size_t size = datagram.size() - kSealedOverhead;
   const auto ahead = static_cast<std::int8_t>(static_cast<std::uint8_t>(head >> 8) - static_cast<std::uint8_t>(epoch_));

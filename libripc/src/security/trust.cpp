@@ -18,9 +18,6 @@ bool has(const std::vector<std::size_t>* holders, const Trust::Member& member) n
   return holders != nullptr && std::find(holders->begin(), holders->end(), member.number) != holders->end();
 }
 
-constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }
-constexpr bool is_random(ripc_service_id id) noexcept { return id >> 62 == 3; }
-
 }  // namespace
 
 const Trust::Member* Trust::member(const PublicKey& key) const noexcept { return find(by_key_, members_, key); }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of a trust file becomes a Trust.
-#include <sodium.h>
-
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "base/guarded_file.hpp"
 #include "base/hexadecimal.hpp"
 #include "base/plain_text.hpp"
+#include "base/sodium_calls.hpp"
 #include "security/trust.hpp"
 
 namespace ripc::internal::security {
@@ -21,14 +20,6 @@ constexpr std::size_t kMaxName = 200;  // bytes of a service's or a group's
 
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
-}
-
-// The next word of a line, which it leaves.
-std::string_view take_word(std::string_view& line) noexcept {
-  line = trimmed(line);
-  const std::string_view word = line.substr(0, line.find_first_of(" \t"));
-  line.remove_prefix(word.size());
-  return word;
 }
 
 bool is_member_name(std::string_view name) noexcept {
@@ -77,9 +68,7 @@ class TrustReader {
     if (Status status = check_signature(members, text.substr(members.size())); !status.ok()) return status;
     for (std::string_view rest = members; !rest.empty();) {
       ++line_;
-      const std::size_t end = rest.find('\n');
-      const std::string_view line = trimmed(rest.substr(0, end));
-      rest.remove_prefix(end + 1);
+      const std::string_view line = trimmed(take_line(rest));
       if (line.empty() || line.front() == '#') continue;
       if (Status status = read_member(line); !status.ok()) return status;
     }
@@ -231,7 +220,7 @@ class TrustReader {
     if (is_group(id) != are_groups)
       return error(shown(entry) +
                    (are_groups ? " is not the ID of a group" : " is the ID of a group: it goes to joins="));
-    if (id >> 62 == 2) return error(shown(entry) + " is the ID of a name: write the name");
+    if (is_named(id)) return error(shown(entry) + " is the ID of a name: write the name");
     grants.ids.insert(id);
     return {};
   }
@@ -280,9 +269,7 @@ class TrustReader {
 
 Result<std::shared_ptr<const Trust>> Trust::parse(std::string_view text, const std::string& origin,
                                                   const Reading& reading) {
-  if (::sodium_init() < 0)
-    return Status(RIPC_SYSTEM,
-                  "The cryptographic library libsodium does not start: reinstall the package libsodium23.");
+  if (Status status = start_sodium(); !status.ok()) return status;
   return TrustReader(origin, reading).read(text);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/clock.hpp"
+#include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 
 namespace ripc::internal::spi {
@@ -21,7 +22,7 @@ std::string holder_text(const ServiceRecord& holder) {
 
 Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover) {
   // Only an ID that was made from a name can be met by two names by accident.
-  const bool named = record.id >> 62 == 2;
+  const bool named = is_named(record.id);
   if (named && holder.name != record.name)
     return Status(RIPC_NAME_COLLISION, "The service ID " + id_text(record.id) + " is held by " + holder_text(holder) +
                                            ": rename one of the two, or give one another ID.");

@@ -3,20 +3,15 @@
 
 #include <memory>
 
+#include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 
 namespace ripc::internal::spi {
 namespace {
 
-constexpr bool is_random(ripc_service_id id) noexcept { return id >> 62 == 3; }
-
 std::string what_it_is(const ServiceRecord& record) {
   return record.name.empty() ? "the ID " + id_text(record.id) : "the name '" + record.name + "'";
 }
-
-}  // namespace
-
-namespace {
 
 bool keep(std::span<const std::byte> bytes, MulticastPacket& packet, const security::Credentials& credentials,
           std::string_view purpose, Refusals& refusals) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 #include "spi/holder_rules.hpp"
 #include "wire/bytes.hpp"
@@ -42,7 +43,7 @@ bool is_locator(std::string_view text) noexcept {
 
 // An ID that was made from a name has that name: nobody can claim the ID of a name under another one.
 bool is_name_of(std::string_view name, ripc_service_id id, const NameHash& hash_name) {
-  const bool must_have_name = id >> 62 == 2;
+  const bool must_have_name = is_named(id);
   if (name.empty()) return !must_have_name;
   const Result<ripc_service_id> hash = hash_name(name);
   return hash.ok() && (!must_have_name || *hash == id);

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "base/group_id.hpp"
+
 namespace ripc::internal::core {
 namespace {
 

@@ -17,7 +17,7 @@ namespace ripc::internal::test {
 
 inline resolver::DirectoryOptions directory_options(const std::string& key = kKeyText) {
   resolver::DirectoryOptions options;
-  options.hash_name = hash_service_name;
+  options.hash_name = core::id_of_name;
   if (!key.empty()) options.credentials.keys = make_keys(key);
   return options;
 }

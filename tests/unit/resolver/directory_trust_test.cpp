@@ -6,7 +6,7 @@
 namespace ripc::internal::test {
 namespace {
 
-const ripc_service_id kDirectoryBank = *hash_service_name("bank");
+const ripc_service_id kDirectoryBank = *core::id_of_name("bank");
 constexpr ripc_service_id kDirectoryRandomId = (ripc_service_id{3} << 62) | 98;
 constexpr Nanoseconds kDirectoryPatience = 10'000'000'000;
 

@@ -188,17 +188,12 @@ TEST_F(LocalGroups, WhileNothingChangesNoRecordIsRead) {
 // ---- The file of known services ------------------------------------------------------------------------------
 
 Result<ripc_service_id> real_hash(std::string_view name) { return core::service_id_from_name(name); }
-Result<ripc_service_id> real_group_hash(std::string_view name) {
-  if (Status status = core::check_service_name(name); !status.ok()) return status;
-  return core::group_id_from_name(name);
-}
-
 TEST(StaticGroups, WordsOfALineMakeItsServiceAMember) {
   const Result<std::vector<ServiceRecord>> records = parse_static_file(
       "a socket:h:1 group:caches group:7\n"
       "b group:0x7 group:7 socket:h:2  # once is enough\n"
       "c socket:h:3\n",
-      "FILE", real_hash, real_group_hash);
+      "FILE", real_hash, core::id_of_group);
   ASSERT_TRUE(records.ok()) << records.status().text();
   EXPECT_EQ((*records)[0].groups, (std::vector{kListedGroup, core::group_id_from_name("caches")}));
   EXPECT_EQ((*records)[1].groups, (std::vector{kListedGroup}));
@@ -219,7 +214,7 @@ TEST(StaticGroups, WhatIsWrongIsSaidWithItsLine) {
       {many, "more than 64 groups"},
   };
   for (const auto& [line, fault] : lines) {
-    const Status status = parse_static_file("\n" + line + "\n", "FILE", real_hash, real_group_hash).status();
+    const Status status = parse_static_file("\n" + line + "\n", "FILE", real_hash, core::id_of_group).status();
     EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT) << line;
     EXPECT_TRUE(mentions(status, "FILE, line 2") && mentions(status, fault)) << status.text();
   }
@@ -233,12 +228,12 @@ TEST(StaticGroups, MembersAreFoundByTheGroupAndByWhereTheyRegister) {
   const std::string file = directory.path() + "/known";
   test::write_file(file, "1000 shm:" + directory.path() + " group:7\n1001 shm:" + directory.path() +
                              " group:7\n1002 socket:10.0.0.7:7000 group:8\n");
-  StaticResolver unresolved(file, real_hash, real_group_hash, test::as_written);
+  StaticResolver unresolved(file, real_hash, core::id_of_group, test::as_written);
   EXPECT_EQ(members(unresolved, kListedGroup).size(), 2u);
   ServiceRecord unpublishable = context.last;
   EXPECT_TRUE(unresolved.update(unpublishable).ok());
   DirectoryLookup lookup(RIPC_PEERS_SAME_USER);
-  StaticResolver resolver(file, real_hash, real_group_hash, [&](ServiceRecord record, Deadline deadline) {
+  StaticResolver resolver(file, real_hash, core::id_of_group, [&](ServiceRecord record, Deadline deadline) {
     return lookup.find(std::move(record), deadline);
   });
   const std::vector<ServiceRecord> found = members(resolver, kListedGroup);

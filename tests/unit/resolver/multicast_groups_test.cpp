@@ -9,7 +9,6 @@ using resolver::DecodeStatus;
 using resolver::MulticastPacket;
 using resolver::ServiceCache;
 using test::eventually;
-using test::hash_service_name;
 using test::kKeyText;
 using test::kOtherKeyText;
 using test::loopback_options;
@@ -65,7 +64,7 @@ std::vector<std::byte> encode(const spi::ServiceRecord& record, bool is_gone = f
 }
 
 DecodeStatus decode(const std::vector<std::byte>& bytes, MulticastPacket& packet) {
-  return resolver::decode_packet(bytes, hash_service_name, packet);
+  return resolver::decode_packet(bytes, core::id_of_name, packet);
 }
 
 TEST(MulticastGroupPacket, TheGroupsOfAServiceTravelWithIt) {
@@ -85,7 +84,7 @@ TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
        {std::vector<ripc_service_id>{9}, {kOther, kGroup}, {kGroup, kGroup}, {0}}) {
     record.groups = groups;
     EXPECT_EQ(decode(encode(record), packet), DecodeStatus::malformed);
-    EXPECT_EQ(resolver::check_packet_record(record, hash_service_name, {}).code(), RIPC_INVALID_ARGUMENT);
+    EXPECT_EQ(resolver::check_packet_record(record, core::id_of_name, {}).code(), RIPC_INVALID_ARGUMENT);
   }
   record.groups.clear();
   for (ripc_service_id number = 0; number <= RIPC_MAX_GROUPS; ++number) record.groups.push_back(RIPC_GROUP_ID(number));

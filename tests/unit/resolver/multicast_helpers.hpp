@@ -31,11 +31,6 @@ inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for what m
 inline const std::string kKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 inline const std::string kOtherKeyText = "f0e0d0c0b0a090807060504030201000ffeeddccbbaa99887766554433221100";
 
-inline Result<ripc_service_id> hash_service_name(std::string_view name) {
-  if (Status status = core::check_service_name(name); !status.ok()) return status;
-  return core::service_id_from_name(name);
-}
-
 inline std::shared_ptr<const ClusterKeys> make_keys(const std::string& text) {
   Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
   EXPECT_TRUE(keys.ok()) << keys.status().text();
@@ -48,7 +43,7 @@ inline MulticastOptions loopback_options(const std::string& keys = "") {
   Result<MulticastOptions> options =
       resolver::parse_multicast_options("239.255.82.73:" + std::to_string(port) + "%lo,ttl=0");
   EXPECT_TRUE(options.ok()) << options.status().text();
-  options->hash_name = hash_service_name;
+  options->hash_name = core::id_of_name;
   if (!keys.empty()) options->credentials.keys = make_keys(keys);
   return *options;
 }

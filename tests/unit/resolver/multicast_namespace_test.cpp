@@ -77,7 +77,7 @@ class MulticastHosts : public ::testing::Test {
   static MulticastOptions options(const std::string& text) {
     Result<MulticastOptions> options = parse_multicast_options(text);
     EXPECT_TRUE(options.ok()) << options.status().text();
-    options->hash_name = test::hash_service_name;
+    options->hash_name = core::id_of_name;
     return *options;
   }
   std::unique_ptr<TwoHosts> hosts_;

@@ -14,7 +14,6 @@ using resolver::PacketType;
 using resolver::parse_multicast_options;
 using resolver::ReplayGuard;
 using resolver::ServiceCache;
-using test::hash_service_name;
 using test::mentions;
 
 // ---- Options -------------------------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ PacketHeader reply_header() {
 }
 
 TEST(MulticastPacket, WhatIsWrittenIsRead) {
-  const spi::ServiceRecord one = make_record(*hash_service_name("files"), "files");
+  const spi::ServiceRecord one = make_record(*core::id_of_name("files"), "files");
   const spi::ServiceRecord two = make_record(9);
   PacketBuilder builder(reply_header(), {});
   ASSERT_TRUE(builder.add(one, false));
@@ -110,7 +109,7 @@ TEST(MulticastPacket, WhatIsWrittenIsRead) {
   // The layout of docs/wire.md: header, two addresses once, two services.
   EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (20 + 5 + 2) + (20 + 2));
   MulticastPacket packet;
-  ASSERT_EQ(resolver::decode_packet(bytes, hash_service_name, packet), DecodeStatus::ok);
+  ASSERT_EQ(resolver::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::ok);
   EXPECT_EQ(packet.header.nonce, 78U);
   ASSERT_EQ(packet.services.size(), 2U);
   EXPECT_EQ(packet.services[0].record, one);
@@ -124,10 +123,10 @@ TEST(MulticastPacket, APacketThatIsCutOrHasMoreIsMalformed) {
   std::vector<std::byte> bytes = builder.finish();
   MulticastPacket packet;
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_EQ(resolver::decode_packet(std::span(bytes).first(size), hash_service_name, packet), DecodeStatus::malformed)
+    EXPECT_EQ(resolver::decode_packet(std::span(bytes).first(size), core::id_of_name, packet), DecodeStatus::malformed)
         << size;
   bytes.push_back(std::byte{0});
-  EXPECT_EQ(resolver::decode_packet(bytes, hash_service_name, packet), DecodeStatus::malformed);
+  EXPECT_EQ(resolver::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::malformed);
 }
 
 TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
@@ -138,13 +137,13 @@ TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
     PacketBuilder builder(header, {});
     EXPECT_TRUE(builder.add(record, is_gone));
     MulticastPacket packet;
-    return resolver::decode_packet(builder.finish(), hash_service_name, packet);
+    return resolver::decode_packet(builder.finish(), core::id_of_name, packet);
   };
   EXPECT_EQ(decode(make_record(9)), DecodeStatus::ok);
   EXPECT_EQ(decode(make_record(9), PacketType::announcement, true), DecodeStatus::ok);
   EXPECT_EQ(decode(make_record(9), PacketType::reply, true), DecodeStatus::malformed) << "only announcements end one";
-  EXPECT_EQ(decode(make_record(*hash_service_name("files"), "logs")), DecodeStatus::malformed) << "another's name";
-  EXPECT_EQ(decode(make_record(*hash_service_name("files"))), DecodeStatus::malformed) << "a name's ID without it";
+  EXPECT_EQ(decode(make_record(*core::id_of_name("files"), "logs")), DecodeStatus::malformed) << "another's name";
+  EXPECT_EQ(decode(make_record(*core::id_of_name("files"))), DecodeStatus::malformed) << "a name's ID without it";
   EXPECT_EQ(decode(make_record(9, "a/b")), DecodeStatus::malformed);
   EXPECT_EQ(decode(make_record(9, "\xff")), DecodeStatus::malformed) << "not UTF-8";
   EXPECT_EQ(decode(make_record(0)), DecodeStatus::malformed);
@@ -210,7 +209,7 @@ TEST(MulticastPacket, SeedsOfTheFuzzerAreUnderstoodUnlessTheirNameSaysRefused) {
     const std::string content = test::read_file(RIPC_SOURCE_DIR "/tests/fuzz/corpus/multicast/" + name);
     const auto bytes = std::as_bytes(std::span(content.data(), content.size()));
     MulticastPacket packet;
-    const DecodeStatus status = resolver::decode_packet(bytes, hash_service_name, packet);
+    const DecodeStatus status = resolver::decode_packet(bytes, core::id_of_name, packet);
     EXPECT_EQ(status == DecodeStatus::ok, !name.starts_with("refused_")) << name;
     ++count;
   }

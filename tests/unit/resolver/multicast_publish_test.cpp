@@ -9,7 +9,6 @@ namespace ripc::internal {
 namespace {
 
 using test::eventually;
-using test::hash_service_name;
 using test::loopback_options;
 using test::mentions;
 using test::MulticastContext;
@@ -40,8 +39,8 @@ TEST_F(MulticastPublish, AnIdThatLivesElsewhereIsRefused) {
 
 TEST_F(MulticastPublish, TheHashOfAnotherNameIsRefusedEvenWithTakeover) {
   // A name whose ID another name would have too cannot be had; the record of one says the name of the other.
-  holder_.publish(*hash_service_name("files"), "files");
-  spi::ServiceRecord record = other_.record(*hash_service_name("files"), "logs");
+  holder_.publish(*core::id_of_name("files"), "files");
+  spi::ServiceRecord record = other_.record(*core::id_of_name("files"), "logs");
   EXPECT_EQ(other_->publish(record, true, nullptr).code(), RIPC_INVALID_ARGUMENT);
 }
 

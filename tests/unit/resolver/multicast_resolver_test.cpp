@@ -11,7 +11,6 @@ namespace ripc::internal {
 namespace {
 
 using test::eventually;
-using test::hash_service_name;
 using test::loopback_options;
 using test::mentions;
 using test::MulticastContext;
@@ -19,7 +18,7 @@ using test::MulticastOptions;
 using test::MulticastTest;
 using test::Outsider;
 
-ripc_service_id id_of(const std::string& name) { return *hash_service_name(name); }
+ripc_service_id id_of(const std::string& name) { return *core::id_of_name(name); }
 
 class MulticastResolverTest : public MulticastTest {
  protected:

@@ -6,7 +6,7 @@
 namespace ripc::internal::test {
 namespace {
 
-const ripc_service_id kMulticastBank = *hash_service_name("bank");
+const ripc_service_id kMulticastBank = *core::id_of_name("bank");
 constexpr ripc_service_id kMulticastRandomId = (ripc_service_id{3} << 62) | 99;
 
 MulticastOptions multicast_member(const MulticastOptions& shared, unsigned member) {

@@ -8,8 +8,8 @@
 namespace ripc::internal::test {
 namespace {
 
-const ripc_service_id kBank = *hash_service_name("bank");
-const ripc_service_id kNews = *hash_service_name("news");
+const ripc_service_id kBank = *core::id_of_name("bank");
+const ripc_service_id kNews = *core::id_of_name("news");
 const ripc_service_id kPrices = core::group_id_from_name("prices");
 const ripc_service_id kOtherGroup = core::group_id_from_name("other");
 constexpr ripc_service_id kRandomId = (ripc_service_id{3} << 62) | 99;
@@ -40,7 +40,7 @@ class RecordRights : public ::testing::Test {
   std::optional<std::vector<spi::PacketService>> kept(const std::vector<std::byte>& bytes,
                                                       std::string_view purpose = spi::kMulticastPurpose) {
     spi::MulticastPacket packet;
-    EXPECT_EQ(spi::decode_packet(bytes, hash_service_name, packet), spi::DecodeStatus::ok);
+    EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), spi::DecodeStatus::ok);
     refusals_ = {};
     if (!spi::keep_permitted(bytes, packet, receiver_, purpose, refusals_)) return {};
     return packet.services;
@@ -95,7 +95,7 @@ TEST_F(RecordRights, EveryBitOfASignedPacketCounts) {
     std::vector<std::byte> changed = bytes;
     changed[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     spi::MulticastPacket packet;
-    if (spi::decode_packet(changed, hash_service_name, packet) != spi::DecodeStatus::ok) continue;
+    if (spi::decode_packet(changed, core::id_of_name, packet) != spi::DecodeStatus::ok) continue;
     spi::Refusals refusals;
     const bool is_genuine = spi::keep_permitted(changed, packet, receiver_, spi::kMulticastPurpose, refusals);
     EXPECT_TRUE(!is_genuine || packet.services.empty()) << bit;
@@ -134,7 +134,7 @@ TEST_F(RecordRights, ASealWithoutServicesIsMalformed) {
   bytes[6] |= std::byte{8};
   bytes.insert(bytes.end(), spi::Seal::kSignatureSize, std::byte{1});
   spi::MulticastPacket packet;
-  EXPECT_EQ(spi::decode_packet(bytes, hash_service_name, packet), spi::DecodeStatus::malformed);
+  EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), spi::DecodeStatus::malformed);
 }
 
 TEST_F(RecordRights, OnlyWhomTheFileGivesAnIdToMayTakeItFromAnotherMember) {

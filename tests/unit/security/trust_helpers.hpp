@@ -15,15 +15,17 @@
 namespace ripc::internal::security {
 
 inline Trust::Reading reading(std::optional<PublicKey> signer = {}) {
-  return {[](std::string_view name) -> Result<ripc_service_id> {
-            if (Status status = core::check_service_name(name); !status.ok()) return status;
-            return core::service_id_from_name(name);
-          },
-          [](std::string_view name) -> Result<ripc_service_id> {
-            if (Status status = core::check_service_name(name); !status.ok()) return status;
-            return core::group_id_from_name(name);
-          },
-          signer};
+  return {core::id_of_name, core::id_of_group, signer};
+}
+
+// The cluster key of a digit; of several, the first one signs.
+inline std::shared_ptr<const ClusterKeys> keys_of(std::string_view digits) {
+  std::string text;
+  // 64 hexadecimal digits that are not all the same.
+  for (const char digit : digits) text.append(63, digit).append(digit == '1' ? "2\n" : "1\n");
+  const auto keys = ClusterKeys::parse(text, "test");
+  EXPECT_TRUE(keys.ok()) << keys.status().text();
+  return keys.ok() ? *keys : nullptr;
 }
 
 // The same each time for a number.

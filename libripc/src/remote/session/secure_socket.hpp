@@ -38,7 +38,6 @@ class SecureSocket {
   // From the next byte on in both directions. Throws std::bad_alloc.
   void protect(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
                CountersPointer counters);
-  bool is_protected() const noexcept { return state_ != nullptr; }
   // What is sent and received lies in memory that may be unmapped at any time.
   void expect_faults() noexcept { may_fault_ = true; }
 

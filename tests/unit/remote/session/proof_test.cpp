@@ -16,15 +16,9 @@ using wire::session_control::Frame;
 using wire::session_control::Hello;
 using wire::session_control::HelloReply;
 
-std::shared_ptr<const ClusterKeys> key(char digit) {
-  std::string digits(63, digit);
-  digits += "a\n";
-  return std::move(ClusterKeys::parse(digits, "test").value());
-}
-
-ProofOptions with_key(char digit = '1', Encryption encryption = Encryption::automatic) {
+ProofOptions with_key(std::string_view digit = "1", Encryption encryption = Encryption::automatic) {
   ProofOptions options;
-  options.credentials.keys = key(digit);
+  options.credentials.keys = security::keys_of(digit);
   options.encryption = encryption;
   return options;
 }
@@ -110,7 +104,7 @@ TEST(Proof, WithTheSameKeyBothEndsHaveTheSameSecretsAndEachTimeOthers) {
 
 TEST(Proof, WithAnotherKeyOrNoneThereIsNoSessionAndASentenceSaysWhoLacksWhat) {
   const ProofOptions none;
-  EXPECT_TRUE(has(meet(with_key('1'), with_key('2')).initiator, "another cluster key"));
+  EXPECT_TRUE(has(meet(with_key("1"), with_key("2")).initiator, "another cluster key"));
   EXPECT_TRUE(has(meet(none, with_key()).initiator, "this context runs without one"));
   EXPECT_TRUE(has(meet(with_key(), none).initiator, "it runs without a cluster key"));
   const Outcome open = meet(none, none);
@@ -120,7 +114,7 @@ TEST(Proof, WithAnotherKeyOrNoneThereIsNoSessionAndASentenceSaysWhoLacksWhat) {
 
 TEST(Proof, WhatIsEncryptedIsWhatBothAgreeTo) {
   const auto hides = [](Encryption one, Encryption other) {
-    const Outcome outcome = meet(with_key('1', one), with_key('1', other));
+    const Outcome outcome = meet(with_key("1", one), with_key("1", other));
     EXPECT_TRUE(outcome.ok());
     EXPECT_EQ(outcome.to.session->protection.hides, outcome.from.session->protection.hides);
     return outcome.to.session->protection.hides;
@@ -130,7 +124,7 @@ TEST(Proof, WhatIsEncryptedIsWhatBothAgreeTo) {
   EXPECT_FALSE(hides(Encryption::off, Encryption::automatic));
   EXPECT_FALSE(hides(Encryption::automatic, Encryption::off));
   const auto text = [](Encryption one, Encryption other) {
-    const Outcome outcome = meet(with_key('1', one), with_key('1', other));
+    const Outcome outcome = meet(with_key("1", one), with_key("1", other));
     EXPECT_FALSE(outcome.ok());
     return outcome.initiator;
   };

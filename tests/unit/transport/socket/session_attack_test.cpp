@@ -11,6 +11,7 @@
 #include <list>
 
 #include "socket_helpers.hpp"
+#include "unit/security/trust_helpers.hpp"
 #include "wire/session_control.hpp"
 
 namespace ripc::internal::socket {
@@ -21,9 +22,7 @@ namespace control = wire::session_control;
 
 TransportOptions keyed() {
   TransportOptions options;
-  std::string digits(63, '7');
-  digits += "a\n";
-  options.credentials.keys = std::move(ClusterKeys::parse(digits, "test").value());
+  options.credentials.keys = security::keys_of("7");
   options.streams = false;
   return options;
 }

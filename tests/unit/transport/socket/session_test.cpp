@@ -7,6 +7,7 @@
 
 #include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
+#include "unit/security/trust_helpers.hpp"
 
 namespace ripc::internal::socket {
 namespace {
@@ -17,15 +18,7 @@ using remote::GuardedSocket;
 using remote::Locator;
 using remote::open_socket;
 
-// A key for each character.
-std::shared_ptr<const ClusterKeys> key(std::string_view digits) {
-  std::string text;
-  // 64 hexadecimal digits that are not all the same.
-  for (const char digit : digits) text.append(63, digit).append(digit == '1' ? "2\n" : "1\n");
-  Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
-  EXPECT_TRUE(keys.ok()) << keys.status().text();
-  return keys.ok() ? *keys : nullptr;
-}
+using security::keys_of;
 
 TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
   TransportOptions options;
@@ -34,18 +27,18 @@ TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
 }
 
 TEST(Session, WhoHasTheSameKeyIsAdmitted) {
-  Node server(with_key(key("1")));
-  Node client(with_key(key("1")));
+  Node server(with_key(keys_of("1")));
+  Node client(with_key(keys_of("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
   EXPECT_TRUE(client.connect(server).ok());
 }
 
 TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
-  Node server(with_key(key("1")));
+  Node server(with_key(keys_of("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
-  Node stranger(with_key(key("3")));
+  Node stranger(with_key(keys_of("3")));
   const Result<std::shared_ptr<spi::Channel>> other = stranger.connect(server);
   EXPECT_EQ(other.status().code(), RIPC_REFUSED);
   EXPECT_NE(other.status().text().find("another cluster key"), std::string_view::npos) << other.status().text();
@@ -59,20 +52,20 @@ TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
 
 // A host where the first step of a change of the key was forgotten.
 TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
-  Node server(with_key(key("1")));
+  Node server(with_key(keys_of("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
-  Node client(with_key(key("31")));
+  Node client(with_key(keys_of("31")));
   const Result<std::shared_ptr<spi::Channel>> channel = client.connect(server);
   EXPECT_TRUE(channel.ok()) << channel.status().text();
   EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
 }
 
 TEST(Session, WhoHasTheOldKeyOnlyReachesWhoHasBoth) {
-  Node server(with_key(key("31")));
+  Node server(with_key(keys_of("31")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
-  Node client(with_key(key("1")));
+  Node client(with_key(keys_of("1")));
   const Result<std::shared_ptr<spi::Channel>> channel = client.connect(server);
   EXPECT_TRUE(channel.ok()) << channel.status().text();
   EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
@@ -82,7 +75,7 @@ TEST(Session, WhoHasAKeyDoesNotTalkToWhoHasNone) {
   Node server;
   EventSet events = make_events();
   const auto port = server.open_port(events);
-  Node client(with_key(key("1")));
+  Node client(with_key(keys_of("1")));
   const Result<std::shared_ptr<spi::Channel>> refused = client.connect(server);
   EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
   EXPECT_NE(refused.status().text().find("RIPC_NETWORK=open"), std::string_view::npos) << refused.status().text();

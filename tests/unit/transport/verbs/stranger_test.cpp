@@ -14,19 +14,14 @@
 #include "transport/verbs/bulk/connection_private_data.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
+#include "unit/security/trust_helpers.hpp"
 
 namespace ripc::internal::verbs {
 namespace {
 
-std::shared_ptr<const ClusterKeys> keys_of(char digit) {
-  std::string text(64, digit);
-  text.back() = '0';
-  return ClusterKeys::parse(text += '\n', "a test").value();
-}
-
-TransportOptions with_key(char digit) {
+TransportOptions with_key(std::string_view digit) {
   TransportOptions options;
-  options.credentials.keys = keys_of(digit);
+  options.credentials.keys = security::keys_of(digit);
   return options;
 }
 
@@ -129,11 +124,11 @@ TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
 
 class KeyedStrangers : public Strangers {
  protected:
-  KeyedStrangers() : Strangers(with_key('a')) {}
+  KeyedStrangers() : Strangers(with_key("a")) {}
 };
 
 TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
-  Node other(devices_, with_key('b'));
+  Node other(devices_, with_key("b"));
   const Result<std::shared_ptr<spi::Channel>> channel =
       test::connect(other.transport(), server_->transport().address(), 7, Deadline::after(kLimit));
   EXPECT_FALSE(channel.ok());

@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import java.util.function.LongConsumer;
+import java.util.function.LongToIntFunction;
 import java.util.function.ToIntFunction;
 import org.libripc.internal.Binding;
 import org.libripc.internal.Layout;
@@ -305,15 +306,8 @@ public final class Ripc implements AutoCloseable {
 
   /** What the pool holds. */
   public PoolStatistics poolStatistics() {
-    NativeBlock block = new NativeBlock(Layout.POOL_STATISTICS);
-    block.bytes.putLong(0, Layout.POOL_STATISTICS);
-    core.enter();
-    try {
-      RipcException.check(binding.poolStatistics(core.handle(), block.address));
-    } finally {
-      core.leave(this);
-    }
-    ByteBuffer b = block.bytes;
+    ByteBuffer b =
+        filled(Layout.POOL_STATISTICS, block -> binding.poolStatistics(core.handle(), block));
     return new PoolStatistics(
         b.getLong(8),
         b.getLong(16),
@@ -330,17 +324,24 @@ public final class Ripc implements AutoCloseable {
         core.pool().bytesInUse());
   }
 
-  /** What this context has refused. */
-  public SecurityStatistics securityStatistics() {
-    NativeBlock block = new NativeBlock(Layout.SECURITY_STATISTICS);
-    block.bytes.putLong(0, Layout.SECURITY_STATISTICS);
+  /** A structure of so many bytes, its size first, after the call has filled it. */
+  private ByteBuffer filled(int size, LongToIntFunction call) {
+    NativeBlock block = new NativeBlock(size);
+    block.bytes.putLong(0, size);
     core.enter();
     try {
-      RipcException.check(binding.securityStatistics(core.handle(), block.address));
+      RipcException.check(call.applyAsInt(block.address));
     } finally {
       core.leave(this);
     }
-    ByteBuffer b = block.bytes;
+    return block.bytes;
+  }
+
+  /** What this context has refused. */
+  public SecurityStatistics securityStatistics() {
+    ByteBuffer b =
+        filled(
+            Layout.SECURITY_STATISTICS, block -> binding.securityStatistics(core.handle(), block));
     return new SecurityStatistics(
         b.getLong(8), b.getLong(16), b.getLong(24), b.getLong(32), b.getLong(40), b.getLong(48));
   }
