@@ -296,6 +296,8 @@ function(ripc_tests_package)
     # The compiler cache knows the objects of this build.
     ripc_add_test(package.fresh_machine package 900 "${PROJECT_SOURCE_DIR}/tests/package/fresh-machine")
     set_tests_properties(package.fresh_machine PROPERTIES COST 100)
+    # A second build of everything: left out of scripts/test --quick.
+    set_property(TEST package.fresh_machine APPEND PROPERTY LABELS whole)
     if(Python3_Interpreter_FOUND)
       ripc_add_test(package.exports package 60
         "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/package/check_exports.py"
@@ -367,8 +369,8 @@ function(ripc_tests_rdma_lab)
         set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
       endif()
     endforeach()
-    # Left out of scripts/test --quick: three minutes for what the other runs show nearly as well.
-    foreach(run pair.socket pair.siw pair.rails)
+    # Left out of scripts/test --quick: four minutes for what the other runs show nearly as well.
+    foreach(run pair.socket pair.rxe pair.siw pair.rails)
       set_property(TEST lab.${run} APPEND PROPERTY LABELS whole)
     endforeach()
     # The longest first: no processor is left alone with one of them at the end.
