@@ -2,6 +2,7 @@
 #include "security/cipher.hpp"
 
 #include <array>
+#include <cstring>
 
 #include "security/nonce.hpp"
 #include "security/openssl.hpp"
@@ -15,6 +16,8 @@ using Nonce = std::array<unsigned char, 12>;
 // From this size on OpenSSL is faster, although each of its calls takes longer.
 constexpr std::size_t kLarge = 768;
 
+unsigned char* as_bytes(std::byte* data) noexcept { return reinterpret_cast<unsigned char*>(data); }
+const unsigned char* as_bytes(const std::byte* data) noexcept { return reinterpret_cast<const unsigned char*>(data); }
 OpenSsl::Context* as_context(void* context) noexcept { return static_cast<OpenSsl::Context*>(context); }
 
 }  // namespace
@@ -37,8 +40,13 @@ std::string_view name_of(Suite suite) noexcept {
   return suite == Suite::aes256_gcm ? "AES-256-GCM" : "ChaCha20-Poly1305";
 }
 
-Cipher::Cipher(Suite suite, const Secret& key, bool hides) noexcept : suite_(suite), hides_(hides), key_(key) {
-  if (suite_ == Suite::aes256_gcm) crypto_aead_aes256gcm_beforenm(&expanded_, key_.data());
+Cipher::Cipher(Suite suite, const Secret& key, bool hides, const MultiBuffer* multi_buffer) noexcept
+    : suite_(suite), hides_(hides), multi_buffer_(suite == Suite::aes256_gcm ? multi_buffer : nullptr), key_(key) {
+  if (multi_buffer_ != nullptr) {
+    multi_buffer_->expand(key_.data(), expanded_);
+  } else if (suite_ == Suite::aes256_gcm) {
+    crypto_aead_aes256gcm_beforenm(&sodium_expanded_, key_.data());
+  }
 }
 
 Cipher::~Cipher() {
@@ -63,62 +71,75 @@ bool Cipher::use_openssl(std::size_t size) noexcept {
   return true;
 }
 
-bool Cipher::run_openssl(bool seals, std::uint64_t number, std::byte* data, std::size_t head,
-                         std::size_t text) noexcept {
+bool Cipher::run_openssl(bool seals, const AeadText& text) noexcept {
   const OpenSsl& openssl = *OpenSsl::get();
   OpenSsl::Context* const context = as_context(context_);
-  auto* const bytes = reinterpret_cast<unsigned char*>(data);
-  const Nonce nonce = nonce_of(number);
   int size = 0;
   std::array<unsigned char, kTagSize> none;
-  if (openssl.init(context, nullptr, nullptr, nonce.data(), seals ? 1 : 0, nullptr) != 1) return false;
-  if (head != 0 && openssl.update(context, nullptr, &size, bytes, static_cast<int>(head)) != 1) return false;
-  if (text != 0 && openssl.update(context, bytes + head, &size, bytes + head, static_cast<int>(text)) != 1)
+  if (openssl.init(context, nullptr, nullptr, text.nonce.data(), seals ? 1 : 0, nullptr) != 1) return false;
+  if (text.head_size != 0 && openssl.update(context, nullptr, &size, text.head, static_cast<int>(text.head_size)) != 1)
     return false;
-  unsigned char* const tag = bytes + head + text;
+  if (text.size != 0 && openssl.update(context, text.to, &size, text.from, static_cast<int>(text.size)) != 1)
+    return false;
   if (seals)
     return openssl.final(context, none.data(), &size) == 1 &&
-           openssl.control(context, OpenSsl::kGetTag, kTagSize, tag) == 1;
-  return openssl.control(context, OpenSsl::kSetTag, kTagSize, tag) == 1 &&
+           openssl.control(context, OpenSsl::kGetTag, kTagSize, text.tag) == 1;
+  return openssl.control(context, OpenSsl::kSetTag, kTagSize, text.tag) == 1 &&
          openssl.final(context, none.data(), &size) == 1;
 }
 
-void Cipher::seal(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept {
-  if (!hides_) {
-    head += text;
-    text = 0;
-  }
-  if (use_openssl(head + text)) {
+// What is not hidden is all head.
+AeadText Cipher::text_of(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
+                         const std::byte* from, std::byte* to) const noexcept {
+  return {.nonce = nonce_of(number),
+          .head = as_bytes(data),
+          .head_size = hides_ ? head : head + text,
+          .from = as_bytes(from),
+          .to = as_bytes(to),
+          .size = hides_ ? text : 0,
+          .tag = as_bytes(data) + head + text};
+}
+
+void Cipher::seal(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
+                  const std::byte* from) noexcept {
+  std::byte* const inside = data + head;
+  if (from == nullptr) from = inside;
+  if (!hides_ && from != inside) std::memcpy(inside, from, text);
+  const AeadText work = text_of(number, data, head, text, from, inside);
+  if (multi_buffer_ != nullptr) {
+    multi_buffer_->seal(expanded_, work);
+  } else if (use_openssl(head + text)) {
     // The other end refuses what is left then; nothing leaves in the clear.
-    if (!run_openssl(true, number, data, head, text)) sodium_memzero(data + head, text + kTagSize);
-    return;
-  }
-  auto* const bytes = reinterpret_cast<unsigned char*>(data);
-  const Nonce nonce = nonce_of(number);
-  if (suite_ == Suite::aes256_gcm) {
-    crypto_aead_aes256gcm_encrypt_detached_afternm(bytes + head, bytes + head + text, nullptr, bytes + head, text,
-                                                   bytes, head, nullptr, nonce.data(), &expanded_);
+    if (!run_openssl(true, work)) sodium_memzero(inside, text + kTagSize);
+  } else if (suite_ == Suite::aes256_gcm) {
+    crypto_aead_aes256gcm_encrypt_detached_afternm(work.to, work.tag, nullptr, work.from, work.size, work.head,
+                                                   work.head_size, nullptr, work.nonce.data(), &sodium_expanded_);
   } else {
-    crypto_aead_chacha20poly1305_ietf_encrypt_detached(bytes + head, bytes + head + text, nullptr, bytes + head, text,
-                                                       bytes, head, nullptr, nonce.data(), key_.data());
+    crypto_aead_chacha20poly1305_ietf_encrypt_detached(work.to, work.tag, nullptr, work.from, work.size, work.head,
+                                                       work.head_size, nullptr, work.nonce.data(), key_.data());
   }
 }
 
-bool Cipher::open(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept {
-  if (!hides_) {
-    head += text;
-    text = 0;
+bool Cipher::open(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text, std::byte* to) noexcept {
+  std::byte* const inside = data + head;
+  if (to == nullptr) to = inside;
+  const AeadText work = text_of(number, data, head, text, inside, to);
+  bool is_true = false;
+  if (multi_buffer_ != nullptr) {
+    is_true = multi_buffer_->open(expanded_, work);
+  } else if (use_openssl(head + text)) {
+    is_true = run_openssl(false, work);
+  } else if (suite_ == Suite::aes256_gcm) {
+    is_true =
+        crypto_aead_aes256gcm_decrypt_detached_afternm(work.to, nullptr, work.from, work.size, work.tag, work.head,
+                                                       work.head_size, work.nonce.data(), &sodium_expanded_) == 0;
+  } else {
+    is_true =
+        crypto_aead_chacha20poly1305_ietf_decrypt_detached(work.to, nullptr, work.from, work.size, work.tag, work.head,
+                                                           work.head_size, work.nonce.data(), key_.data()) == 0;
   }
-  if (use_openssl(head + text)) return run_openssl(false, number, data, head, text);
-  auto* const bytes = reinterpret_cast<unsigned char*>(data);
-  const Nonce nonce = nonce_of(number);
-  if (suite_ == Suite::aes256_gcm)
-    return crypto_aead_aes256gcm_decrypt_detached_afternm(bytes + head, nullptr, bytes + head, text,
-                                                          bytes + head + text, bytes, head, nonce.data(),
-                                                          &expanded_) == 0;
-  return crypto_aead_chacha20poly1305_ietf_decrypt_detached(bytes + head, nullptr, bytes + head, text,
-                                                            bytes + head + text, bytes, head, nonce.data(),
-                                                            key_.data()) == 0;
+  if (is_true && !hides_ && to != inside) std::memcpy(to, inside, text);
+  return is_true;
 }
 
 }  // namespace ripc::internal::security

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "security/multi_buffer.hpp"
 #include "security/secret.hpp"
 
 namespace ripc::internal::security {
@@ -27,27 +28,38 @@ class Cipher {
  public:
   static constexpr std::size_t kTagSize = 16;  // bytes
 
-  // `hides`: the text is encrypted; else only authenticated. No number may be used twice with a key.
-  Cipher(Suite suite, const Secret& key, bool hides) noexcept;
+  // `hides`: the text is encrypted; else only authenticated. No number may be used twice with a key. `multi_buffer`:
+  // for AES; null: libsodium and OpenSSL do it, with the same result.
+  Cipher(Suite suite, const Secret& key, bool hides, const MultiBuffer* multi_buffer = MultiBuffer::get()) noexcept;
   ~Cipher();
   Cipher(const Cipher&) = delete;
   Cipher& operator=(const Cipher&) = delete;
 
-  // `data` has `head` bytes that are authenticated and stay readable, `text` bytes, and room for a tag behind them.
-  void seal(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept;
-  // The same back. False: it is forged; the text is then worth nothing.
-  bool open(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept;
+  // `data` has `head` bytes that are authenticated and stay readable, room for `text` bytes, and for a tag behind them.
+  // `from`: where the text is; null: in `data`.
+  void seal(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
+            const std::byte* from = nullptr) noexcept;
+  // The same back. `to`: where the text goes; null: it stays in `data`. False: it is forged; the text is then worth
+  // nothing.
+  bool open(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
+            std::byte* to = nullptr) noexcept;
 
  private:
-  bool run_openssl(bool seals, std::uint64_t number, std::byte* data, std::size_t head, std::size_t text) noexcept;
+  AeadText text_of(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text, const std::byte* from,
+                   std::byte* to) const noexcept;
   bool use_openssl(std::size_t size) noexcept;
+  bool run_openssl(bool seals, const AeadText& text) noexcept;
 
   const Suite suite_;
   const bool hides_;
   bool tried_ = false;
-  void* context_ = nullptr;  // of OpenSSL; for large texts
+  void* context_ = nullptr;                // of OpenSSL; for large texts
+  const MultiBuffer* const multi_buffer_;  // null: it does not do this
   Secret key_;
-  crypto_aead_aes256gcm_state expanded_;
+  union {
+    MultiBuffer::Key expanded_;
+    crypto_aead_aes256gcm_state sodium_expanded_;
+  };
 };
 
 }  // namespace ripc::internal::security

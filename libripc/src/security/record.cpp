@@ -11,7 +11,7 @@ constexpr std::uint32_t kNextKey = std::uint32_t{1} << 31;
 
 }  // namespace
 
-void RecordSealer::seal(std::byte* record, std::size_t text) noexcept {
+void RecordSealer::seal(std::byte* record, std::size_t text, const std::byte* from) noexcept {
   auto head = static_cast<std::uint32_t>(text);
   bytes_ += text;
   const Nanoseconds now = monotonic_now();
@@ -22,7 +22,7 @@ void RecordSealer::seal(std::byte* record, std::size_t text) noexcept {
     since_ = now;
   }
   store_le<std::uint32_t>(record, head);
-  key_.cipher().seal(key_.take_number(), record, kRecordHead, text);
+  key_.cipher().seal(key_.take_number(), record, kRecordHead, text, from);
 }
 
 Result<std::size_t> RecordOpener::text_size(std::span<const std::byte, kRecordHead> head) noexcept {
@@ -31,10 +31,10 @@ Result<std::size_t> RecordOpener::text_size(std::span<const std::byte, kRecordHe
   return size;
 }
 
-bool RecordOpener::open(std::byte* record) noexcept {
+bool RecordOpener::open(std::byte* record, std::byte* to) noexcept {
   const std::uint32_t head = load_le<std::uint32_t>(record);
   if ((head & kNextKey) != 0) key_.advance();
-  return key_.cipher().open(key_.take_number(), record, kRecordHead, head & ~kNextKey);
+  return key_.cipher().open(key_.take_number(), record, kRecordHead, head & ~kNextKey, to);
 }
 
 }  // namespace ripc::internal::security

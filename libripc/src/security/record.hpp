@@ -60,8 +60,9 @@ class RecordSealer {
  public:
   RecordSealer(Protection protection, const Secret& root, KeyLife life = {}) noexcept
       : key_(protection, root), life_(life), since_(monotonic_now()) {}
-  // `record`: kRecordHead bytes to be filled in, `text` bytes (1 to kMaxRecordText), and room for a tag.
-  void seal(std::byte* record, std::size_t text) noexcept;
+  // `record`: kRecordHead bytes to be filled in, room for `text` bytes (1 to kMaxRecordText), and for a tag. `from`:
+  // where the text is; null: in `record`.
+  void seal(std::byte* record, std::size_t text, const std::byte* from = nullptr) noexcept;
 
  private:
   RecordKey key_;
@@ -76,9 +77,9 @@ class RecordOpener {
   RecordOpener(Protection protection, const Secret& root) noexcept : key_(protection, root) {}
   // The size of the text of the record that begins with these kRecordHead bytes. RIPC_CORRUPT: there is none such.
   static Result<std::size_t> text_size(std::span<const std::byte, kRecordHead> head) noexcept;
-  // A whole record, with the text where it was. False: it is forged, or another one than the next; none can be opened
-  // any more.
-  bool open(std::byte* record) noexcept;
+  // A whole record. `to`: where its text goes; null: it stays where it was. False: it is forged, or another one than
+  // the next; none can be opened any more, and the text is worth nothing.
+  bool open(std::byte* record, std::byte* to = nullptr) noexcept;
 
  private:
   RecordKey key_;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "security/cipher.hpp"
-#include "security/openssl.hpp"
 #include "security/record.hpp"
 #include "security/sealed_datagram.hpp"
 
@@ -59,29 +58,64 @@ TEST(Cipher, OpensWhatItSealedAndNothingElse) {
   }
 }
 
-// A peer may not have OpenSSL.
-TEST(Cipher, SmallAndLargeTextsAreSealedAsLibsodiumSealsThem) {
-  if (OpenSsl::get() == nullptr) GTEST_SKIP() << "libcrypto.so.3 is not installed";
+TEST(Cipher, SealsAndOpensTextsThatLieElsewhere) {
   for (const Suite suite : suites()) {
-    const Secret key = Secret::random();
-    Cipher cipher(suite, key, true);
-    const Bytes text = some(4096);
-    Bytes sealed = text;
-    sealed.resize(text.size() + Cipher::kTagSize);
-    cipher.seal(9, sealed.data(), 4, 4092);
-    Bytes expected = text;
-    expected.resize(sealed.size());
-    const std::array<unsigned char, 12> nonce{0, 0, 0, 0, 9};
-    auto* const bytes = reinterpret_cast<unsigned char*>(expected.data());
-    if (suite == Suite::aes256_gcm) {
-      crypto_aead_aes256gcm_encrypt(bytes + 4, nullptr, reinterpret_cast<const unsigned char*>(text.data()) + 4, 4092,
-                                    bytes, 4, nullptr, nonce.data(), key.data());
-    } else {
-      crypto_aead_chacha20poly1305_ietf_encrypt(bytes + 4, nullptr,
-                                                reinterpret_cast<const unsigned char*>(text.data()) + 4, 4092, bytes, 4,
-                                                nullptr, nonce.data(), key.data());
+    for (const bool hides : {true, false}) {
+      for (const std::size_t size : {1u, 100u, 16384u}) {
+        SCOPED_TRACE(std::string(name_of(suite)) + (hides ? " hides " : " signs ") + std::to_string(size));
+        const Secret key = Secret::random();
+        Cipher sealer(suite, key, hides);
+        Cipher opener(suite, key, hides);
+        const Bytes text = some(size);
+        Bytes inside = some(4);
+        inside.insert(inside.end(), text.begin(), text.end());
+        inside.resize(4 + size + Cipher::kTagSize);
+        Bytes elsewhere = some(4);
+        elsewhere.resize(inside.size());
+        sealer.seal(7, inside.data(), 4, size);
+        sealer.seal(7, elsewhere.data(), 4, size, text.data());
+        EXPECT_EQ(elsewhere, inside);
+        Bytes opened(size);
+        ASSERT_TRUE(opener.open(7, elsewhere.data(), 4, size, opened.data()));
+        EXPECT_EQ(opened, text);
+      }
     }
-    EXPECT_EQ(sealed, expected) << name_of(suite);
+  }
+}
+
+// A peer may have none of the libraries that are faster.
+TEST(Cipher, EveryLibrarySealsAsLibsodiumSeals) {
+  for (const Suite suite : suites()) {
+    for (const MultiBuffer* const multi_buffer : {MultiBuffer::get(), static_cast<const MultiBuffer*>(nullptr)}) {
+      for (const bool hides : {true, false}) {
+        for (const std::size_t size : {1u, 92u, 767u, 768u, 4092u, 16384u}) {
+          SCOPED_TRACE(std::string(name_of(suite)) + " " + std::to_string(size));
+          const Secret key = Secret::random();
+          Cipher cipher(suite, key, hides, multi_buffer);
+          const Bytes text = some(4 + size);
+          Bytes sealed = text;
+          sealed.resize(text.size() + Cipher::kTagSize);
+          cipher.seal(9, sealed.data(), 4, size);
+          Bytes expected = text;
+          expected.resize(sealed.size());
+          const std::size_t head = hides ? 4 : 4 + size;
+          const std::array<unsigned char, 12> nonce{0, 0, 0, 0, 9};
+          auto* const out = reinterpret_cast<unsigned char*>(expected.data()) + head;
+          const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+          if (suite == Suite::aes256_gcm) {
+            crypto_aead_aes256gcm_encrypt(out, nullptr, bytes + head, text.size() - head, bytes, head, nullptr,
+                                          nonce.data(), key.data());
+          } else {
+            crypto_aead_chacha20poly1305_ietf_encrypt(out, nullptr, bytes + head, text.size() - head, bytes, head,
+                                                      nullptr, nonce.data(), key.data());
+          }
+          EXPECT_EQ(sealed, expected);
+          EXPECT_TRUE(cipher.open(9, sealed.data(), 4, size));
+          sealed.resize(text.size());
+          EXPECT_EQ(sealed, text);
+        }
+      }
+    }
   }
 }
 

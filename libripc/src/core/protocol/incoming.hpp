@@ -14,6 +14,7 @@
 #include "core/state/message.hpp"
 #include "core/state/requests.hpp"
 #include "core/state/window_queue.hpp"
+#include "memory/pool.hpp"
 #include "spi/transport.hpp"
 
 namespace ripc::internal::core {
@@ -28,6 +29,7 @@ struct IncomingItem {
   WindowQueue* home = nullptr;  // of the window
   bool done = false;
   spi::Pull pull;
+  memory::Hold hold;  // of pull.destination, where pull.is_pooled
 
   bool is_lent() const noexcept { return target == Target::lent || target == Target::lease; }
   void return_window() noexcept {

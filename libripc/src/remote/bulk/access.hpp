@@ -25,15 +25,17 @@ class RemoteAccess {
 
 // May be read while the lock is held.
 struct Reading {
-  std::unique_lock<std::mutex> lock;
-  spi::Bytes bytes;
+  std::unique_lock<std::mutex> lock = {};
+  spi::Bytes bytes = {};
   ripc_status status = RIPC_OK;  // anything else: there is none, and nothing is locked
+  bool is_pooled = false;        // the bytes lie in this process's pool, not in memory of the application
 };
 
 // May be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
   std::byte* memory = nullptr;          // null: not any more
+  bool is_pooled = false;               // as above
   std::shared_ptr<RemoteAccess> right;  // lets the peer's device write it; null: none was given
 
   // With the mutex held.

@@ -187,17 +187,17 @@ void ExposureTable::died() noexcept {
 Reading ExposureTable::read(std::uint64_t key, std::uint64_t location, std::uint64_t offset,
                             std::uint64_t length) noexcept {
   Slot* slot = find_by_key(key);
-  if (slot == nullptr) return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
+  if (slot == nullptr) return {.status = RIPC_REVOKED};
   std::unique_lock lock(slot->mutex);
   const std::uint64_t item = item_of(location);
   if (slot->is_named(key, location) && item < slot->items.size()) {
     slot->is_heard = true;
-    const spi::Bytes bytes = slot->items[item].bytes;
+    const auto& [bytes, arena] = slot->items[item];
     if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
-      return {std::move(lock), bytes.subspan(offset, length), RIPC_OK};
-    if (slot->is_cancelled()) return {.lock = {}, .bytes = {}, .status = RIPC_CANCELLED};
+      return {std::move(lock), bytes.subspan(offset, length), RIPC_OK, arena != nullptr};
+    if (slot->is_cancelled()) return {.status = RIPC_CANCELLED};
   }
-  return {.lock = {}, .bytes = {}, .status = RIPC_REVOKED};
+  return {.status = RIPC_REVOKED};
 }
 
 ExposureTable::Watcher ExposureTable::fail(std::uint64_t key, std::uint64_t location, ripc_status status) noexcept {

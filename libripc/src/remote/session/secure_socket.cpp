@@ -26,16 +26,21 @@ constexpr std::size_t kTogether = 2;
 constexpr std::size_t kOut = kTogether * kMaxSealedRecord;
 constexpr std::size_t kIn = (kTogether + 1) * kMaxSealedRecord;
 
-// Walks over ranges of memory.
+// Walks over ranges of memory; a range that begins nowhere takes what is written and keeps nothing.
 class Cursor {
  public:
-  Cursor(std::span<iovec> ranges, bool may_fault) noexcept : ranges_(ranges), may_fault_(may_fault) {
+  Cursor(std::span<iovec> ranges, SecureSocket::Memory memory) noexcept
+      : ranges_(ranges), may_fault_(memory == SecureSocket::Memory::foreign) {
     for (const iovec& range : ranges) left_ += range.iov_len;
   }
   std::size_t left() const noexcept { return left_; }
+  // The next bytes, if they lie in one piece that stays; else null.
+  std::byte* in_one_piece(std::size_t size) noexcept {
+    std::byte* const at = next();
+    return !may_fault_ && ranges_[index_].iov_len - at_ >= size ? at : nullptr;
+  }
   void skip(std::size_t size) noexcept {
-    left_ -= size;
-    while (size != 0) size -= step(size);
+    (void)each(size, [](std::byte*, std::size_t, std::size_t piece) { return piece; });
   }
   // The bytes copied: fewer than `size` if memory is missing.
   std::size_t read(std::byte* to, std::size_t size) noexcept {
@@ -47,6 +52,7 @@ class Cursor {
   }
   std::size_t write(const std::byte* from, std::size_t size) noexcept {
     return each(size, [&](std::byte* at, std::size_t done, std::size_t piece) {
+      if (at == nullptr) return piece;
       if (may_fault_) return checked_write(at, from + done, piece);
       std::memcpy(at, from + done, piece);
       return piece;
@@ -54,32 +60,28 @@ class Cursor {
   }
 
  private:
+  // Where the next byte is, of which there is one.
+  std::byte* next() noexcept {
+    while (ranges_[index_].iov_len == at_) {
+      ++index_;
+      at_ = 0;
+    }
+    auto* const base = static_cast<std::byte*>(ranges_[index_].iov_base);
+    return base != nullptr ? base + at_ : nullptr;
+  }
   template <typename Copy>
   std::size_t each(std::size_t size, const Copy& copy) noexcept {
     std::size_t done = 0;
     while (done < size) {
-      if (ranges_[index_].iov_len == at_) {
-        ++index_;
-        at_ = 0;
-        continue;
-      }
+      std::byte* const at = next();
       const std::size_t piece = std::min(size - done, ranges_[index_].iov_len - at_);
-      const std::size_t copied = copy(static_cast<std::byte*>(ranges_[index_].iov_base) + at_, done, piece);
+      const std::size_t copied = copy(at, done, piece);
       at_ += copied;
       left_ -= copied;
       done += copied;
       if (copied != piece) break;
     }
     return done;
-  }
-  std::size_t step(std::size_t size) noexcept {
-    const std::size_t piece = std::min(size, ranges_[index_].iov_len - at_);
-    at_ += piece;
-    if (at_ == ranges_[index_].iov_len) {
-      ++index_;
-      at_ = 0;
-    }
-    return piece;
   }
 
   const std::span<iovec> ranges_;
@@ -126,8 +128,8 @@ void SecureSocket::protect(security::Protection protection, const security::Secr
 
 // ---- Sending -------------------------------------------------------------------------------------------------
 
-ssize_t SecureSocket::send(std::span<iovec> ranges) noexcept {
-  if (state_) return seal(ranges);
+ssize_t SecureSocket::send(std::span<iovec> ranges, Memory memory) noexcept {
+  if (state_) return seal(ranges, memory);
   msghdr message{};
   message.msg_iov = ranges.data();
   message.msg_iovlen = ranges.size();
@@ -137,7 +139,7 @@ ssize_t SecureSocket::send(std::span<iovec> ranges) noexcept {
 ssize_t SecureSocket::send(const std::byte* data, std::size_t size) noexcept {
   if (!state_) return ::send(fd(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
   iovec range{const_cast<std::byte*>(data), size};
-  return seal({&range, 1});
+  return seal({&range, 1}, Memory::kept);
 }
 
 // False: something is left, errno says why.
@@ -158,10 +160,10 @@ bool SecureSocket::flush() noexcept {
   return true;
 }
 
-ssize_t SecureSocket::seal(std::span<iovec> ranges) noexcept {
+ssize_t SecureSocket::seal(std::span<iovec> ranges, Memory memory) noexcept {
   State& state = *state_;
   if (!flush()) return -1;
-  Cursor cursor(ranges, may_fault_);
+  Cursor cursor(ranges, memory);
   std::size_t accepted = 0;
   if (state.held && cursor.left() != 0) {
     cursor.skip(1);
@@ -173,10 +175,16 @@ ssize_t SecureSocket::seal(std::span<iovec> ranges) noexcept {
     while (cursor.left() != 0 && !is_missing && kOut - state.out_end >= kMaxSealedRecord) {
       std::byte* const record = state.out.get() + state.out_end;
       const std::size_t wanted = std::min(cursor.left(), kMaxRecordText);
-      const std::size_t text = cursor.read(record + kRecordHead, wanted);
+      const std::byte* const from = cursor.in_one_piece(wanted);
+      std::size_t text = wanted;
+      if (from != nullptr) {
+        cursor.skip(wanted);
+      } else {
+        text = cursor.read(record + kRecordHead, wanted);
+      }
       is_missing = text != wanted;
       if (text == 0) break;
-      state.sealer.seal(record, text);
+      state.sealer.seal(record, text, from);
       state.out_end += kRecordOverhead + text;
       accepted += text;
     }
@@ -194,8 +202,8 @@ ssize_t SecureSocket::seal(std::span<iovec> ranges) noexcept {
 
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
-ssize_t SecureSocket::receive(std::span<iovec> ranges) noexcept {
-  if (state_) return open(ranges, false, 0);
+ssize_t SecureSocket::receive(std::span<iovec> ranges, Memory memory) noexcept {
+  if (state_) return open(ranges, memory);
   msghdr message{};
   message.msg_iov = ranges.data();
   message.msg_iovlen = ranges.size();
@@ -205,44 +213,29 @@ ssize_t SecureSocket::receive(std::span<iovec> ranges) noexcept {
 ssize_t SecureSocket::receive(std::byte* data, std::size_t size) noexcept {
   if (!state_) return ::recv(fd(), data, size, MSG_DONTWAIT);
   iovec range{data, size};
-  return open({&range, 1}, false, 0);
+  return open({&range, 1}, Memory::kept);
 }
 
 // TCP takes this as: drop so many bytes.
 ssize_t SecureSocket::discard(std::size_t size) noexcept {
   if (!state_) return ::recv(fd(), nullptr, size, MSG_DONTWAIT | MSG_TRUNC);
-  return open({}, true, size);
+  iovec nowhere{nullptr, size};
+  return open({&nowhere, 1}, Memory::kept);
 }
 
 bool SecureSocket::has_buffered() const noexcept {
-  if (!state_) return false;
-  if (state_->text_begin != state_->text_end) return true;
-  const std::size_t have = state_->in_end - state_->in_begin;
-  if (have < kRecordHead) return false;
-  const std::byte* const record = state_->in.get() + state_->in_begin;
-  const Result<std::size_t> size =
-      RecordOpener::text_size(std::span<const std::byte, kRecordHead>(record, kRecordHead));
-  return !size.ok() || have >= kRecordOverhead + *size;
+  return state_ && (state_->text_begin != state_->text_end || next_record() != 0);
 }
 
-// Whether the next record is there as a whole, and true. False and `broken`: it is not true.
-bool SecureSocket::open_record() noexcept {
-  State& state = *state_;
+// The size of the next record's text; 0: that record is not there as a whole; none: it is no record.
+std::optional<std::size_t> SecureSocket::next_record() const noexcept {
+  const State& state = *state_;
   const std::size_t have = state.in_end - state.in_begin;
-  if (have < kRecordHead) return false;
-  std::byte* const record = state.in.get() + state.in_begin;
+  if (have < kRecordHead) return 0;
   const Result<std::size_t> size =
-      RecordOpener::text_size(std::span<const std::byte, kRecordHead>(record, kRecordHead));
-  if (size.ok() && have < kRecordOverhead + *size) return false;
-  if (!size.ok() || !state.opener.open(record)) {
-    state.broken = true;
-    security::Counters::add(state.counters->packets_forged);
-    return false;
-  }
-  state.text_begin = state.in_begin + kRecordHead;
-  state.text_end = state.text_begin + *size;
-  state.in_begin += kRecordOverhead + *size;
-  return true;
+      RecordOpener::text_size(std::span<const std::byte, kRecordHead>(state.in.get() + state.in_begin, kRecordHead));
+  if (!size.ok()) return std::nullopt;
+  return have >= kRecordOverhead + *size ? *size : 0;
 }
 
 // As recv(), into the buffer.
@@ -260,36 +253,47 @@ ssize_t SecureSocket::fill() noexcept {
   return result;
 }
 
-ssize_t SecureSocket::open(std::span<iovec> ranges, bool discards, std::size_t wanted) noexcept {
+ssize_t SecureSocket::open(std::span<iovec> ranges, Memory memory) noexcept {
   State& state = *state_;
-  Cursor cursor(ranges, may_fault_);
-  if (!discards) wanted = cursor.left();
-  std::size_t taken = 0;
+  Cursor cursor(ranges, memory);
+  const std::size_t wanted = cursor.left();
+  const auto stop = [&](int error) {
+    errno = error;
+    return cursor.left() != wanted ? static_cast<ssize_t>(wanted - cursor.left()) : -1;
+  };
   bool has_read = false;
-  while (taken < wanted) {
+  while (cursor.left() != 0) {
     if (state.text_begin != state.text_end) {
-      const std::size_t size = std::min(wanted - taken, state.text_end - state.text_begin);
-      const std::size_t done = discards ? size : cursor.write(state.in.get() + state.text_begin, size);
+      const std::size_t size = std::min(cursor.left(), state.text_end - state.text_begin);
+      const std::size_t done = cursor.write(state.in.get() + state.text_begin, size);
       state.text_begin += done;
-      taken += done;
-      if (done == size) continue;
-      errno = EFAULT;
-      return taken != 0 ? static_cast<ssize_t>(taken) : -1;
+      if (done != size) return stop(EFAULT);
+      continue;
     }
-    if (!state.broken && open_record()) continue;
+    if (state.broken) return stop(EBADMSG);
+    const std::optional<std::size_t> text = next_record();
+    if (text == 0) {
+      if (has_read && state.drained) return stop(EAGAIN);
+      const ssize_t result = fill();
+      has_read = true;
+      if (result == 0 && cursor.left() == wanted) return 0;
+      if (result <= 0) return stop(errno);
+      continue;
+    }
+    std::byte* const to = text && *text <= cursor.left() ? cursor.in_one_piece(*text) : nullptr;
+    state.broken = !text || !state.opener.open(state.in.get() + state.in_begin, to);
     if (state.broken) {
-      errno = EBADMSG;
-      return taken != 0 ? static_cast<ssize_t>(taken) : -1;
+      security::Counters::add(state.counters->packets_forged);
+      continue;
     }
-    if (has_read && state.drained) {
-      errno = EAGAIN;
-      return taken != 0 ? static_cast<ssize_t>(taken) : -1;
-    }
-    const ssize_t result = fill();
-    has_read = true;
-    if (result <= 0) return taken != 0 ? static_cast<ssize_t>(taken) : result;
+    state.text_begin = state.in_begin + kRecordHead;
+    state.text_end = state.text_begin + *text;
+    state.in_begin += kRecordOverhead + *text;
+    if (to == nullptr) continue;
+    state.text_begin = state.text_end;
+    cursor.skip(*text);
   }
-  return static_cast<ssize_t>(taken);
+  return static_cast<ssize_t>(wanted);
 }
 
 }  // namespace ripc::internal::remote

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "remote/session/endpoint.hpp"
@@ -22,6 +23,10 @@ using CountersPointer = std::shared_ptr<security::Counters>;
 // One thread sends at a time, one receives, and nobody else is there when it is moved, protected or closed.
 class SecureSocket {
  public:
+  // Where bytes lie. Kept: in memory that stays as long as a call needs it. Foreign: in memory that may be unmapped at
+  // any time, and then a call fails with EFAULT.
+  enum class Memory : std::uint8_t { kept, foreign };
+
   SecureSocket() noexcept;
   SecureSocket(GuardedSocket socket) noexcept;  // NOLINT(google-explicit-constructor): it is one, as it is
   SecureSocket(UniqueFd socket) noexcept;       // NOLINT(google-explicit-constructor): kept by a forked child
@@ -38,17 +43,15 @@ class SecureSocket {
   // From the next byte on in both directions. Throws std::bad_alloc.
   void protect(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
                CountersPointer counters);
-  // What is sent and received lies in memory that may be unmapped at any time.
-  void expect_faults() noexcept { may_fault_ = true; }
 
   // As sendmsg() and send() that do not wait, with the same errors in errno. A protected one may have sent more than it
   // tells: the last byte only counts when nothing waits here. The caller goes on with the byte after those that count;
   // it waits for room as if the socket had not taken it.
-  ssize_t send(std::span<iovec> ranges) noexcept;
+  ssize_t send(std::span<iovec> ranges, Memory memory = Memory::kept) noexcept;
   ssize_t send(const std::byte* data, std::size_t size) noexcept;
   // As recvmsg() and recv() that do not wait; without data for the ranges, nothing is left here but what is not a whole
-  // record. EBADMSG: a record is forged, and nothing more can be read.
-  ssize_t receive(std::span<iovec> ranges) noexcept;
+  // record. EBADMSG: a record is forged, and nothing more can be read; the ranges may have changed.
+  ssize_t receive(std::span<iovec> ranges, Memory memory = Memory::kept) noexcept;
   ssize_t receive(std::byte* data, std::size_t size) noexcept;
   // The same for bytes that nobody wants.
   ssize_t discard(std::size_t size) noexcept;
@@ -57,14 +60,13 @@ class SecureSocket {
 
  private:
   struct State;
-  ssize_t seal(std::span<iovec> ranges) noexcept;
-  ssize_t open(std::span<iovec> ranges, bool discards, std::size_t wanted) noexcept;
+  ssize_t seal(std::span<iovec> ranges, Memory memory) noexcept;
+  ssize_t open(std::span<iovec> ranges, Memory memory) noexcept;
   bool flush() noexcept;
-  bool open_record() noexcept;
+  std::optional<std::size_t> next_record() const noexcept;
   ssize_t fill() noexcept;
 
   GuardedSocket socket_;
-  bool may_fault_ = false;
   std::unique_ptr<State> state_;  // null: not protected
 };
 

@@ -32,6 +32,11 @@ void count(BulkTally::Count& counter, std::uint64_t by = 1) noexcept {
 
 bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
+remote::SecureSocket::Memory memory_of(bool is_pooled) noexcept {
+  using Memory = remote::SecureSocket::Memory;
+  return is_pooled ? Memory::kept : Memory::foreign;
+}
+
 // The ranges of one sendmsg().
 class Vector {
  public:
@@ -60,9 +65,7 @@ class Vector {
 
 BulkConnection::BulkConnection(remote::SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
                                std::shared_ptr<BulkTally> tally) noexcept
-    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {
-  socket_.expect_faults();
-}
+    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {}
 
 Status BulkConnection::start() noexcept try {
   const std::lock_guard lock(mutex_);
@@ -150,7 +153,7 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
     if (destination_->memory != nullptr) {
       std::array<iovec, 2> ranges{
           {{destination_->memory + frame_->offset + payload_received_, rest}, {head_.data(), head_.size()}}};
-      result = socket_.receive(ranges);
+      result = socket_.receive(ranges, memory_of(destination_->is_pooled));
       error = result < 0 ? errno : 0;
     } else {
       error = ECANCELED;
@@ -380,7 +383,7 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   const std::size_t so_far = out_position_ + vector.size();
   if (so_far >= size - bulk::kTrailerSize)
     vector.add(std::span(out_trailer_).subspan(so_far - (size - bulk::kTrailerSize)));
-  const ssize_t result = socket_.send(vector.ranges());
+  const ssize_t result = socket_.send(vector.ranges(), memory_of(reading.is_pooled || reading.bytes.empty()));
   if (result < 0 && errno == EFAULT && reading.lock.owns_lock()) {
     count(tally_->send_calls);
     reading.lock.unlock();

@@ -7,7 +7,7 @@ namespace bulk = wire::bulk;
 
 Reading StreamPush::read(std::uint64_t offset, std::uint64_t length) noexcept {
   std::unique_lock lock(mutex_);
-  if (!is_pending()) return {.lock = {}, .bytes = {}, .status = RIPC_CANCELLED};
+  if (!is_pending()) return {.status = RIPC_CANCELLED};
   note_progress();
   return {std::move(lock), bytes_.subspan(offset, length), RIPC_OK};
 }

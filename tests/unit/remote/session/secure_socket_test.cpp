@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/session/secure_socket.hpp"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <vector>
+
+namespace ripc::internal::remote {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Memory = SecureSocket::Memory;
+
+// Two ends that seal what they send.
+struct Pair {
+  Pair() {
+    std::array<int, 2> sockets{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets.data()), 0);
+    one = UniqueFd(sockets[0]);
+    two = UniqueFd(sockets[1]);
+    const security::Protection protection{.suite = security::choose_suite(security::own_suites(), ~0U)};
+    one.protect(protection, there, back, counters);
+    two.protect(protection, back, there, counters);
+  }
+  const security::Secret there = security::Secret::random();
+  const security::Secret back = security::Secret::random();
+  const CountersPointer counters = std::make_shared<security::Counters>();
+  SecureSocket one, two;
+};
+
+Bytes some(std::size_t size) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 256);
+  return bytes;
+}
+
+// Cuts memory into up to three ranges of any length.
+std::vector<iovec> cut(std::byte* data, std::size_t size, std::mt19937& random) {
+  std::vector<iovec> ranges;
+  while (ranges.size() < 2 && size != 0) {
+    const std::size_t piece = std::uniform_int_distribution<std::size_t>(0, size)(random);
+    ranges.push_back({data, piece});
+    data += piece;
+    size -= piece;
+  }
+  ranges.push_back({data, size});
+  return ranges;
+}
+
+Memory any_memory(std::mt19937& random) { return random() % 2 == 0 ? Memory::kept : Memory::foreign; }
+
+TEST(SecureSocket, CarriesBytesInPiecesOfAnySizeBetweenMemoryOfAnyKind) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Pair pair;
+    Bytes sent = some(1'000'000);
+    Bytes received(sent.size());
+    std::size_t out = 0, in = 0;
+    const auto next = [&](std::size_t position) {
+      const std::size_t most = random() % 2 == 0 ? 100 : 200'000;
+      return std::min(sent.size() - position, std::uniform_int_distribution<std::size_t>(1, most)(random));
+    };
+    for (int turn = 0; in < received.size(); ++turn) {
+      ASSERT_LT(turn, 1'000'000);
+      if (out < sent.size()) {
+        std::vector<iovec> ranges = cut(sent.data() + out, next(out), random);
+        const ssize_t result = pair.one.send(ranges, any_memory(random));
+        ASSERT_TRUE(result > 0 || errno == EAGAIN) << errno;
+        out += result > 0 ? static_cast<std::size_t>(result) : 0;
+      }
+      std::vector<iovec> ranges = cut(received.data() + in, next(in), random);
+      const ssize_t result = pair.two.receive(ranges, any_memory(random));
+      ASSERT_TRUE(result > 0 || errno == EAGAIN) << errno;
+      in += result > 0 ? static_cast<std::size_t>(result) : 0;
+    }
+    EXPECT_EQ(received, sent);
+    EXPECT_EQ(pair.counters->packets_forged, 0U);
+  }
+}
+
+TEST(SecureSocket, DropsBytesThatNobodyWants) {
+  Pair pair;
+  const Bytes sent = some(40'000);
+  ASSERT_EQ(pair.one.send(sent.data(), sent.size()), 40'000);
+  EXPECT_EQ(pair.two.discard(30'000), 30'000);
+  Bytes rest(10'000);
+  ASSERT_EQ(pair.two.receive(rest.data(), rest.size()), 10'000);
+  EXPECT_TRUE(std::equal(rest.begin(), rest.end(), sent.begin() + 30'000));
+}
+
+TEST(SecureSocket, ForeignMemoryThatIsGoneIsAnErrorAndTheStreamGoesOn) {
+  Pair pair;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const gone = ::mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  iovec missing{gone, page};
+  EXPECT_EQ(pair.one.send({&missing, 1}, Memory::foreign), -1);
+  EXPECT_EQ(errno, EFAULT);
+  const Bytes sent = some(page);
+  ASSERT_EQ(pair.one.send(sent.data(), sent.size()), static_cast<ssize_t>(page));
+  EXPECT_EQ(pair.two.receive({&missing, 1}, Memory::foreign), -1);
+  EXPECT_EQ(errno, EFAULT);
+  Bytes received(page);
+  ASSERT_EQ(pair.two.receive(received.data(), received.size()), static_cast<ssize_t>(page));
+  EXPECT_EQ(received, sent);
+  ::munmap(gone, page);
+}
+
+TEST(SecureSocket, AForgedRecordEndsItAndIsCounted) {
+  Pair pair;
+  const Bytes sent = some(20'000);
+  ASSERT_EQ(pair.one.send(sent.data(), sent.size()), 20'000);
+  Bytes records(30'000);
+  const ssize_t size = ::recv(pair.two.fd(), records.data(), records.size(), 0);
+  ASSERT_GT(size, 20'000);
+  records[static_cast<std::size_t>(size) - 20] ^= std::byte{1};  // of the second record
+  std::array<int, 2> sockets{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets.data()), 0);
+  const UniqueFd forger(sockets[0]);
+  SecureSocket victim{UniqueFd(sockets[1])};
+  const security::Protection protection{.suite = security::choose_suite(security::own_suites(), ~0U)};
+  victim.protect(protection, pair.back, pair.there, pair.counters);
+  ASSERT_EQ(::send(forger.get(), records.data(), static_cast<std::size_t>(size), 0), size);
+  Bytes received(sent.size());
+  EXPECT_EQ(victim.receive(received.data(), received.size()), static_cast<ssize_t>(security::kMaxRecordText))
+      << "the first record is true";
+  EXPECT_EQ(victim.receive(received.data(), received.size()), -1);
+  EXPECT_EQ(errno, EBADMSG);
+  EXPECT_EQ(pair.counters->packets_forged, 1U);
+}
+
+}  // namespace
+}  // namespace ripc::internal::remote
