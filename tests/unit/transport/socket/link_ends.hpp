@@ -9,13 +9,16 @@
 #include <utility>
 
 #include "socket_helpers.hpp"
+#include "unit/security/trust_helpers.hpp"
 
 namespace ripc::internal::socket {
 
 class LinkEnds : public ::testing::Test {
  protected:
-  explicit LinkEnds(bool streams = true)
-      : sender_(options(streams)),
+  // `seals`: both have the same cluster key.
+  explicit LinkEnds(bool streams = true, bool seals = false)
+      : receiver_(options(true, seals)),
+        sender_(options(streams, seals)),
         events_(std::move(EventSet::create().value())),
         port_(receiver_.open_port(events_)) {}
   ~LinkEnds() override { port_.reset(); }
@@ -27,9 +30,10 @@ class LinkEnds : public ::testing::Test {
     });
   }
 
-  static TransportOptions options(bool streams) {
+  static TransportOptions options(bool streams, bool seals) {
     TransportOptions chosen;
     chosen.streams = streams;
+    if (seals) chosen.credentials.keys = security::keys_of("7");
     return chosen;
   }
 

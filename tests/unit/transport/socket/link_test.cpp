@@ -18,6 +18,13 @@ class LinkTest : public LinkEnds {
   LinkTest() : LinkEnds(false) {}
 };
 
+// Plain and sealed.
+class LinkCosts : public LinkEnds, public ::testing::WithParamInterface<bool> {
+ protected:
+  LinkCosts() : LinkEnds(false, GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Sealed, LinkCosts, ::testing::Bool());
+
 TEST_F(LinkTest, PacketsArriveOnceWholeAndInOrder) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
@@ -29,7 +36,7 @@ TEST_F(LinkTest, PacketsArriveOnceWholeAndInOrder) {
   EXPECT_EQ(port_->statistics().sources, 1u);
 }
 
-TEST_F(LinkTest, AMessageTakesOneSystemCallToSend) {
+TEST_P(LinkCosts, AMessageTakesOneSystemCallToSend) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   for (int number = 0; number < 50; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
@@ -78,7 +85,7 @@ TEST_F(LinkTest, TheQuestionsOfASenderWithoutCreditAreFew) {
   EXPECT_TRUE(eventually([&] { return send_text(*channel, "x") == RIPC_OK; })) << "and it goes on";
 }
 
-TEST_F(LinkTest, WaitingMessagesShareASystemCallToReceive) {
+TEST_P(LinkCosts, WaitingMessagesShareASystemCallToReceive) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   for (int number = 0; number < 64; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);

@@ -36,6 +36,7 @@ std::set<int> streams() {
 
 class MediumLink : public LinkEnds {
  protected:
+  explicit MediumLink(bool seals = false) : LinkEnds(true, seals) {}
   // A channel that has grown; a packet was taken from its connection.
   std::shared_ptr<remote::UdpChannel> grown() {
     const auto channel = sender_.channel(receiver_);
@@ -46,6 +47,13 @@ class MediumLink : public LinkEnds {
   }
   spi::Source* source_ = nullptr;  // of that channel
 };
+
+// Plain and sealed.
+class MediumLinkCosts : public MediumLink, public ::testing::WithParamInterface<bool> {
+ protected:
+  MediumLinkCosts() : MediumLink(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Sealed, MediumLinkCosts, ::testing::Bool());
 
 TEST_F(MediumLink, PacketsLargerThanADatagramGoOnceThePathIsPreparedForThem) {
   const auto channel = sender_.channel(receiver_);
@@ -140,7 +148,7 @@ TEST_F(MediumLink, PacketsOfAllSizesArriveOnceWholeAndInOrderAlsoThoseFromBefore
   EXPECT_EQ(statistics.lost + statistics.late + statistics.duplicates + statistics.corrupt, 0u);
 }
 
-TEST_F(MediumLink, AMediumMessageTakesOneSystemCallOnEachSide) {
+TEST_P(MediumLinkCosts, AMediumMessageTakesOneSystemCallOnEachSide) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
   const std::uint64_t sent = channel->send_calls();
@@ -157,7 +165,7 @@ TEST_F(MediumLink, AMediumMessageTakesOneSystemCallOnEachSide) {
   EXPECT_EQ(port_->counters().credit_calls.load(), credits);
 }
 
-TEST_F(MediumLink, ManyMessagesOfOneCallTakeOneSystemCallToSend) {
+TEST_P(MediumLinkCosts, ManyMessagesOfOneCallTakeOneSystemCallToSend) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
   const std::string body(50, 'm');
