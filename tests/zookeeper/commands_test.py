@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "cli")]
 
+import tls  # noqa: E402
 from ensemble import Ensemble, why_not  # noqa: E402
 from harness import PATIENCE, CliTest  # noqa: E402
 
@@ -102,6 +103,19 @@ class Commands(CliTest):
         del self.environment["RIPC_TRANSPORTS"]
         _, error = self.ripc("resolve", "files", code=1)
         self.assertIn(b"RIPC_ZOOKEEPER asks other hosts", error)
+
+    @unittest.skipIf(tls.why_not(), tls.why_not())
+    def test_names_go_through_tls_with_a_certificate_and_not_without(self):
+        tunnels = tls.Tunnels(self.folder, self.ensemble.ports)
+        self.addCleanup(tunnels.close)
+        self.environment["RIPC_ZOOKEEPER"] = f"127.0.0.1:{tunnels.client('host')}/tls"
+        self.serve("files")
+        self.other_host()
+        self.assertIn(b"found by the zookeeper resolver", self.ripc("resolve", "files")[0])
+        self.ensemble.kill(0)
+        self.until(lambda: self.ripc_json("services")["services"])
+        self.environment["RIPC_ZOOKEEPER"] = f"127.0.0.1:{tunnels.client('stranger')}/tls"
+        self.ripc("resolve", "files", code=4)
 
     def test_resolvers_are_asked_in_the_order_that_is_set(self):
         self.environment["RIPC_RESOLVERS"] = "zookeeper,local"
