@@ -111,11 +111,11 @@ class Connection {
     std::memcpy(&header[16], &window, 4);
     if (type == kData || type == kClose) ++sequence_;
     told_ = consumed_;
-    std::array<ripc::Item, 2> items{ripc::short_item(ripc::bytes_of(header))};
+    std::array<ripc::Item, 2> items{ripc::short_item(header)};
     std::size_t count = 1;
     ripc::Buffer copy;
     if (!text.empty() && lossless_) {
-      items[count++] = ripc::short_item(ripc::bytes_of(text));
+      items[count++] = ripc::short_item(text);
     } else if (!text.empty()) {
       // Where short messages may get lost, a long item makes the message one that does not. The library keeps the copy.
       copy = need(context_.lease(text.size()), "no memory");

@@ -41,7 +41,7 @@ void answer_time(ripc::Request request) {
   (void)gmtime_r(&now, &parts);
   std::array<char, 32> text{};
   const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  const ripc::Item item = ripc::item(ripc::bytes_of(std::string_view(text.data(), size)));
+  const ripc::Item item = ripc::item(std::string_view(text.data(), size));
   answer(request, std::span(&item, 1));
 }
 

@@ -94,7 +94,7 @@ TEST_P(NaturalPrograms, AHeaderOnTheStackAndABodyAreSentByAFunctionThatReturns) 
 TEST_P(NaturalPrograms, TemporariesAreSent) {
   for (const std::size_t size : {std::size_t{3}, kLarge, kHuge}) {
     (void)need(client_.send(server_.id(), bytes_of(text_for(1, size))));
-    (void)need(client_.send(server_.id(), {item(bytes_of(std::to_string(size))), item(bytes_of(text_for(2, size)))}));
+    (void)need(client_.send(server_.id(), {ripc::item(std::to_string(size)), ripc::item(text_for(2, size))}));
     // Takes the memory that the temporaries had.
     const std::vector<std::string> others(8, std::string(size, '?'));
     expect_text(take(server_), 0, text_for(1, size));
@@ -102,6 +102,13 @@ TEST_P(NaturalPrograms, TemporariesAreSent) {
     expect_text(pair, 0, std::to_string(size));
     expect_text(pair, 1, text_for(2, size));
   }
+}
+
+TEST_P(NaturalPrograms, LiteralsAreSentWithoutTheZeroAtTheirEnd) {
+  (void)need(client_.send(server_.id(), {ripc::item("one"), ripc::short_item("two")}));
+  const ripc::Message message = take(server_);
+  expect_text(message, 0, "one");
+  expect_text(message, 1, "two");
 }
 
 TEST_P(NaturalPrograms, OneBufferIsFilledAndSentAgainAndAgain) {

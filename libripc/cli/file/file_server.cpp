@@ -122,7 +122,7 @@ void FileServer::subscribe(const Message& message, const RequestHeader& request)
 void FileServer::notify_closing() {
   for (const ripc_notification& subscriber : subscribers_) {
     // Who is gone, or has no room, is not waited for: watchers also look whether the service is still there.
-    (void)service_.notify(subscriber, {ripc::short_item(ripc::bytes_of("closing"))});
+    (void)service_.notify(subscriber, {ripc::short_item("closing")});
   }
   subscribers_.clear();
 }
@@ -132,7 +132,7 @@ void FileServer::refuse(const Message& message, std::uint64_t request, FileStatu
   ReplyHeader header;
   header.request = request;
   const auto head = encode(header);
-  const std::array<Item, 2> items = {ripc::short_item(head), ripc::short_item(ripc::bytes_of(to_text(status)))};
+  const std::array<Item, 2> items = {ripc::short_item(head), ripc::short_item(to_text(status))};
   send(message, static_cast<std::uint32_t>(status), items);
 }
 

@@ -4,6 +4,7 @@
 // Message and Ticket are move-only owners of one handle. They must be gone before the Context they come from.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,10 +42,19 @@ inline OutgoingMessage outgoing_message(std::span<const Item> items, std::uint32
   return {items.data(), static_cast<std::uint32_t>(items.size()), tag};
 }
 
-// In the message itself if it fits; otherwise the receiver pulls it from a copy.
+// In the message itself if it fits; otherwise the receiver pulls it from a copy. The text of a literal has no zero at
+// its end.
 inline Item item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_AUTO, 0}; }
+template <std::convertible_to<std::string_view> Text>
+Item item(const Text& text) noexcept {
+  return item(bytes_of(text));
+}
 // In the message itself.
 inline Item short_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0}; }
+template <std::convertible_to<std::string_view> Text>
+Item short_item(const Text& text) noexcept {
+  return short_item(bytes_of(text));
+}
 // The receiver pulls it from where it lies, into a window or as a lent view. Nothing is copied, but the memory must not
 // change until the Ticket of the send has completed. So this takes no temporary that owns its memory, such as a
 // std::string made in the call. Memory of a Buffer may be released earlier. Memory of a received Message ends with it.
