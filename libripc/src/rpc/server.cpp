@@ -80,6 +80,20 @@ ServerSession* Server::session_of(const core::Message& message, const Header& he
 }
 
 void Server::open(const core::Message& message, const Header& header, Nanoseconds now) {
+  const auto tell_opened = [&](const ServerSession& session) {
+    tell(message.source, {.kind = Kind::opened,
+                          .number = header.number,
+                          .session = session.name,
+                          .incarnation = messenger_.incarnation(),
+                          .code = header.code});
+  };
+  // The question is repeated where it may be lost.
+  const auto newest = newest_.find(message.source);
+  if (ServerSession* const known = newest != newest_.end() ? session_of(newest->second) : nullptr;
+      known != nullptr && known->nonce == header.number && known->slots.size() == header.code && known->is_unused()) {
+    known->used_at = now;
+    return tell_opened(*known);
+  }
   if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) {
     ++counters_.requests_refused;
     tell(message.source, {.kind = Kind::state, .state = State::not_run, .number = header.number, .code = RIPC_LIMIT});
@@ -95,19 +109,18 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   const std::uint32_t index = free_sessions_.back();
   ServerSession& session = *sessions_[index];
   session.slots = std::vector<Slot>(header.code);
+  std::uint64_t& name = newest_[message.source];
   for (std::uint32_t number = 0; number < header.code; ++number) session.slots[number].number = number;
   free_sessions_.pop_back();
   session.generation += session.generation == UINT32_MAX ? 2 : 1;  // never 0
   session.name = std::uint64_t{session.generation} << 32 | index;
   session.client = message.source;
+  session.nonce = header.number;
   session.used_at = now;
+  name = session.name;
   lower(look_at_, session.used_at + wire::call::kSessionTime);
   ++counters_.sessions_served;
-  tell(message.source, {.kind = Kind::opened,
-                        .number = header.number,
-                        .session = session.name,
-                        .incarnation = messenger_.incarnation(),
-                        .code = header.code});
+  tell_opened(session);
 }
 
 ripc_request* Server::take(core::Message& message, const Header& header) {
@@ -314,6 +327,8 @@ void Server::look_at_sessions(Nanoseconds now) noexcept {
     ServerSession& session = *sessions_[index];
     if (session.name == 0) continue;
     if (session.running == 0 && now - session.used_at >= wire::call::kSessionTime) {
+      if (const auto newest = newest_.find(session.client); newest != newest_.end() && newest->second == session.name)
+        newest_.erase(newest);
       session.name = 0;
       session.slots = std::vector<Slot>();
       free_sessions_.push_back(static_cast<std::uint32_t>(index));

@@ -137,8 +137,9 @@ class Server : public std::enable_shared_from_this<Server> {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;  // a name is an index, and how often that was used
   std::vector<std::uint32_t> free_sessions_;
-  std::vector<Waiting> waiting_;                              // in order
-  std::unordered_map<ripc_service_id, LostPath> lost_paths_;  // that are looked for
+  std::unordered_map<ripc_service_id, std::uint64_t> newest_;  // the name of each client's last session
+  std::vector<Waiting> waiting_;                               // in order
+  std::unordered_map<ripc_service_id, LostPath> lost_paths_;   // that are looked for
   // Written under the mutex; the thread that runs the endpoint reads them without it.
   std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
   std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for

@@ -2,6 +2,7 @@
 // What a server knows of one client: which calls have come, and how they ended.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -38,6 +39,7 @@ struct ServerSession {
   };
 
   ripc_service_id client = 0;
+  std::uint32_t nonce = 0;       // of the client's question for it
   std::uint64_t name = 0;        // 0: nobody's
   std::uint32_t generation = 0;  // of the name
   std::vector<Slot> slots;
@@ -45,6 +47,9 @@ struct ServerSession {
   std::size_t kept_bytes = 0;
   Nanoseconds used_at = 0;
 
+  bool is_unused() const noexcept {
+    return std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.state == Slot::State::unused; });
+  }
   Slot& slot(std::uint32_t number) noexcept { return slots[number % slots.size()]; }
 };
 

@@ -213,6 +213,26 @@ TEST(CallModel, HoldsOfGroupsUnderLossDuplicationAndReordering) {
   run_schedules(1000, {.lost = 10, .doubled = 10, .without_room = 5, .longest_delay = 30 * kMillisecond}, 3);
 }
 
+TEST(CallModel, AClientThatAsksAgainForItsSessionGetsTheSame) {
+  FakeNetwork network(7, {.lost = 60, .doubled = 30, .longest_delay = kMillisecond});
+  FakeNode server(network, kServer);
+  std::vector<std::unique_ptr<FakeNode>> clients;
+  for (ripc_service_id id = 100; id < 150; ++id) {
+    clients.push_back(std::make_unique<FakeNode>(network, id));
+    CallRequest request;
+    request.to = kServer;
+    request.method = 1;
+    request.now = network.now;
+    request.deadline = network.now + 5000 * kMillisecond;
+    request.done = [](void*, const ripc_call_result* result) { ripc_message_release(result->message); };
+    ASSERT_TRUE(clients.back()->client->begin(request, nullptr).ok());
+  }
+  network.run(5000 * kMillisecond);
+  ripc_rpc_statistics statistics{};
+  server.server->add_to(statistics);
+  EXPECT_EQ(statistics.sessions_served, 50u);
+}
+
 TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
   FakeNetwork network(7, {.lost = 20, .doubled = 10, .longest_delay = kMillisecond});
   FakeNode client(network, kClient);
