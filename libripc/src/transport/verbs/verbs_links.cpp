@@ -144,16 +144,15 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
   auto channel = remote::LinkChannel::make<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk, sender,
       senders->groups,
-      DatagramChannel::Routes{
-          .packets = {.handle = *handle,
-                      .queue_pair = opened->queue_pair,
-                      .queue_key = opened->queue_key,
-                      .sealer = signature.sealer(Purpose::packets)},
-          .greetings = {.handle = *handle,
-                        .queue_pair = opened->greeted_pair,
-                        .queue_key = opened->greeted_key,
-                        .sealer = signature.sealer(Purpose::greetings)},
-          .answers = signature.verifier(Purpose::answers, authenticator().counters())},
+      DatagramChannel::Routes{.packets = {.handle = *handle,
+                                          .queue_pair = opened->queue_pair,
+                                          .queue_key = opened->queue_key,
+                                          .sealer = signature.sealer(Purpose::packets)},
+                              .greetings = {.handle = *handle,
+                                            .queue_pair = opened->greeted_pair,
+                                            .queue_key = opened->greeted_key,
+                                            .sealer = signature.sealer(Purpose::greetings)},
+                              .answers = signature.verifier(Purpose::answers, authenticator().counters())},
       limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
   if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
   return std::shared_ptr<remote::LinkChannel>(std::move(channel));
@@ -247,8 +246,7 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
                                                           .budget = 0,
                                                           .events = &port.events(),
                                                           .peer_timeout = options().peer_timeout},
-                                                         peer.rdma_bulk, sender, registrar, back, verifiers,
-                                                         frame.gid);
+                                                         peer.rdma_bulk, sender, registrar, back, verifiers, frame.gid);
       if (!accepted.ok()) return accepted.status();
       answer.gid = accepted->address.gid;
       answer.lid = accepted->address.lid;

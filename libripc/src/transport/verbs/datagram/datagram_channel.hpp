@@ -129,7 +129,7 @@ class DatagramSource final : public remote::LinkSource {
   const std::shared_ptr<DatagramSender> sender_;
   const DatagramRoute back_;
   const std::shared_ptr<DatagramVerifier> verifier_;  // of packets
-  const wire::session_control::Gid gid_;  // of the port that they come from
+  const wire::session_control::Gid gid_;              // of the port that they come from
   bool collects_ = false;
   bool has_collected_ = false;
 };

@@ -106,8 +106,8 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   void unwatch(std::uint32_t link) noexcept;
 
   // ---- Greetings ----
-  // Any. Those about this link of a peer, which come from where `back` leads, are answered by the responder. `verifier`:
-  // as above.
+  // Any. Those about this link of a peer, which come from where `back` leads, are answered by the responder.
+  // `verifier`: as above.
   void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back,
               std::shared_ptr<DatagramVerifier> verifier);
   void answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept;

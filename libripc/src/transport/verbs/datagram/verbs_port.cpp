@@ -118,11 +118,11 @@ Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, s
   }
   make_place_locked();
   const std::uint32_t budget = parts.budget;
-  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk),
-                                                               std::move(sender), back, std::move(verifiers), gid),
-                    .address = receiver.own.queue->address(receiver.port),
-                    .packet_limit =
-                        static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize - back.overhead())};
+  Accepted accepted{
+      .source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk), std::move(sender), back,
+                                                 std::move(verifiers), gid),
+      .address = receiver.own.queue->address(receiver.port),
+      .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize - back.overhead())};
   at_[accepted.source.get()] = {.source = accepted.source, .receiver = &receiver, .budget = budget};
   receiver.own.committed += budget;
   insert_locked(accepted.source);
