@@ -43,7 +43,7 @@ DatagramSealer::DatagramSealer(Protection protection, const Secret& root, KeyLif
 bool DatagramSealer::seal(std::byte* datagram, std::size_t text) noexcept {
   if (number_ == kLastNumber) return false;
   bytes_ += text;
-  const Nanoseconds now = monotonic_now();
+  const Nanoseconds now = life_.time == kAnyAge ? since_ : monotonic_now();
   if (bytes_ > life_.bytes || now - since_ > life_.time) {
     keys_.make(cipher_, ++epoch_);
     bytes_ = text;

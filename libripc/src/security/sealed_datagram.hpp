@@ -19,6 +19,8 @@ namespace ripc::internal::security {
 inline constexpr std::uint8_t kSealedVersion = 2;
 inline constexpr std::size_t kSealedHead = 8;  // bytes
 inline constexpr std::size_t kSealedOverhead = kSealedHead + Cipher::kTagSize;
+// As KeyLife::time: a key may get as old as it likes, and no clock is read.
+inline constexpr Nanoseconds kAnyAge = UINT64_MAX;
 
 // Which numbers have come. One thread at a time.
 class NumberWindow {

@@ -35,10 +35,10 @@ class Path {
     std::vector<std::byte> bytes;
   };
   explicit Path(ibv_context* context) : context_(context) {
-    post_of_device = std::exchange(context_->ops.post_send, post);
+    post_of_device_ = std::exchange(context_->ops.post_send, post);
   }
   ~Path() {
-    context_->ops.post_send = post_of_device;
+    context_->ops.post_send = post_of_device_;
     take();
   }
   Path(const Path&) = delete;
@@ -46,8 +46,8 @@ class Path {
 
   // All since the last time.
   static std::vector<Seen> take() {
-    const std::lock_guard lock(mutex);
-    return std::exchange(seen, {});
+    const std::lock_guard lock(mutex_);
+    return std::exchange(seen_, {});
   }
   // The same way again, with other bytes.
   static void bring(const Seen& like, std::span<const std::byte> bytes) {
@@ -61,7 +61,7 @@ class Path {
     // Nobody has an eye on its completion; whoever sleeps wakes.
     request.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
     ibv_send_wr* bad = nullptr;
-    ASSERT_EQ(post_of_device(like.pair, &request, &bad), 0);
+    ASSERT_EQ(post_of_device_(like.pair, &request, &bad), 0);
   }
 
  private:
@@ -74,14 +74,14 @@ class Path {
         one.bytes.insert(one.bytes.end(), data, data + range.length);
       }
       (void)wire::datagram::decode(unverified(one.bytes), one.header);
-      const std::lock_guard lock(mutex);
-      seen.push_back(std::move(one));
+      const std::lock_guard lock(mutex_);
+      seen_.push_back(std::move(one));
     }
-    return post_of_device(pair, first, bad);
+    return post_of_device_(pair, first, bad);
   }
-  static inline decltype(ibv_context_ops::post_send) post_of_device = nullptr;
-  static inline std::mutex mutex;
-  static inline std::vector<Seen> seen;
+  static inline decltype(ibv_context_ops::post_send) post_of_device_ = nullptr;
+  static inline std::mutex mutex_;
+  static inline std::vector<Seen> seen_;
   ibv_context* const context_;
 };
 
