@@ -9,19 +9,20 @@ namespace ripc::internal::capi {
 
 void check_encryption(Report& report, const Settings& settings) {
   if (settings.network.is_closed || settings.network.keys == nullptr) return;
+  const bool uses_rdma =
+      std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end();
   if (settings.encrypt == RIPC_ENCRYPT_OFF) {
     report.add(Level::limited, "encryption",
-               "off: what goes between hosts is authentic, but anybody on the path reads it",
+               "off: what goes between hosts is authentic, but anybody on the path reads it" +
+                   std::string(uses_rdma ? "; over RDMA only short messages are authentic" : ""),
                "unset RIPC_ENCRYPT, unless the network is trusted");
     return;
   }
   const std::string suite(security::name_of(security::choose_suite(security::own_suites(), security::own_suites())));
-  const bool uses_rdma =
-      std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end();
   report.add(Level::good, "encryption",
              suite + " over sockets, " +
                  (settings.encrypt == RIPC_ENCRYPT_REQUIRED ? "or no connection" : "with peers that do not say off") +
-                 (uses_rdma ? "; what RDMA devices move is not encrypted" : ""),
+                 (uses_rdma ? "; over RDMA short messages are signed, not secret, and long items are neither" : ""),
              uses_rdma ? "RIPC_ENCRYPT=required leaves RDMA out" : "");
 }
 

@@ -252,6 +252,17 @@ TEST(SealedDatagrams, NeitherForgedNorReflectedNorCutOnesAreTaken) {
   EXPECT_EQ(open(opener, good, text), Verdict::fresh);
 }
 
+TEST(SealedDatagrams, GoOnWithOtherKeysAfterSoLong) {
+  const auto epoch_after_many = [](Nanoseconds time) {
+    DatagramSealer sealer({}, Secret::random(), {.time = time});
+    Bytes last;
+    for (int i = 0; i < 100; ++i) last = datagram_of(sealer, some(10));
+    return last[1];
+  };
+  EXPECT_NE(epoch_after_many(0), std::byte{0});
+  EXPECT_EQ(epoch_after_many(KeyLife{}.time), std::byte{0});
+}
+
 TEST(SealedDatagrams, GoOnWithOtherKeysAlsoWhereDatagramsAreLost) {
   const Secret root = Secret::random();
   DatagramSealer sealer({}, root, {.bytes = 150});

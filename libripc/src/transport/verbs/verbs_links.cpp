@@ -11,6 +11,7 @@
 namespace ripc::internal::verbs {
 
 using remote::SessionPointer;
+using Purpose = LinkSignature::Purpose;
 
 namespace {
 
@@ -137,14 +138,21 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
     if (handle.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
     return handle.status();
   }
-  const std::size_t limit =
-      std::min<std::size_t>(sender->port().mtu - wire::datagram::kHeaderSize, opened->packet_limit);
+  const std::size_t limit = std::min<std::size_t>(
+      sender->port().mtu - wire::datagram::kHeaderSize - signature_size(*session), opened->packet_limit);
+  const LinkSignature signature(*session, true, question.link, question.token);
   auto channel = remote::LinkChannel::make<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk, sender,
       senders->groups,
-      DatagramChannel::Routes{
-          .packets = {.handle = *handle, .queue_pair = opened->queue_pair, .queue_key = opened->queue_key},
-          .greetings = {.handle = *handle, .queue_pair = opened->greeted_pair, .queue_key = opened->greeted_key}},
+      DatagramChannel::Routes{.packets = {.handle = *handle,
+                                          .queue_pair = opened->queue_pair,
+                                          .queue_key = opened->queue_key,
+                                          .sealer = signature.sealer(Purpose::packets)},
+                              .greetings = {.handle = *handle,
+                                            .queue_pair = opened->greeted_pair,
+                                            .queue_key = opened->greeted_key,
+                                            .sealer = signature.sealer(Purpose::greetings)},
+                              .answers = signature.verifier(Purpose::answers, authenticator().counters())},
       limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
   if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
   return std::shared_ptr<remote::LinkChannel>(std::move(channel));
@@ -223,7 +231,14 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
       answer.status = RIPC_UNSUPPORTED;
       return answer;
     }
-    const DatagramRoute back{.handle = *handle, .queue_pair = frame.queue_pair, .queue_key = frame.queue_key};
+    const LinkSignature signature(*session, false, frame.link, frame.token);
+    const DatagramRoute back{.handle = *handle,
+                             .queue_pair = frame.queue_pair,
+                             .queue_key = frame.queue_key,
+                             .sealer = signature.sealer(Purpose::answers)};
+    const DatagramSource::Verifiers verifiers{
+        .packets = signature.verifier(Purpose::packets, authenticator().counters()),
+        .greetings = signature.verifier(Purpose::greetings, authenticator().counters())};
     const auto take = [&](VerbsPort& port) -> Result<std::shared_ptr<remote::LinkSource>> {
       Result<VerbsPort::Accepted> accepted = port.accept({.session = session,
                                                           .link = frame.link,
@@ -231,15 +246,15 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
                                                           .budget = 0,
                                                           .events = &port.events(),
                                                           .peer_timeout = options().peer_timeout},
-                                                         peer.rdma_bulk, sender, registrar, back, frame.gid);
+                                                         peer.rdma_bulk, sender, registrar, back, verifiers, frame.gid);
       if (!accepted.ok()) return accepted.status();
       answer.gid = accepted->address.gid;
       answer.lid = accepted->address.lid;
       answer.queue_pair = accepted->address.queue_pair;
       answer.queue_key = accepted->address.queue_key;
       answer.incarnation = port.incarnation();
-      answer.packet_limit =
-          std::min(accepted->packet_limit, frame.mtu - std::min<std::uint32_t>(frame.mtu, wire::datagram::kHeaderSize));
+      const auto around = static_cast<std::uint32_t>(wire::datagram::kHeaderSize + back.overhead());
+      answer.packet_limit = std::min(accepted->packet_limit, frame.mtu - std::min(frame.mtu, around));
       answer.credit = remote::ReceiverCredit::first_credit(accepted->source->budget());
       answer.greeted_pair = sender->address().queue_pair;
       answer.greeted_key = sender->address().queue_key;

@@ -25,7 +25,7 @@ DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, st
       groups_(std::move(groups)),
       routes_(std::move(routes)),
       unreachable_(std::move(unreachable)) {
-  sender_->listen(parts_.link, parts_.token, [this](const wire::datagram::Header& header) {
+  sender_->listen(parts_.link, parts_.token, routes_.answers, [this](const wire::datagram::Header& header) {
     if (header.kind == wire::datagram::Kind::credit) {
       (void)credit_.grant(header.credit);
     } else {
@@ -69,7 +69,8 @@ void DatagramChannel::doubt() noexcept {
 
 ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
   const std::size_t size = outgoing.message.packet_size();
-  if (outgoing.kind != spi::Outgoing::Kind::given || sender_->takes_inline(size)) return LinkChannel::send(outgoing);
+  if (outgoing.kind != spi::Outgoing::Kind::given || routes_.packets.sealer || sender_->takes_inline(size))
+    return LinkChannel::send(outgoing);
   return send_one(size, [&](const wire::datagram::Header& header) {
     return sender_->send_given(routes_.packets, header, outgoing.message, *outgoing.copied);
   });
@@ -142,6 +143,14 @@ void DatagramSource::handle(const wire::session_control::Frame& frame) {
   }
 }
 
+bool DatagramSource::is_own(std::span<std::byte> datagram, remote::PortCounters& counters) const noexcept {
+  const DatagramVerifier::Verdict verdict = check(verifier_.get(), datagram);
+  if (verdict == DatagramVerifier::Verdict::fresh) [[likely]]
+    return true;
+  remote::increase(verdict == DatagramVerifier::Verdict::forged ? counters.corrupt : counters.duplicates);
+  return false;
+}
+
 ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
   if (pull.lend || !collects_) return LinkSource::pull(pull);
   const bool is_new = pull.progress == 0;
@@ -158,8 +167,8 @@ void DatagramSource::start_pulls() noexcept {
 std::string DatagramChannel::describe(Deadline) {
   const DevicePort& port = sender_->port();
   return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
-         parts_.session->remote().ip() + "; datagrams of up to " + std::to_string(packet_limit()) + " bytes, " +
-         parts_.session->bulk->describe();
+         parts_.session->remote().ip() + "; " + (parts_.session->secret ? "signed " : "") + "datagrams of up to " +
+         std::to_string(packet_limit()) + " bytes, " + parts_.session->bulk->describe();
 }
 
 }  // namespace ripc::internal::verbs

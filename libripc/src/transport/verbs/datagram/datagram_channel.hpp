@@ -26,6 +26,7 @@ class DatagramChannel final : public remote::LinkChannel {
   // Where its datagrams go, and its greetings.
   struct Routes {
     DatagramRoute packets, greetings;
+    std::shared_ptr<DatagramVerifier> answers;  // to both: credit, and greetings back
   };
   // `unreachable` is called by any thread, perhaps several times: the receiver's process lives, but nothing arrives.
   DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
@@ -82,16 +83,21 @@ class DatagramChannel final : public remote::LinkChannel {
 
 class DatagramSource final : public remote::LinkSource {
  public:
+  // Null in a session without a secret.
+  struct Verifiers {
+    std::shared_ptr<DatagramVerifier> packets, greetings;
+  };
   // `port`: what reads its datagrams.
   DatagramSource(Parts parts, VerbsPort& port, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
-                 DatagramRoute back, const wire::session_control::Gid& gid)
+                 DatagramRoute back, Verifiers verifiers, const wire::session_control::Gid& gid)
       : LinkSource(std::move(parts)),
         port_(port),
         bulk_(std::move(bulk)),
         sender_(std::move(sender)),
         back_(std::move(back)),
+        verifier_(std::move(verifiers.packets)),
         gid_(gid) {
-    sender_->answer(parts_.token, parts_.link, back_);
+    sender_->answer(parts_.token, parts_.link, back_, std::move(verifiers.greetings));
   }
   ~DatagramSource() override { sender_->answer_no_more(parts_.token, back_); }
 
@@ -102,6 +108,9 @@ class DatagramSource final : public remote::LinkSource {
   const wire::session_control::Gid& gid() const noexcept { return gid_; }
 
   void handle(const wire::session_control::Frame& frame) override;
+
+  // Receiver. Whether a datagram that says that it comes by this link does; else it is counted.
+  bool is_own(std::span<std::byte> datagram, remote::PortCounters& counters) const noexcept;
 
   // Receiver. What is pulled from here on is read from start_pulls() on, together.
   void collect_pulls() noexcept { collects_ = true; }
@@ -119,7 +128,8 @@ class DatagramSource final : public remote::LinkSource {
   const std::shared_ptr<RdmaBulk> bulk_;
   const std::shared_ptr<DatagramSender> sender_;
   const DatagramRoute back_;
-  const wire::session_control::Gid gid_;  // of the port that they come from
+  const std::shared_ptr<DatagramVerifier> verifier_;  // of packets
+  const wire::session_control::Gid gid_;              // of the port that they come from
   bool collects_ = false;
   bool has_collected_ = false;
 };

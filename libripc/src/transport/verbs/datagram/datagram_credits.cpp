@@ -27,9 +27,10 @@ void DatagramSender::post_receive(std::uint32_t slot) noexcept {
   (void)ibv_post_recv(queue_->pair(), &request, &bad);
 }
 
-void DatagramSender::listen(std::uint32_t link, std::uint64_t token, Listener listener) {
+void DatagramSender::listen(std::uint32_t link, std::uint64_t token, std::shared_ptr<DatagramVerifier> verifier,
+                            Listener listener) {
   const std::lock_guard lock(credits_mutex_);
-  listeners_[link] = {token, std::move(listener)};
+  listeners_[link] = {token, std::move(verifier), std::move(listener)};
 }
 
 void DatagramSender::unlisten(std::uint32_t link) noexcept {
@@ -37,9 +38,11 @@ void DatagramSender::unlisten(std::uint32_t link) noexcept {
   listeners_.erase(link);
 }
 
-void DatagramSender::answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back) {
+void DatagramSender::answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back,
+                            std::shared_ptr<DatagramVerifier> verifier) {
   const std::lock_guard lock(credits_mutex_);
-  answers_.try_emplace({token, back.queue_pair}, Answer{.token = token, .link = link, .back = back});
+  answers_.try_emplace({token, back.queue_pair},
+                       Answer{.token = token, .link = link, .back = back, .verifier = std::move(verifier)});
 }
 
 void DatagramSender::answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept {
@@ -75,24 +78,33 @@ void DatagramSender::read_credits() noexcept {
 
 void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
-  Header header;
   const std::size_t length = std::min<std::size_t>(completion.byte_len, kCreditSlot);
   const std::size_t size = length > kGrhSize ? length - kGrhSize : 0;
-  const spi::Bytes datagram(credits_.get() + slot * kCreditSlot + kGrhSize, size);
-  const bool is_known = wire::datagram::decode(datagram, header) == RIPC_OK &&
-                        (header.kind == Kind::credit || header.kind == Kind::greeting);
-  bool is_strange = true;
-  if (is_known && header.credit_link != 0) {
-    const auto found = listeners_.find(header.credit_link);
-    is_strange = found == listeners_.end() || found->second.token != header.token;
-    if (!is_strange) found->second.listener(header);
-  } else if (is_known) {
-    const auto found = answers_.find({header.token, completion.src_qp});
-    is_strange = found == answers_.end();
-    if (!is_strange && answers.size() < kMostAnswers) answers.push_back(found->second);
-  }
-  if (is_strange) strange_.fetch_add(1, std::memory_order_relaxed);
+  if (!is_heard({credits_.get() + slot * kCreditSlot + kGrhSize, size}, completion.src_qp, answers))
+    strange_.fetch_add(1, std::memory_order_relaxed);
   post_receive(slot);
+}
+
+// With the lock held. What a datagram says of itself tells whose it is; it counts if that one's signature is right.
+bool DatagramSender::is_heard(std::span<std::byte> datagram, std::uint32_t queue_pair,
+                              std::vector<Answer>& answers) noexcept {
+  constexpr auto kFresh = DatagramVerifier::Verdict::fresh;
+  Header header;
+  if (wire::datagram::decode(unverified(datagram), header) != RIPC_OK ||
+      (header.kind != Kind::credit && header.kind != Kind::greeting))
+    return false;
+  if (header.credit_link != 0) {
+    const auto found = listeners_.find(header.credit_link);
+    if (found == listeners_.end() || found->second.token != header.token ||
+        check(found->second.verifier.get(), datagram) != kFresh)
+      return false;
+    found->second.listener(header);
+    return true;
+  }
+  const auto found = answers_.find({header.token, queue_pair});
+  if (found == answers_.end() || check(found->second.verifier.get(), datagram) != kFresh) return false;
+  if (answers.size() < kMostAnswers) answers.push_back(found->second);
+  return true;
 }
 
 Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {

@@ -162,13 +162,24 @@ void DatagramSender::flush_locked() noexcept {
   (void)post_locked(enqueued_.front(), std::exchange(enqueued_count_, 0));
 }
 
+// Header and packet, `text` bytes in all, contiguous and signed. False: there is no number left to sign with.
+bool DatagramSender::write_locked(const DatagramRoute& route, const Header& header, spi::Gather packet,
+                                  std::size_t text, std::byte* to) noexcept {
+  HeaderBytes head;
+  wire::datagram::encode(header, head);
+  std::byte* at = std::copy(head.begin(), head.end(), route.text_in(to));
+  for (const spi::Bytes part : packet) at = std::copy(part.begin(), part.end(), at);
+  return !route.sealer || route.sealer->seal(to, text);
+}
+
 void DatagramSender::flush() noexcept {
   const std::lock_guard lock(mutex_);
   flush_locked();
 }
 
 ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
-  const std::size_t size = size_of(packet);
+  const std::size_t text = size_of(packet);
+  const std::size_t size = text + route.overhead();
   if (size > port_.mtu) return RIPC_TOO_LARGE;
   const std::lock_guard lock(mutex_);
   if (enqueued_count_ == enqueued_.size()) flush_locked();
@@ -179,10 +190,7 @@ ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& he
   const bool goes_inline = size <= queue_->inlined() && size <= kInline;
   std::byte* const place =
       goes_inline ? enqueued_bytes_.data() + std::size_t{enqueued_count_} * kInline : slot_of(number);
-  HeaderBytes head;
-  wire::datagram::encode(header, head);
-  std::byte* at = std::copy(head.begin(), head.end(), place);
-  for (const spi::Bytes part : packet) at = std::copy(part.begin(), part.end(), at);
+  if (!write_locked(route, header, packet, text, place)) return RIPC_PEER_DEAD;
   range = {.addr = reinterpret_cast<std::uint64_t>(place),
            .length = static_cast<std::uint32_t>(size),
            .lkey = slots_region_->local_key()};
@@ -197,7 +205,8 @@ ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& he
 }
 
 ripc_status DatagramSender::send(const DatagramRoute& route, const Header& header, spi::Gather packet) noexcept {
-  const std::size_t size = size_of(packet);
+  const std::size_t text = size_of(packet);
+  const std::size_t size = text + route.overhead();
   if (size > port_.mtu) return RIPC_TOO_LARGE;
   HeaderBytes head;
   wire::datagram::encode(header, head);
@@ -209,7 +218,8 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
   prepare_locked(request, route, posted_);
   request.sg_list = ranges.data();
   if (header.kind == Kind::greeting) request.send_flags |= IBV_SEND_SOLICITED;
-  if (size <= queue_->inlined() && packet.size() < ranges_) {
+  const bool goes_inline = size <= queue_->inlined() && packet.size() < ranges_;
+  if (goes_inline && !route.sealer) {
     ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(head.data()),
                  .length = static_cast<std::uint32_t>(head.size()),
                  .lkey = 0};
@@ -221,18 +231,16 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
                                                    .lkey = 0};
     }
     request.num_sge = count;
-    request.send_flags |= IBV_SEND_INLINE;
-    ++counters_.inlined;
   } else {
     std::byte* const slot = slot_of(posted_);
-    std::byte* at = std::copy(head.begin(), head.end(), slot);
-    for (const spi::Bytes range : packet) at = std::copy(range.begin(), range.end(), at);
+    if (!write_locked(route, header, packet, text, slot)) return RIPC_PEER_DEAD;
     ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(slot),
                  .length = static_cast<std::uint32_t>(size),
                  .lkey = slots_region_->local_key()};
     request.num_sge = 1;
-    ++counters_.copied;
   }
+  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  ++(goes_inline ? counters_.inlined : counters_.copied);
   return post_locked(request, 1) ? RIPC_OK : RIPC_AGAIN;
 }
 
@@ -312,9 +320,14 @@ std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<cons
     std::byte* const slot = slot_of(number);
     HeaderBytes head;
     wire::datagram::encode(header(index), head);
-    std::byte* const packet = std::copy(head.begin(), head.end(), slot);
+    std::byte* const packet = std::copy(head.begin(), head.end(), route.text_in(slot));
     wire::write_plain(messages[index], packet);
-    const auto size = static_cast<std::uint32_t>(head.size() + messages[index].packet_size());
+    const std::size_t text = head.size() + messages[index].packet_size();
+    if (route.sealer && !route.sealer->seal(slot, text)) {
+      count = index;  // no later one gets a number either
+      break;
+    }
+    const auto size = static_cast<std::uint32_t>(text + route.overhead());
     ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot), .length = size, .lkey = slots_region_->local_key()};
     prepare_locked(requests[index], route, number);
     requests[index].sg_list = &ranges[index];

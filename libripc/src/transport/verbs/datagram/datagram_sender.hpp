@@ -2,7 +2,8 @@
 // The queue pair over which a context sends datagrams from one port of a device, to any service: what is small is
 // copied into the work request by the device's library, what was given to the library is gathered by the device where
 // it lies, the rest is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work
-// requests has one, or one more where much memory was given; it frees the room of all before it.
+// requests has one, or one more where much memory was given; it frees the room of all before it. What is signed is put
+// together first: the signature takes a pass over all of it, and what was signed must be what the device reads.
 #pragma once
 
 #include <array>
@@ -22,6 +23,7 @@
 #include "spi/transport.hpp"
 #include "transport/verbs/datagram/datagram_queue.hpp"
 #include "transport/verbs/datagram/in_flight_leases.hpp"
+#include "transport/verbs/datagram/link_signature.hpp"
 #include "transport/verbs/device/registrar.hpp"
 #include "wire/datagram.hpp"
 #include "wire/plain.hpp"
@@ -34,13 +36,18 @@ struct DatagramRoute {
   AddressHandle handle;
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
+  std::shared_ptr<security::DatagramSealer> sealer = {};  // for the one sender that uses it; null: nothing is signed
+
+  // Of a datagram, in bytes, beside header and packet; and where those begin.
+  std::size_t overhead() const noexcept { return sealer ? security::kSealedOverhead : 0; }
+  std::byte* text_in(std::byte* datagram) const noexcept { return datagram + (sealer ? security::kSealedHead : 0); }
 };
 
 struct DatagramCounters {
   std::uint64_t work_requests = 0;
   std::uint64_t doorbells = 0;    // calls of ibv_post_send
   std::uint64_t completions = 0;  // looked at, of sends
-  std::uint64_t inlined = 0;      // datagrams that were copied by nobody but the device's library
+  std::uint64_t inlined = 0;      // datagrams that went into the work request; copied by nobody else unless signed
   std::uint64_t copied = 0;       // datagrams that were copied once, or a part of them
   std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
   std::uint64_t restarts = 0;     // of queue pairs, after errors
@@ -67,7 +74,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   // Any. The route to a multicast group, as librdmacm tells it.
   Result<DatagramRoute> route_to_group(ibv_ah_attr address, std::uint32_t queue_pair, std::uint32_t queue_key);
 
-  // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE.
+  // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE, RIPC_PEER_DEAD (the signature has no numbers left).
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   // Any. The same, but the device may be told of it later: with what is enqueued next, before anything that is sent, or
   // by flush(), which follows soon. What it does not take then is lost.
@@ -77,8 +84,8 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   bool takes_inline(std::size_t packet) const noexcept {
     return wire::datagram::kHeaderSize + packet <= queue_->inlined();
   }
-  // Any. As send(), for a message whose items stay as they are where they lie in leases that are held. `copied` becomes
-  // false if none of them was copied.
+  // Any. As send(), for a message whose items stay as they are where they lie in leases that are held, by a route
+  // without signature. `copied` becomes false if none of them was copied.
   ripc_status send_given(const DatagramRoute& route, const wire::datagram::Header& header, const wire::Plain& message,
                          bool& copied) noexcept;
   // Any. Several messages with one doorbell; `header(index)` gives their headers. How many were sent.
@@ -89,8 +96,8 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   // ---- Credit ----
   using Listener = std::function<void(const wire::datagram::Header& header)>;
   // Any. Calls the listener, from inside read_credits(), with what the receiver of the link grants, and with answers to
-  // greetings about the link.
-  void listen(std::uint32_t link, std::uint64_t token, Listener listener);
+  // greetings about the link. `verifier`: of those; null: they must not be signed.
+  void listen(std::uint32_t link, std::uint64_t token, std::shared_ptr<DatagramVerifier> verifier, Listener listener);
   void unlisten(std::uint32_t link) noexcept;
   // Any. Looks at what has come.
   void read_credits() noexcept;
@@ -100,7 +107,9 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
 
   // ---- Greetings ----
   // Any. Those about this link of a peer, which come from where `back` leads, are answered by the responder.
-  void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back);
+  // `verifier`: as above.
+  void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back,
+              std::shared_ptr<DatagramVerifier> verifier);
   void answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept;
 
   // Any. The device has lost one of its completion queues: nothing gets through any more.
@@ -115,12 +124,14 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   static constexpr std::size_t kMostAnswers = 64;  // at a time
   struct Listening {
     std::uint64_t token;
+    std::shared_ptr<DatagramVerifier> verifier;
     Listener listener;
   };
   struct Answer {
     std::uint64_t token;
     std::uint32_t link;
     DatagramRoute back;
+    std::shared_ptr<DatagramVerifier> verifier;
   };
 
   DatagramSender(DevicePort port, std::shared_ptr<Registrar> registrar, EventLoop& loop)
@@ -132,10 +143,13 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   bool reap_locked(std::uint32_t wanted) noexcept;
   void poll_locked() noexcept;
   void prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept;
+  static bool write_locked(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
+                           std::size_t text, std::byte* to) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
   void flush_locked() noexcept;
   void post_receive(std::uint32_t slot) noexcept;
   void on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept;
+  bool is_heard(std::span<std::byte> datagram, std::uint32_t queue_pair, std::vector<Answer>& answers) noexcept;
   void restart_locked() noexcept;
   Status watch_queue();
   void on_event() noexcept;

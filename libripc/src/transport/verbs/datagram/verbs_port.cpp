@@ -103,6 +103,7 @@ std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept 
 Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
                                               std::shared_ptr<DatagramSender> sender,
                                               std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
+                                              DatagramSource::Verifiers verifiers,
                                               const wire::session_control::Gid& gid) {
   const std::lock_guard lock(mutex_);
   const Result<Receiver*> found = receiver_for(sender->port(), registrar);
@@ -117,10 +118,11 @@ Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, s
   }
   make_place_locked();
   const std::uint32_t budget = parts.budget;
-  Accepted accepted{.source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk),
-                                                               std::move(sender), back, gid),
-                    .address = receiver.own.queue->address(receiver.port),
-                    .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize)};
+  Accepted accepted{
+      .source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk), std::move(sender), back,
+                                                 std::move(verifiers), gid),
+      .address = receiver.own.queue->address(receiver.port),
+      .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize - back.overhead())};
   at_[accepted.source.get()] = {.source = accepted.source, .receiver = &receiver, .budget = budget};
   receiver.own.committed += budget;
   insert_locked(accepted.source);
@@ -211,24 +213,25 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   for (; receiver.next != receiver.count && taken < budget; ++receiver.next) {
     const ibv_wc& completion = receiver.batch[receiver.next];
     auto* const slot = reinterpret_cast<Slot*>(completion.wr_id);
+    const bool is_offered_again = std::exchange(receiver.offered, false);
     if (completion.status != IBV_WC_SUCCESS) {
       receiver.failed = true;
       continue;
     }
     const std::size_t size = completion.byte_len > kGrhSize ? completion.byte_len - kGrhSize : 0;
-    const spi::Bytes datagram(slot->memory + kGrhSize, size);
-    const Sender* const sender = sender_of(*slot, completion, datagram);
-    if (sender == nullptr) {
+    const std::span<std::byte> datagram(slot->memory + kGrhSize, size);
+    const spi::Bytes text = unverified(datagram);
+    const Sender* const sender = sender_of(*slot, completion, text);
+    // All has been looked at when a packet is offered again.
+    if (sender == nullptr || (!is_offered_again && !sender->source->is_own(datagram, counters_))) {
       slot->of->used.push_back(slot);
       continue;
     }
     const std::shared_ptr<DatagramSource>& source = sender->source;
-    // The header has been taken in when a packet is offered again.
-    spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
-    if (!receiver.offered)
-      packet = sender->join ? source->accept_multicast(datagram, sender->join->window, counters_)
-                            : source->accept(datagram, counters_);
-    receiver.offered = false;
+    spi::Bytes packet = text.subspan(wire::datagram::kHeaderSize);
+    if (!is_offered_again)
+      packet = sender->join ? source->accept_multicast(text, sender->join->window, counters_)
+                            : source->accept(text, counters_);
     if (last != source.get()) settle(last);
     last = source.get();
     if (!packet.empty()) {
@@ -260,11 +263,10 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
 }
 
 // Null, and counted unless other groups may have the same address: it is from nobody.
-const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion,
-                                              spi::Bytes datagram) noexcept {
-  const auto found = datagram.size() < wire::datagram::kHeaderSize
+const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes text) noexcept {
+  const auto found = text.size() < wire::datagram::kHeaderSize
                          ? by_token_.end()
-                         : by_token_.find(wire::load_le<std::uint64_t>(datagram.data() + 8));
+                         : by_token_.find(wire::load_le<std::uint64_t>(text.data() + 8));
   const bool is_known = found != by_token_.end();
   if (!is_known && slot.of->of_groups) return nullptr;
   bool is_right = is_known && found->second.source->queue_pair() == completion.src_qp &&

@@ -50,7 +50,8 @@ class VerbsPort final : public remote::LinkPort {
   // Takes a link whose datagrams come from `back`. RIPC_LIMIT: the device's queue has no room for one more sender.
   Result<Accepted> accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
                           std::shared_ptr<DatagramSender> sender, std::shared_ptr<Registrar> registrar,
-                          const DatagramRoute& back, const wire::session_control::Gid& gid);
+                          const DatagramRoute& back, DatagramSource::Verifiers verifiers,
+                          const wire::session_control::Gid& gid);
   // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
   // joined. If there is no room for that, never.
   void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group);
@@ -153,7 +154,7 @@ class VerbsPort final : public remote::LinkPort {
   static Status add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count);
   static void post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept;
   static void post_used(Receiver& receiver, bool all) noexcept;
-  const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes datagram) noexcept;
+  const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes text) noexcept;
   void attach_joined_locked();
   void follow_locked(const GroupJoin& join);
   bool attach_locked(GroupJoin& join);
