@@ -29,6 +29,7 @@ import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
 import org.apache.hadoop.metrics2.lib.MutableCounterLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.libripc.Outgoing;
@@ -36,7 +37,8 @@ import org.libripc.Ripc;
 import org.libripc.ServiceId;
 import org.libripc.rpc.CallResult;
 
-/** A reducer's calls to a NodeManager, both in this process. */
+/** A reducer's calls to a NodeManager, both in this process; in the RDMA lab over verbs. */
+@Tag("verbs")
 class ServerTest {
   private static final String JOB = MapFiles.JOB.toString();
   private static final SecretKey KEY = new SecretKeySpec(new byte[] {1, 2, 3}, "HmacSHA1");
