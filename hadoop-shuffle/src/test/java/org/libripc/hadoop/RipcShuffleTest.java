@@ -9,8 +9,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -24,30 +24,30 @@ import org.junit.jupiter.params.provider.ValueSource;
  */
 @Timeout(120)
 class RipcShuffleTest {
-  private static final int OUTPUTS = 12;
+  private static final int OUTPUTS = 6;
+  private static final List<MapFiles.Pair> WRITTEN = new ArrayList<>();
 
-  @TempDir Path folder;
-  private final List<MapFiles.Pair> written = new ArrayList<>();
-  private OneProcess process;
+  @TempDir static Path folder;
+  private static OneProcess process;
 
-  @BeforeEach
-  void begin() throws Exception {
+  @BeforeAll
+  static void begin() throws Exception {
     Random random = new Random(1);
-    process =
-        new OneProcess(
-            folder,
-            OUTPUTS,
-            map -> {
-              // Three of some megabytes, one that is empty, and small ones.
-              int count = map < 3 ? 12_000 : map == 3 ? 0 : 100;
-              List<MapFiles.Pair> records = MapFiles.records(random, count, 1000);
-              written.addAll(records);
-              return records;
-            });
+    process = new OneProcess(folder, OUTPUTS, map -> records(random, map));
   }
 
-  @AfterEach
-  void end() {
+  /** Of two outputs that need several pieces, one that is empty, and small ones. */
+  private static List<MapFiles.Pair> records(Random random, int map) {
+    List<MapFiles.Pair> records =
+        map < 2
+            ? MapFiles.records(random, 1200, 10_000)
+            : MapFiles.records(random, map == 2 ? 0 : 100, 200);
+    WRITTEN.addAll(records);
+    return records;
+  }
+
+  @AfterAll
+  static void end() {
     process.close();
   }
 
@@ -61,13 +61,13 @@ class RipcShuffleTest {
   /** Returns the counters; the records have been compared. */
   private Map<String, Long> reduce(Map<String, String> settings) throws Exception {
     return process
-        .reduce(new RipcShuffle<>(), settings, merged -> MapFiles.check(written, merged))
+        .reduce(new RipcShuffle<>(), settings, merged -> MapFiles.check(WRITTEN, merged))
         .counters();
   }
 
   @Tag("verbs")
   @ParameterizedTest
-  @ValueSource(ints = {Keys.SMALLEST_PIECE, 1 << 20, Keys.LARGEST_PIECE})
+  @ValueSource(ints = {1 << 20, Keys.LARGEST_PIECE})
   void everyByteIsCountedForTheTransportThatBroughtIt(int piece) throws Exception {
     String transport = System.getenv().getOrDefault("RIPC_TRANSPORTS", "shm");
     Map<String, String> settings = Map.of(Keys.LOCAL, "false", Keys.PIECE_BYTES, "" + piece);
