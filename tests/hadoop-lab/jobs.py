@@ -151,7 +151,7 @@ class Large(Lab):
 
 
 class Small(Lab):
-    """2,000 outputs of 10 KB. Each has a JVM, so this takes half an hour."""
+    """2,000 outputs of 10 KB. Each has a JVM, so this takes half an hour on a calm machine."""
     options = {"handlers": (OUR_HANDLER, OUR_HANDLER)}
 
     def test_two_thousand_outputs(self):
