@@ -379,8 +379,10 @@ function(ripc_tests_rdma_lab)
     set_tests_properties(lab.self_test lab.rails lab.pair.rails PROPERTIES RUN_SERIAL TRUE)
     if(TARGET java)
       ripc_add_test(lab.java lab 300 "${lab}/java-tests" "${PROJECT_BINARY_DIR}")
-      # Maven writes to the same folders for it and for the test "java".
-      set_tests_properties(lab.java PROPERTIES RESOURCE_LOCK maven)
+      ripc_add_test(lab.hadoop lab 300 "${lab}/hadoop-tests" "${PROJECT_BINARY_DIR}")
+      # Maven writes to the same folders for them and for the test "java".
+      set_tests_properties(lab.java lab.hadoop PROPERTIES RESOURCE_LOCK maven)
+      set_property(TEST lab.hadoop APPEND PROPERTY LABELS whole)
     endif()
   endif()
 endfunction()

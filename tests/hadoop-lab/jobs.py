@@ -151,11 +151,13 @@ class Large(Lab):
 
 
 class Small(Lab):
-    """2,000 outputs of 10 KB. Each has a JVM, so this takes half an hour."""
+    """2,000 outputs of 10 KB. Each has a JVM, so this takes half an hour on a calm machine."""
     options = {"handlers": (OUR_HANDLER, OUR_HANDLER)}
 
     def test_two_thousand_outputs(self):
-        counted = self.sort(maps=2000, rows=200_000, settings=["-Dmapreduce.job.running.map.limit=4"])
+        counted = self.sort(maps=2000, rows=200_000, settings=[
+            "-Dmapreduce.job.running.map.limit=4", "-Dmapreduce.task.io.sort.mb=1", "-Dmapreduce.map.memory.mb=256",
+            "-Dmapreduce.map.java.opts=-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"])
         self.assert_only(counted, "LOCAL_BYTES", "IN_PLACE_BYTES", "SOCKET_BYTES")
 
 

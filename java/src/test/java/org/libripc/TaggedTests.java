@@ -12,8 +12,8 @@ import org.junit.platform.launcher.listeners.SummaryGeneratingListener;
 import org.junit.platform.launcher.listeners.TestExecutionSummary;
 
 /**
- * Runs the tests with a tag, where there is no Maven: {@code TaggedTests TAG}. Exit status 0 if
- * there are some, and every one has run and passed.
+ * Runs the tests with a tag, where there is no Maven: {@code TaggedTests TAG PACKAGE}. Exit status
+ * 0 if there are some, and every one has run and passed.
  */
 public final class TaggedTests {
   private TaggedTests() {}
@@ -22,7 +22,7 @@ public final class TaggedTests {
     SummaryGeneratingListener listener = new SummaryGeneratingListener();
     LauncherDiscoveryRequest request =
         LauncherDiscoveryRequestBuilder.request()
-            .selectors(selectPackage("org.libripc"))
+            .selectors(selectPackage(arguments[1]))
             .filters(TagFilter.includeTags(arguments[0]))
             .build();
     LauncherFactory.create().execute(request, listener);

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Random;
@@ -12,12 +17,14 @@ import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalDirAllocator;
 import org.apache.hadoop.io.BytesWritable;
+import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.mapred.Counters;
 import org.apache.hadoop.mapred.IFile;
 import org.apache.hadoop.mapred.IndexRecord;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.MROutputFiles;
+import org.apache.hadoop.mapred.RawKeyValueIterator;
 import org.apache.hadoop.mapred.ReduceTask;
 import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
@@ -33,8 +40,8 @@ import org.apache.hadoop.util.Progress;
 final class MapFiles {
   static final JobID JOB = new JobID("1700000000000", 1);
   static final Comparator<Pair> ORDER =
-      Comparator.comparing(Pair::key, java.util.Arrays::compareUnsigned)
-          .thenComparing(Pair::value, java.util.Arrays::compareUnsigned);
+      Comparator.comparing(Pair::key, Arrays::compareUnsigned)
+          .thenComparing(Pair::value, Arrays::compareUnsigned);
 
   /** A record. */
   record Pair(byte[] key, byte[] value) {}
@@ -77,9 +84,9 @@ final class MapFiles {
   void write(int map, CompressionCodec codec, List<List<Pair>> partitions) throws IOException {
     Path file = data(map);
     Files.createDirectories(file.getParent());
-    FileSystem raw = FileSystem.getLocal(conf).getRaw();
     SpillRecord index = new SpillRecord(partitions.size());
-    try (FSDataOutputStream out = raw.create(new org.apache.hadoop.fs.Path(file.toString()))) {
+    // Hadoop's own stream starts a process that sets permissions, which is slow in the RDMA lab.
+    try (FSDataOutputStream out = new FSDataOutputStream(Files.newOutputStream(file), null)) {
       for (int partition = 0; partition < partitions.size(); ++partition) {
         long start = out.getPos();
         IFile.Writer<BytesWritable, BytesWritable> writer =
@@ -94,6 +101,37 @@ final class MapFiles {
     index.writeToFile(new org.apache.hadoop.fs.Path(file + ".index"), conf);
   }
 
+  /** Has the records, in the order of their keys. */
+  static void check(List<Pair> expected, RawKeyValueIterator merged) throws IOException {
+    List<Pair> got = new ArrayList<>();
+    while (merged.next()) {
+      BytesWritable key = new BytesWritable();
+      BytesWritable value = new BytesWritable();
+      key.readFields(view(merged.getKey()));
+      value.readFields(view(merged.getValue()));
+      Pair pair = new Pair(key.copyBytes(), value.copyBytes());
+      if (!got.isEmpty())
+        assertTrue(Arrays.compareUnsigned(got.get(got.size() - 1).key(), pair.key()) <= 0);
+      got.add(pair);
+    }
+    merged.close();
+    // Records with the same key come in any order.
+    got.sort(ORDER);
+    List<Pair> sorted = new ArrayList<>(expected);
+    sorted.sort(ORDER);
+    assertEquals(sorted.size(), got.size());
+    for (int index = 0; index < got.size(); ++index) {
+      assertArrayEquals(sorted.get(index).key(), got.get(index).key());
+      assertArrayEquals(sorted.get(index).value(), got.get(index).value());
+    }
+  }
+
+  private static DataInputBuffer view(DataInputBuffer of) {
+    DataInputBuffer view = new DataInputBuffer();
+    view.reset(of.getData(), of.getPosition(), of.getLength() - of.getPosition());
+    return view;
+  }
+
   /** What a reduce task gives its shuffle. */
   static ShuffleConsumerPlugin.Context<BytesWritable, BytesWritable> context(
       JobConf conf,
@@ -101,7 +139,8 @@ final class MapFiles {
       CompressionCodec codec,
       TaskUmbilicalProtocol master,
       TaskStatus status,
-      ReduceTask task)
+      ReduceTask task,
+      Reporter reporter)
       throws IOException {
     MROutputFiles files = new MROutputFiles();
     files.setConf(conf);
@@ -111,7 +150,7 @@ final class MapFiles {
         FileSystem.getLocal(conf),
         master,
         new LocalDirAllocator("mapreduce.cluster.local.dir"),
-        Reporter.NULL,
+        reporter,
         codec,
         null,
         null,

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
-import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -17,7 +15,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import org.apache.hadoop.io.BytesWritable;
-import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.DefaultCodec;
@@ -63,43 +60,14 @@ class MergeTest {
             codec,
             null,
             null,
-            null);
+            null,
+            Reporter.NULL);
     return new RipcMergeManager<>(
         context,
         problem -> {
           throw new AssertionError(problem);
         },
         new ShuffleCounters(Reporter.NULL));
-  }
-
-  private static void check(List<MapFiles.Pair> expected, RawKeyValueIterator merged)
-      throws IOException {
-    List<MapFiles.Pair> got = new ArrayList<>();
-    while (merged.next()) {
-      BytesWritable key = new BytesWritable();
-      BytesWritable value = new BytesWritable();
-      key.readFields(view(merged.getKey()));
-      value.readFields(view(merged.getValue()));
-      MapFiles.Pair pair = new MapFiles.Pair(key.copyBytes(), value.copyBytes());
-      if (!got.isEmpty())
-        assertTrue(Arrays.compareUnsigned(got.get(got.size() - 1).key(), pair.key()) <= 0);
-      got.add(pair);
-    }
-    merged.close();
-    // Records with the same key come in any order.
-    got.sort(MapFiles.ORDER);
-    expected.sort(MapFiles.ORDER);
-    assertEquals(expected.size(), got.size());
-    for (int index = 0; index < got.size(); ++index) {
-      assertArrayEquals(expected.get(index).key(), got.get(index).key());
-      assertArrayEquals(expected.get(index).value(), got.get(index).value());
-    }
-  }
-
-  private static DataInputBuffer view(DataInputBuffer of) {
-    DataInputBuffer view = new DataInputBuffer();
-    view.reset(of.getData(), of.getPosition(), of.getLength() - of.getPosition());
-    return view;
   }
 
   @ParameterizedTest
@@ -131,7 +99,7 @@ class MergeTest {
       output.commit();
       expected.addAll(mine);
     }
-    check(expected, manager.close());
+    MapFiles.check(expected, manager.close());
   }
 
   @ParameterizedTest
@@ -170,7 +138,7 @@ class MergeTest {
       output.commit();
     }
     assertEquals(5, inPlace);
-    check(expected, manager.close());
+    MapFiles.check(expected, manager.close());
   }
 
   private static MapOutput<BytesWritable, BytesWritable> reserve(
@@ -192,7 +160,7 @@ class MergeTest {
     LocalOutput found = new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0));
     RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
     assertNull(manager.reserveInPlace(MapFiles.attempt(0), found));
-    check(new ArrayList<>(), manager.close());
+    MapFiles.check(new ArrayList<>(), manager.close());
   }
 
   @Test

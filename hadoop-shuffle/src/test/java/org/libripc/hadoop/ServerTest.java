@@ -29,14 +29,23 @@ import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
 import org.apache.hadoop.metrics2.lib.MutableCounterLong;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.Outgoing;
+import org.libripc.RegisteredBuffer;
+import org.libripc.ReturnBuffer;
 import org.libripc.Ripc;
 import org.libripc.ServiceId;
+import org.libripc.ViewKind;
 import org.libripc.rpc.CallResult;
 
-/** A reducer's calls to a NodeManager, both in this process. */
+/** A reducer's calls to a NodeManager, both in this process; in the RDMA lab over verbs. */
+@Tag("verbs")
+@Timeout(60)
 class ServerTest {
   private static final String JOB = MapFiles.JOB.toString();
   private static final SecretKey KEY = new SecretKeySpec(new byte[] {1, 2, 3}, "HmacSHA1");
@@ -105,6 +114,7 @@ class ServerTest {
     int room = Integer.MAX_VALUE;
     int aborted;
     TaskAttemptID damaged;
+    Runnable beforeReading = () -> {};
 
     @Override
     public MapOutput<Object, Object> reserve(TaskAttemptID map, Wire.Size size) {
@@ -138,6 +148,7 @@ class ServerTest {
     public void fill(
         TaskAttemptID map, MapOutput<Object, Object> output, Wire.Size size, InputStream in)
         throws IOException {
+      beforeReading.run();
       if (map.equals(damaged)) {
         in.read(new byte[3]);
         throw new IOException("a wrong checksum");
@@ -188,7 +199,7 @@ class ServerTest {
 
   @Test
   void smallOnesComeTogether() throws Exception {
-    int[] which = new int[100];
+    int[] which = new int[20];
     for (int map = 0; map < which.length; ++map) {
       which[map] = map;
       write(map, 20, 40);
@@ -211,6 +222,38 @@ class ServerTest {
     long bytes = taken.came.values().stream().mapToLong(each -> each.length).sum();
     assertEquals(bytes, value(metrics.bytes));
     assertTrue(value(metrics.dataRequests) >= bytes / (64 << 10));
+  }
+
+  @Test
+  void piecesComeAheadOfTheReader() throws Exception {
+    maps.conf.setInt(Keys.PIECES, 3);
+    shuffle = new RemoteShuffle(maps.conf, JOB, KEY);
+    write(0, 1200, 10_000); // six pieces of 1 MiB
+    taken.beforeReading =
+        () -> {
+          long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+          while (value(metrics.dataRequests) < 3 && System.nanoTime() < end) Thread.yield();
+          assertEquals(3, value(metrics.dataRequests));
+        };
+    fetch(0);
+    checkCame(0);
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1 << 20, Keys.LARGEST_PIECE})
+  void aPieceIsWrittenIntoMemoryThatTheReducerLeased(int length) throws Exception {
+    write(0, 1200, 10_000);
+    RemoteHost host = shuffle.host(name);
+    Wire.Range range = new Wire.Range(MapFiles.attempt(0).toString(), 1000, length);
+    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), List.of(range)), KEY);
+    try (RegisteredBuffer memory = shuffle.ripc().lease(length)) {
+      Outgoing room = new Outgoing().attach(new ReturnBuffer(memory));
+      try (CallResult result = RemoteHost.await(host.call(Wire.DATA, request, room))) {
+        assertEquals(Wire.OK, result.code());
+        assertEquals(ViewKind.RETURNED, result.kind(0));
+      }
+      assertEquals(ByteBuffer.wrap(part(0), 1000, length), memory.buffer());
+    }
   }
 
   @Test

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * What the plugin and the handler do together, and the job's counters of it. With the tag {@code
+ * verbs}: what crosses hosts. Then {@code RIPC_TRANSPORTS} says over what.
+ */
+@Timeout(120)
+class RipcShuffleTest {
+  private static final int OUTPUTS = 6;
+  private static final List<MapFiles.Pair> WRITTEN = new ArrayList<>();
+
+  @TempDir static Path folder;
+  private static OneProcess process;
+
+  @BeforeAll
+  static void begin() throws Exception {
+    Random random = new Random(1);
+    process = new OneProcess(folder, OUTPUTS, map -> records(random, map));
+  }
+
+  /** Of two outputs that need several pieces, one that is empty, and small ones. */
+  private static List<MapFiles.Pair> records(Random random, int map) {
+    List<MapFiles.Pair> records =
+        map < 2
+            ? MapFiles.records(random, 1200, 10_000)
+            : MapFiles.records(random, map == 2 ? 0 : 100, 200);
+    WRITTEN.addAll(records);
+    return records;
+  }
+
+  @AfterAll
+  static void end() {
+    process.close();
+  }
+
+  private long bytes() throws IOException {
+    long bytes = 0;
+    for (int map = 0; map < OUTPUTS; ++map)
+      bytes += new LocalOutputs(process.files.conf, 0).find(MapFiles.attempt(map)).length();
+    return bytes;
+  }
+
+  /** Returns the counters; the records have been compared. */
+  private Map<String, Long> reduce(Map<String, String> settings) throws Exception {
+    return process
+        .reduce(new RipcShuffle<>(), settings, merged -> MapFiles.check(WRITTEN, merged))
+        .counters();
+  }
+
+  @Tag("verbs")
+  @ParameterizedTest
+  @ValueSource(ints = {1 << 20, Keys.LARGEST_PIECE})
+  void everyByteIsCountedForTheTransportThatBroughtIt(int piece) throws Exception {
+    String transport = System.getenv().getOrDefault("RIPC_TRANSPORTS", "shm");
+    Map<String, String> settings = Map.of(Keys.LOCAL, "false", Keys.PIECE_BYTES, "" + piece);
+    String counter = ShufflePath.of(transport).counter();
+    assertEquals(Map.of(counter, bytes()), reduce(settings));
+  }
+
+  @Test
+  void filesOfTheHostAreMergedInPlace() throws Exception {
+    Map<String, Long> expected = Map.of("LOCAL_BYTES", bytes(), "IN_PLACE_BYTES", bytes());
+    assertEquals(expected, reduce(Map.of()));
+  }
+
+  @Test
+  void withBothOffHttpBringsAll() throws Exception {
+    Map<String, String> settings = Map.of(Keys.LOCAL, "false", Keys.REMOTE, "false");
+    assertEquals(Map.of("HTTP_BYTES", bytes()), reduce(settings));
+  }
+}
