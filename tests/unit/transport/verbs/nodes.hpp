@@ -155,6 +155,22 @@ class Nodes : public testing::Test {
   }
   DatagramCounters counters() { return client_->transport().datagram_counters(); }
 
+  // 512 small messages.
+  void expect_one_work_request_each() {
+    constexpr std::size_t kCount = 512;
+    const DatagramCounters before = counters();
+    for (std::size_t index = 0; index < kCount; ++index) {
+      ASSERT_EQ(send(64, 'a'), RIPC_OK) << index;
+      if (index % 64 == 63) receive(index + 1);
+    }
+    const DatagramCounters after = counters();
+    EXPECT_EQ(after.work_requests - before.work_requests, kCount);
+    EXPECT_EQ(after.doorbells - before.doorbells, kCount);
+    EXPECT_EQ(after.inlined - before.inlined, kCount);
+    EXPECT_LE(after.completions - before.completions, kCount / DatagramSender::kSignalEvery);
+    EXPECT_EQ(sink_.packets.back(), std::string(64, 'a'));
+  }
+
   // The device takes nothing from this queue pair any more, and gives it nothing.
   void fail(ibv_qp* pair, ibv_qp_state state = IBV_QPS_ERR) {
     ibv_qp_attr change{};
