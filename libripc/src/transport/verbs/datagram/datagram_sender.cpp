@@ -209,7 +209,6 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
   const std::size_t size = text + route.overhead();
   if (size > port_.mtu) return RIPC_TOO_LARGE;
   HeaderBytes head;
-  wire::datagram::encode(header, head);
   std::array<ibv_sge, kMostRanges> ranges;
   ibv_send_wr request;
   const std::lock_guard lock(mutex_);
@@ -220,6 +219,7 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
   if (header.kind == Kind::greeting) request.send_flags |= IBV_SEND_SOLICITED;
   const bool goes_inline = size <= queue_->inlined() && packet.size() < ranges_;
   if (goes_inline && !route.sealer) {
+    wire::datagram::encode(header, head);
     ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(head.data()),
                  .length = static_cast<std::uint32_t>(head.size()),
                  .lkey = 0};
