@@ -3,6 +3,7 @@ package org.libripc.hadoop;
 
 import java.io.IOException;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.net.InetAddress;
 import java.nio.ByteBuffer;
@@ -112,44 +113,42 @@ final class OneProcess implements AutoCloseable {
     }
   }
 
+  private static <T> T madeUp(Class<T> type, InvocationHandler says) {
+    Class<?>[] types = {type};
+    return type.cast(Proxy.newProxyInstance(type.getClassLoader(), types, says));
+  }
+
   /** What the master says to a reducer. */
   private TaskUmbilicalProtocol master() {
-    Class<?>[] types = {TaskUmbilicalProtocol.class};
-    return (TaskUmbilicalProtocol)
-        Proxy.newProxyInstance(
-            getClass().getClassLoader(),
-            types,
-            (proxy, method, arguments) -> {
-              switch (method.getName()) {
-                case "getMapCompletionEvents":
-                  int from = Math.min(outputs, (Integer) arguments[1]);
-                  int to = Math.min(outputs, from + (Integer) arguments[2]);
-                  return new MapTaskCompletionEventsUpdate(
-                      Arrays.copyOfRange(events, from, to), false);
-                case "statusUpdate":
-                  AMFeedback feedback = new AMFeedback();
-                  feedback.setTaskFound(true);
-                  return feedback;
-                default:
-                  return null;
-              }
-            });
+    return madeUp(
+        TaskUmbilicalProtocol.class,
+        (proxy, method, arguments) -> {
+          switch (method.getName()) {
+            case "getMapCompletionEvents":
+              int from = Math.min(outputs, (Integer) arguments[1]);
+              int to = Math.min(outputs, from + (Integer) arguments[2]);
+              return new MapTaskCompletionEventsUpdate(Arrays.copyOfRange(events, from, to), false);
+            case "statusUpdate":
+              AMFeedback feedback = new AMFeedback();
+              feedback.setTaskFound(true);
+              return feedback;
+            default:
+              return null;
+          }
+        });
   }
 
   /** A reporter that adds the plugin's counters to {@code counters}. */
   private Reporter reporter(Map<String, Long> counters) {
-    Class<?>[] types = {Reporter.class};
-    return (Reporter)
-        Proxy.newProxyInstance(
-            getClass().getClassLoader(),
-            types,
-            (proxy, method, arguments) -> {
-              if (!method.getName().equals("incrCounter"))
-                return method.invoke(Reporter.NULL, arguments);
-              if (ShuffleCounters.GROUP.equals(arguments[0]))
-                counters.merge((String) arguments[1], (Long) arguments[2], Long::sum);
-              return null;
-            });
+    return madeUp(
+        Reporter.class,
+        (proxy, method, arguments) -> {
+          if (!method.getName().equals("incrCounter"))
+            return method.invoke(Reporter.NULL, arguments);
+          if (ShuffleCounters.GROUP.equals(arguments[0]))
+            counters.merge((String) arguments[1], (Long) arguments[2], Long::sum);
+          return null;
+        });
   }
 
   /** What a reducer does with its merged records. */
