@@ -2,6 +2,7 @@
 // Fuzzes the decoder of calls: any header is either refused or understood, and what is understood keeps every limit and
 // encodes to the same bytes again.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -19,18 +20,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ripc::internal::Result<call::Returned> returned = call::decode_returned(bytes);
   require(returned.ok() == (size == call::kReturnedSize));
   if (returned.ok()) require(std::ranges::equal(call::encode_returned(*returned), bytes));
-  const ripc::internal::Result<call::Header> header = call::decode(bytes);
-  if (!header.ok()) {
-    require(header.status() == RIPC_CORRUPT ||
-            (header.status() == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{call::kVersion}));
+  call::Header header;
+  const ripc_status status = call::decode(bytes, header);
+  if (status != RIPC_OK) {
+    require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{call::kVersion}));
     return 0;
   }
-  require(size == call::kHeaderSize);
-  const bool is_open = header->kind == call::Kind::open || header->kind == call::Kind::opened;
-  if (is_open) require(std::has_single_bit(header->code) && header->code <= call::kMaxSlots);
-  require((header->kind == call::Kind::state) == (header->state != call::State{}));
-  if (header->kind == call::Kind::state) require(header->code <= RIPC_SYSTEM);
-  require(header->time == 0 || header->kind == call::Kind::request);
-  require(std::ranges::equal(call::encode(*header), bytes));
+  const bool may_have_items = header.kind == call::Kind::request || header.kind == call::Kind::answer;
+  require(may_have_items ? size >= call::kHeaderSize : size == call::kHeaderSize);
+  const bool is_open = header.kind == call::Kind::open || header.kind == call::Kind::opened;
+  if (is_open) require(std::has_single_bit(header.code) && header.code <= call::kMaxSlots);
+  require((header.kind == call::Kind::state) == (header.state != call::State{}));
+  if (header.kind == call::Kind::state) require(header.code <= RIPC_SYSTEM);
+  require(header.time == 0 || header.kind == call::Kind::request);
+  std::array<std::byte, call::kHeaderSize> encoded;
+  call::encode(header, encoded.data());
+  require(std::ranges::equal(encoded, bytes.first(call::kHeaderSize)));
   return 0;
 }

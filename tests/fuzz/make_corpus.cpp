@@ -472,9 +472,10 @@ void write_bulk(const std::filesystem::path& folder) {
 
 void write_call(const std::filesystem::path& folder) {
   namespace call = ripc::internal::wire::call;
-  const auto write_header = [&](const char* name, const call::Header& header) {
-    const auto bytes = call::encode(header);
-    write(folder / name, Bytes(bytes.begin(), bytes.end()));
+  const auto write_header = [&](const char* name, const call::Header& header, std::size_t argument = 0) {
+    Bytes bytes(call::kHeaderSize + argument);
+    call::encode(header, bytes.data());
+    write(folder / name, bytes);
   };
   write_header("open", {.kind = call::Kind::open, .number = 0x5eed, .code = 8});
   write_header("opened", {.kind = call::Kind::opened, .number = 0x5eed, .session = 7, .incarnation = 9, .code = 8});
@@ -485,6 +486,8 @@ void write_call(const std::filesystem::path& folder) {
   write_header(
       "state",
       {.kind = call::Kind::state, .state = call::State::not_run, .number = 8, .session = 7, .code = RIPC_UNSUPPORTED});
+  write_header("request_with_argument", {.kind = call::Kind::request, .number = 8, .session = 7, .incarnation = 9}, 32);
+  write_header("refused_ask_with_item", {.kind = call::Kind::ask, .number = 8, .session = 7, .incarnation = 9}, 1);
   write_header("refused_slots", {.kind = call::Kind::open, .number = 0x5eed, .code = 3});
 }
 

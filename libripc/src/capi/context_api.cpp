@@ -115,7 +115,7 @@ extern "C" {
 
 void ripc_context_options_init(ripc_context_options* options) {
   if (options == nullptr) return;
-  *options = blank<ripc_context_options>();
+  init(options);
   options->resolve_timeout = RIPC_DEFAULT_TIME;
   options->spin = RIPC_DEFAULT_TIME;
   options->peer_policy = UINT32_MAX;

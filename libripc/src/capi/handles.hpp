@@ -64,18 +64,20 @@ ripc_status guarded_on(Handle* handle, const Call& call) noexcept {
   });
 }
 
+// Straight into the caller's: a copy of what was just written in other pieces costs a stall.
+template <typename T>
+void init(T* structure) noexcept {
+  if (structure == nullptr) return;
+  std::memset(static_cast<void*>(structure), 0, sizeof *structure);
+  structure->size = sizeof *structure;
+}
+
 // A structure with its size, all else zero.
 template <typename T>
 T blank() noexcept {
   T structure;
-  std::memset(static_cast<void*>(&structure), 0, sizeof structure);
-  structure.size = sizeof structure;
+  init(&structure);
   return structure;
-}
-
-template <typename T>
-void init(T* structure) noexcept {
-  if (structure != nullptr) *structure = blank<T>();
 }
 
 // Structures of callers built with an older or newer library: reads what both know into `to`, whose other fields keep

@@ -134,7 +134,7 @@ extern "C" {
 
 void ripc_send_options_init(ripc_send_options* options) {
   if (options == nullptr) return;
-  *options = blank<ripc_send_options>();
+  init(options);
   options->timeout = RIPC_DEFAULT_TIME;
 }
 

@@ -48,9 +48,8 @@ class ShortItems {
 
 namespace ripc::internal::capi {
 
-RecordWritten write_record(const core::Message& message, std::size_t first, std::byte* to,
+RecordWritten write_record(const core::Message& message, std::span<const ripc_item_view> items, std::byte* to,
                            const std::byte* end) noexcept {
-  const std::span<const ripc_item_view> items(message.items + first, message.item_count - first);
   auto* record = reinterpret_cast<ripc_record*>(to);
   auto* views = reinterpret_cast<ripc_item_view*>(record + 1);
   auto* returns = reinterpret_cast<std::uint64_t*>(views + items.size());
@@ -101,7 +100,8 @@ extern "C" ripc_status ripc_receive_records(ripc_service* service, uint32_t flag
   // Each of those that follow must find room for a record without bytes.
   for (std::size_t index = 0; index < received; ++index) {
     core::Message* const message = messages[index];
-    const RecordWritten written = write_record(*message, 0, next, end - (received - 1 - index) * RIPC_MAX_RECORD);
+    const RecordWritten written = write_record(*message, {message->items, message->item_count}, next,
+                                               end - (received - 1 - index) * RIPC_MAX_RECORD);
     next = written.next;
     if (written.is_needed || written.record->return_count != 0) {
       written.record->message = handle(message);

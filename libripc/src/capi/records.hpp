@@ -19,8 +19,8 @@ struct RecordWritten {
   std::byte* next = nullptr;  // where the next record begins
 };
 
-// Its items from `first` on, without `message`. `to` has room for the largest record, and for bytes up to `end`.
-RecordWritten write_record(const core::Message& message, std::size_t first, std::byte* to,
+// Without `message`; `items` are of the message. `to` has room for the largest record, and for bytes up to `end`.
+RecordWritten write_record(const core::Message& message, std::span<const ripc_item_view> items, std::byte* to,
                            const std::byte* end) noexcept;
 
 }  // namespace ripc::internal::capi

@@ -85,7 +85,7 @@ void ripc_call_result_init(ripc_call_result* result) { init(result); }
 void ripc_rpc_statistics_init(ripc_rpc_statistics* statistics) { init(statistics); }
 void ripc_call_options_init(ripc_call_options* options) {
   if (options == nullptr) return;
-  *options = blank<ripc_call_options>();
+  init(options);
   options->timeout = RIPC_DEFAULT_TIME;
 }
 
@@ -120,13 +120,13 @@ ripc_service_id ripc_request_get_source(const ripc_request* request) {
 uint32_t ripc_request_get_method(const ripc_request* request) { return request == nullptr ? 0 : request->method; }
 
 size_t ripc_request_get_item_count(const ripc_request* request) {
-  return request == nullptr ? 0 : request->message->item_count - 1;
+  return request == nullptr ? 0 : request->items.size();
 }
 
 ripc_status ripc_request_get_item(const ripc_request* request, size_t index, ripc_item_view* view) {
   if (request == nullptr || view == nullptr || index >= ripc_request_get_item_count(request))
     return report(RIPC_INVALID_ARGUMENT);
-  *view = request->message->items[index + 1];
+  *view = request->items[index];
   return RIPC_OK;
 }
 

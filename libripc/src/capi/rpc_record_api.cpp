@@ -30,7 +30,7 @@ std::byte* write_event(const Event& event, std::byte* to, const std::byte* end) 
     head->code = request.method;
     head->request = event.request;
     head->deadline = request.deadline;
-    const RecordWritten written = write_record(*request.message, 1, items, end);
+    const RecordWritten written = write_record(*request.message, request.items, items, end);
     written.record->tag = 0;
     if (written.is_needed) written.record->message = handle(request.message);
     return written.next;
@@ -47,7 +47,7 @@ std::byte* write_event(const Event& event, std::byte* to, const std::byte* end) 
     return items + sizeof *record;
   }
   core::Message* const message = from(result.message);
-  const RecordWritten written = write_record(*message, 1, items, end);
+  const RecordWritten written = write_record(*message, {result.items, result.item_count}, items, end);
   written.record->tag = 0;
   written.record->in_reply_to = 0;
   if (written.is_needed) {

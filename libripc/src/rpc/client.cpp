@@ -82,11 +82,10 @@ Call* Client::find(std::uint64_t name) noexcept {
 }
 
 Status Client::begin(const CallRequest& request, std::uint64_t* name) {
-  core::SendArguments arguments;
-  arguments.to = request.to;
-  arguments.items = request.items;
-  arguments.returns = request.returns;
-  if (Status valid = core::check(arguments); !valid.ok()) return valid;
+  if (std::size_t bytes = 0; request.to == 0 || !request.returns.empty() || !core::is_plain(request.items, bytes)) {
+    if (Status valid = core::check({.to = request.to, .items = request.items, .returns = request.returns}); !valid.ok())
+      return valid;
+  }
   if (request.items.size() > RIPC_RPC_MAX_ITEMS)
     return Status(RIPC_INVALID_ARGUMENT, "A call has at most 63 arguments: join some of them.");
   const Nanoseconds now = request.now;
@@ -403,11 +402,12 @@ void Client::changed() noexcept {
 }
 
 std::size_t Client::progress(Nanoseconds now) {
+  mutex_.adopt();
   Lock lock(mutex_);
   sleeping_until_ = 0;
   if (std::exchange(changed_, false)) {
     for (const auto& [to, status] : std::exchange(found_, {})) {
-      if (const auto found = sessions_.find(to); found != sessions_.end()) path_found(*found->second, status, now);
+      if (ClientSession* const found = find_session(to)) path_found(*found, status, now);
     }
     // Sending lets go of the lock, and others add sessions meanwhile: so these are noted first.
     changed_sessions_.clear();

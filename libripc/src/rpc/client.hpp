@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/biased_mutex.hpp"
 #include "base/random.hpp"
 #include "core/state/message.hpp"
 #include "rpc/client_session.hpp"
@@ -51,7 +52,7 @@ class Client : public std::enable_shared_from_this<Client> {
   std::size_t end_all(ripc_status why);
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<BiasedMutex>;
   struct Found {
     ripc_service_id to;
     ripc_status status;
@@ -62,6 +63,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void free(Call& call) noexcept;
   Call* find(std::uint64_t name) noexcept;
   ClientSession& session_of(ripc_service_id to);
+  ClientSession* find_session(ripc_service_id to) noexcept;
   MethodRecord* record_of(std::uint32_t method);
   void keep(Call& call, std::span<const ripc_item> items);
   Status start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept;
@@ -118,11 +120,12 @@ class Client : public std::enable_shared_from_this<Client> {
 
   Messenger& messenger_;
   const Options options_;
-  mutable std::mutex mutex_;
-  std::condition_variable sent_;
+  mutable BiasedMutex mutex_;  // of the thread that runs the endpoint
+  std::condition_variable_any sent_;
   TimerWheel timers_;
   Nanoseconds sleeping_until_ = 0;  // 0: the endpoint is awake. Written by the thread that runs it
   std::unordered_map<ripc_service_id, std::unique_ptr<ClientSession>> sessions_;
+  ClientSession* last_session_ = nullptr;  // that was used
   std::vector<std::unique_ptr<Call>> calls_;
   Call* free_ = nullptr;
   CallQueue ended_;           // to be told

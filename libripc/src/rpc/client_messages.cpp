@@ -10,12 +10,12 @@ using wire::call::Kind;
 
 std::size_t Client::received(core::Message* message, const Header& header, Nanoseconds now) {
   Lock lock(mutex_);
-  const auto found = sessions_.find(message->source);
+  ClientSession* const found = find_session(message->source);
   bool is_kept = false;
-  if (found == sessions_.end()) {
+  if (found == nullptr) {
     ++counters_.dropped;
   } else {
-    ClientSession& session = *found->second;
+    ClientSession& session = *found;
     if (header.kind == Kind::answer) {
       is_kept = answered(session, *message, header, now);
     } else if (header.kind == Kind::opened) {
@@ -40,10 +40,10 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   if (call->group != 0) session.note_answer_time(now - call->sent_at, now);
   if (call->record != nullptr) call->record->time.add(now - call->begun);
   if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
-  const std::size_t count = message.item_count - 1;
-  for (std::size_t index = 0; index < count && index < RIPC_RPC_MAX_ITEMS; ++index) {
+  const std::span<ripc_item_view> items = call_items(message);
+  for (std::size_t index = 0; header.incarnation != 0 && index < std::min<std::size_t>(items.size(), 64); ++index) {
     if ((header.incarnation >> index & 1) == 0) continue;
-    ripc_item_view& view = message.items[index + 1];
+    ripc_item_view& view = items[index];
     const auto bytes = std::span(static_cast<const std::byte*>(view.data), view.size);
     const Result<wire::call::Returned> returned = wire::call::decode_returned(bytes);
     view = {};
@@ -59,8 +59,8 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
     view.return_index = returned->index;
   }
   call->result.code = header.code;
-  call->result.item_count = static_cast<std::uint32_t>(count);
-  call->result.items = message.items + 1;
+  call->result.item_count = static_cast<std::uint32_t>(items.size());
+  call->result.items = items.data();
   call->result.message = reinterpret_cast<ripc_message*>(&message);
   finish(*call, RIPC_CALL_ANSWERED, RIPC_OK);
   return true;

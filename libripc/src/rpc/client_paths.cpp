@@ -18,9 +18,14 @@ constexpr Nanoseconds kAvoidTime = 250'000'000;
 }  // namespace
 
 ClientSession& Client::session_of(ripc_service_id to) {
-  std::unique_ptr<ClientSession>& session = sessions_[to];
-  if (!session) session = std::make_unique<ClientSession>(to);
-  return *session;
+  if (ClientSession* const known = find_session(to)) return *known;
+  return *(sessions_[to] = std::make_unique<ClientSession>(to));
+}
+
+ClientSession* Client::find_session(ripc_service_id to) noexcept {
+  if (last_session_ != nullptr && last_session_->to == to) return last_session_;
+  const auto found = sessions_.find(to);
+  return found != sessions_.end() ? last_session_ = found->second.get() : nullptr;
 }
 
 // Before a call: an idle session may lead nowhere by now, without anybody having been told.
@@ -168,6 +173,7 @@ bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
     timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
     return true;
   }
+  if (last_session_ == &session) last_session_ = nullptr;
   sessions_.erase(session.to);
   return false;
 }

@@ -28,7 +28,7 @@ void ClientSession::take_slot(Call& called) noexcept {
 }
 
 void ClientSession::give_slot_back(const Call& called) noexcept {
-  const std::size_t slot = called.number % slots.size();
+  const std::size_t slot = called.number & (slots.size() - 1);
   slots[slot].call = nullptr;
   if (!called.is_with_server) --in_flight;
   free_slots.push_back(static_cast<std::uint16_t>(slot));

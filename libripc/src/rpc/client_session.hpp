@@ -24,7 +24,7 @@ struct ClientSession : TimerWheel::Timer {
   };
   struct Slot {
     Call* call = nullptr;
-    std::uint32_t next_number = 0;  // numbers of slot s are s modulo the number of slots, so they find it
+    std::uint32_t next_number = 0;  // numbers of slot s are s modulo the number of slots, a power of 2
   };
 
   explicit ClientSession(ripc_service_id of) noexcept : Timer(Of::session), to(of) {}
@@ -61,7 +61,7 @@ struct ClientSession : TimerWheel::Timer {
   bool is_idle() const noexcept { return free_slots.size() == slots.size(); }
   Call* call(std::uint32_t number) const noexcept {
     if (slots.empty()) return nullptr;
-    Call* const call = slots[number % slots.size()].call;
+    Call* const call = slots[number & (slots.size() - 1)].call;
     return call != nullptr && call->number == number ? call : nullptr;
   }
   void start(std::uint64_t session, std::uint64_t server, std::uint32_t slot_count);

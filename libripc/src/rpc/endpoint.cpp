@@ -105,15 +105,22 @@ Status Endpoint::run_recorded(Nanoseconds timeout, std::span<Recorder::Event> ev
 }
 
 Status Endpoint::enter() noexcept {
-  std::thread::id none{};
-  if (runner_.compare_exchange_strong(none, std::this_thread::get_id())) return {};
-  return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
+  turn_mutex_.adopt();
+  const std::lock_guard lock(turn_mutex_);
+  if (runner_ != std::thread::id{}) return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
+  runner_ = std::this_thread::get_id();
+  return {};
 }
 
 void Endpoint::leave() noexcept {
   const std::lock_guard lock(turn_mutex_);
   runner_ = std::thread::id{};
-  turn_changed_.notify_all();
+  if (waiting_ != 0) turn_changed_.notify_all();
+}
+
+bool Endpoint::is_run_here() noexcept {
+  const std::lock_guard lock(turn_mutex_);
+  return runner_ == std::this_thread::get_id();
 }
 
 Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
@@ -164,14 +171,9 @@ std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
 }
 
 std::size_t Endpoint::receive_one(core::Message* message, Nanoseconds now) {
-  if (message->item_count != 0 && message->items[0].kind == RIPC_VIEW_SHORT) {
-    const ripc_item_view& first = message->items[0];
-    const Result<wire::call::Header> header =
-        wire::call::decode({static_cast<const std::byte*>(first.data), first.size});
-    if (header.ok()) {
-      return is_for_client(header->kind) ? client_->received(message, *header, now)
-                                         : server_->received(message, *header, now);
-    }
+  if (wire::call::Header header; read_header(*message, header)) {
+    return is_for_client(header.kind) ? client_->received(message, header, now)
+                                      : server_->received(message, header, now);
   }
   dropped_.fetch_add(1, std::memory_order_relaxed);
   core::MessagePool::release(message);
@@ -181,7 +183,7 @@ std::size_t Endpoint::receive_one(core::Message* message, Nanoseconds now) {
 // ---- Waiting -------------------------------------------------------------------------------------------------
 
 Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& result) {
-  if (runner_.load() == std::this_thread::get_id())
+  if (is_run_here())
     return Status(RIPC_INVALID_ARGUMENT,
                   "This thread runs the endpoint, and would wait for itself: use ripc_rpc_call(), or a worker.");
   struct Wait {
@@ -202,9 +204,11 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
   for (;;) {
     {
       std::unique_lock lock(turn_mutex_);
-      turn_changed_.wait(lock, [&] { return wait.is_over || runner_.load() == std::thread::id{}; });
+      ++waiting_;
+      turn_changed_.wait(lock, [&] { return wait.is_over || runner_ == std::thread::id{}; });
+      --waiting_;
       if (wait.is_over) return {};
-      if (!enter().ok()) continue;
+      runner_ = std::this_thread::get_id();
     }
     std::size_t events = 0;
     // Every call ends; what keeps the service from receiving ends all of them.

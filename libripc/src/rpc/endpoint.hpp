@@ -7,10 +7,10 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 
+#include "base/biased_mutex.hpp"
 #include "core/service.hpp"
 #include "rpc/client.hpp"
 #include "rpc/recorder.hpp"
@@ -58,6 +58,7 @@ class Endpoint {
   // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is.
   Status enter() noexcept;
   void leave() noexcept;
+  bool is_run_here() noexcept;
   std::size_t receive(Nanoseconds timeout, ripc_status& status);
   std::size_t take_messages(Nanoseconds timeout, ripc_status& status);
   std::size_t receive_one(core::Message* message, Nanoseconds now);
@@ -70,10 +71,11 @@ class Endpoint {
   const std::shared_ptr<Server> server_;
   bool observes_ = false;  // the service
   bool is_closed_ = false;
-  Nanoseconds received_at_ = 0;            // of the messages that came last; the thread's that runs it
-  std::atomic<std::thread::id> runner_{};  // the thread in run()
-  std::mutex turn_mutex_;
-  std::condition_variable turn_changed_;  // somebody has left run(), or a call that is waited for has ended
+  Nanoseconds received_at_ = 0;               // of the messages that came last; the thread's that runs it
+  BiasedMutex turn_mutex_;                    // of the thread that usually runs it; guards what follows
+  std::thread::id runner_;                    // the thread in run()
+  std::size_t waiting_ = 0;                   // threads in call_and_wait() that wait for another one
+  std::condition_variable_any turn_changed_;  // somebody has left run(), or a call that is waited for has ended
   std::atomic<std::uint64_t> dropped_{0};
 };
 

@@ -32,7 +32,12 @@ class Messenger {
   virtual Path path(ripc_service_id to) noexcept = 0;
 
   // A message of AUTO and SHORT items, where the path is known: no allocation. RIPC_PENDING: send() has to do it.
-  virtual ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept = 0;
+  // `loses`: where it is sent, whether it may be lost.
+  virtual ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept = 0;
+  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept {
+    bool loses = false;
+    return send_short(to, items, loses);
+  }
   // Any message. Finds the path first, if there is none.
   virtual Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) = 0;
   // Ends the lease of what was given.

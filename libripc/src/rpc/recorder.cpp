@@ -54,6 +54,7 @@ void Recorder::ended(void* expected, const ripc_call_result* result) noexcept {
 }
 
 std::size_t Recorder::take(std::span<Event> to) noexcept {
+  mutex_.adopt();
   if (empty()) return 0;
   std::size_t count = 0;
   while (count < to.size() && !requests_.empty()) {

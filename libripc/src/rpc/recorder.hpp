@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/biased_mutex.hpp"
 #include "ripc/rpc.h"
 #include "rpc/fifo.hpp"
 #include "rpc/workers.hpp"
@@ -59,7 +59,7 @@ class Recorder {
   std::atomic<std::size_t> count_{0};
   std::vector<std::unique_ptr<Method>> methods_;
   Fifo<ripc_request> requests_;
-  std::mutex mutex_;  // guards what follows
+  BiasedMutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Expected>> all_;
   Expected* free_ = nullptr;
   Fifo<Expected> ended_;

@@ -44,7 +44,7 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
                              .code = static_cast<std::uint32_t>(why)});
     } else {
       session->used_at = now;
-      request = take(*message, header);
+      request = take(*session, *message, header);
     }
   }
   if (request == nullptr) {
@@ -123,8 +123,16 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   tell_opened(session);
 }
 
-ripc_request* Server::take(core::Message& message, const Header& header) {
-  ServerSession& session = *session_of(header.session);
+Handler* Server::handler_of(std::uint32_t method) noexcept {
+  if (last_handler_ == nullptr || last_handler_->first != method) {
+    const auto found = handlers_.find(method);
+    if (found == handlers_.end()) return nullptr;
+    last_handler_ = &*found;
+  }
+  return &last_handler_->second;
+}
+
+ripc_request* Server::take(ServerSession& session, core::Message& message, const Header& header) {
   Slot& slot = session.slot(header.number);
   const auto newer = static_cast<std::int32_t>(header.number - slot.number);
   if (newer < 0) return nullptr;  // the client does not wait for it any more
@@ -150,10 +158,10 @@ ripc_request* Server::take(core::Message& message, const Header& header) {
     end(session, slot, State::not_run, RIPC_CANCELLED);
     return nullptr;
   }
-  const auto handler = handlers_.find(header.code);
-  if (handler == handlers_.end() || header.time == 0) {
+  Handler* const handler = handler_of(header.code);
+  if (handler == nullptr || header.time == 0) {
     ++(header.time == 0 ? counters_.requests_expired : counters_.requests_refused);
-    if (handler != handlers_.end()) ++handler->second.record.counters.requests_expired;
+    if (handler != nullptr) ++handler->record.counters.requests_expired;
     end(session, slot, State::not_run, header.time == 0 ? RIPC_TIMEOUT : RIPC_UNSUPPORTED);
     tell_state(session, slot);
     return nullptr;
@@ -165,20 +173,22 @@ ripc_request* Server::take(core::Message& message, const Header& header) {
     return nullptr;
   }
   ripc_request& request = *std::exchange(free_, free_->next);
-  request.server = shared_from_this();
+  request.server = this;
+  ++held_;
   request.message = &message;
+  request.items = call_items(message);
   request.session = session.name;
   request.number = header.number;
   request.method = header.code;
   request.came_at = session.used_at;
   request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), session.used_at).at();
   request.is_abandoned = false;
-  request.handler = &handler->second;
+  request.handler = handler;
   slot.state = Slot::State::running;
   slot.request = &request;
   ++session.running;
   ++counters_.requests_run;
-  ++handler->second.record.counters.requests_run;
+  ++handler->record.counters.requests_run;
   return &request;
 }
 
@@ -284,6 +294,7 @@ void Server::changed() noexcept {
 }
 
 void Server::progress(Nanoseconds now) noexcept {
+  mutex_.adopt();
   if (now < next_due()) return;
   const std::lock_guard lock(mutex_);
   if (now >= send_at_) {
@@ -375,6 +386,7 @@ void Server::close() noexcept {
   while (!ready_.empty()) drop(ready_.pop(), RIPC_CLOSED, State::not_run);
   const std::lock_guard lock(mutex_);
   is_closed_ = true;
+  if (held_ != 0) self_ = shared_from_this();
   lost_paths_.clear();
 }
 

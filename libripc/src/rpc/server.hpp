@@ -8,9 +8,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "base/biased_mutex.hpp"
 #include "core/state/message.hpp"
 #include "rpc/call_message.hpp"
 #include "rpc/messenger.hpp"
@@ -23,10 +25,11 @@ class Server;
 
 }  // namespace ripc::internal::rpc
 
-// One call that a handler has. Its arguments are the items of the message from the second on.
+// One call that a handler has.
 struct ripc_request {
-  std::shared_ptr<ripc::internal::rpc::Server> server;
+  ripc::internal::rpc::Server* server = nullptr;  // lives as long as its requests
   ripc::internal::core::Message* message = nullptr;
+  std::span<const ripc_item_view> items{};  // of the message
   std::uint64_t session = 0;
   std::uint32_t number = 0;
   std::uint32_t method = 0;
@@ -105,7 +108,8 @@ class Server : public std::enable_shared_from_this<Server> {
   Slot* slot_of(const ripc_request& request) noexcept;
   void open(const core::Message& message, const wire::call::Header& header, Nanoseconds now);
   // A request to be run; nullptr: it is none. Then the message is still the caller's.
-  ripc_request* take(core::Message& message, const wire::call::Header& header);
+  ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header);
+  Handler* handler_of(std::uint32_t method) noexcept;
   void tell_of_known(ServerSession& session, Slot& slot) noexcept;
   static void lower(std::atomic<Nanoseconds>& due, Nanoseconds at) noexcept {
     if (at < due.load(std::memory_order_relaxed)) due.store(at, std::memory_order_relaxed);
@@ -127,15 +131,16 @@ class Server : public std::enable_shared_from_this<Server> {
   void look_at_sessions(Nanoseconds now) noexcept;
   void tell(ripc_service_id client, const wire::call::Header& header) noexcept;
   void tell_state(const ServerSession& session, const Slot& slot) noexcept;
-  // Returns what kept the server.
+  // Returns what kept the server, if this was the last request of an endpoint that is gone.
   std::shared_ptr<Server> free(ripc_request& request) noexcept;
 
   Messenger& messenger_;
   Workers* const workers_;
   const Options options_;
   std::unordered_map<std::uint32_t, Handler> handlers_;
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<ServerSession>> sessions_;  // a name is an index, and how often that was used
+  std::pair<const std::uint32_t, Handler>* last_handler_ = nullptr;  // that was used
+  mutable BiasedMutex mutex_;                                        // of the thread that runs the endpoint
+  std::vector<std::unique_ptr<ServerSession>> sessions_;             // a name is an index, and how often that was used
   std::vector<std::uint32_t> free_sessions_;
   std::unordered_map<ripc_service_id, std::uint64_t> newest_;  // the name of each client's last session
   std::vector<Waiting> waiting_;                               // in order
@@ -144,7 +149,9 @@ class Server : public std::enable_shared_from_this<Server> {
   std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
   std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for
   ripc_request* free_ = nullptr;
-  Fifo<ripc_request> ready_;  // the thread's that runs the endpoint
+  std::size_t held_ = 0;          // requests that handlers have, or will have
+  std::shared_ptr<Server> self_;  // while the endpoint is gone, and requests are held
+  Fifo<ripc_request> ready_;      // the thread's that runs the endpoint
   bool is_closed_ = false;
   // Of the thread that runs the endpoint. Another one may answer a request while its handler still runs.
   std::atomic<const ripc_request*> in_handler_{nullptr};

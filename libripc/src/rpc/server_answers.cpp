@@ -63,38 +63,41 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
                      std::shared_ptr<core::Ticket>* ticket) {
   if (items.size() > RIPC_RPC_MAX_ITEMS)
     return Status(RIPC_INVALID_ARGUMENT, "An answer has at most 63 items: join some of them.");
-  core::SendArguments arguments;
-  arguments.reply_to = request.message;
-  arguments.to = request.message->source;
-  arguments.items = items;
-  if (Status valid = core::check(arguments); !valid.ok()) return valid;
+  const ripc_service_id client = request.message->source;
+  if (std::size_t bytes = 0; !core::is_plain(items, bytes)) {
+    if (Status valid = core::check({.to = client, .items = items, .reply_to = request.message}); !valid.ok())
+      return valid;
+  }
 
   std::shared_ptr<Server> self;  // keeps it until the lock is gone
   std::unique_lock lock(mutex_);
   if (is_closed_) return Status(RIPC_CLOSED, "The endpoint of this request is gone: drop the request.");
   const CallMessage message({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code},
                             items);
-  arguments.items = message.items();
 
   ripc_status status = RIPC_OK;
   std::shared_ptr<core::Ticket> own_ticket;
-  if (slot_of(request) == nullptr) {
+  bool may_be_lost = false;
+  Slot* slot = slot_of(request);
+  if (slot == nullptr) {
     messenger_.release_given(items);  // nobody waits
   } else {
-    status = request.message->request == 0 ? messenger_.send_short(arguments.to, arguments.items) : RIPC_PENDING;
-    if (status == RIPC_PENDING && !is_borrowed(items) && !messenger_.path(arguments.to).is_known)
-      status = find_path(arguments.to);
+    status = request.message->request == 0 ? messenger_.send_short(client, message.items(), may_be_lost) : RIPC_PENDING;
+    if (status == RIPC_PENDING && !is_borrowed(items) && !messenger_.path(client).is_known) status = find_path(client);
     if (status == RIPC_PENDING) {
       lock.unlock();
-      const Status sent = messenger_.send(arguments, &own_ticket);
+      const Status sent =
+          messenger_.send({.to = client, .items = message.items(), .reply_to = request.message}, &own_ticket);
       lock.lock();
       status = is_closed_ ? RIPC_CLOSED : sent.code();
       if (!sent.ok() && status != RIPC_AGAIN) return sent;
+      slot = slot_of(request);  // the client may have given it up meanwhile
+      may_be_lost = !own_ticket && messenger_.path(client).loses;
     }
   }
   const bool waits = status == RIPC_AGAIN && !is_borrowed(items);
   if (status != RIPC_OK && !waits) return status;
-  if (Slot* const slot = slot_of(request); slot != nullptr) {
+  if (slot != nullptr) {
     ServerSession& session = *session_of(request.session);
     MethodRecord& record = request.handler->record;
     // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
@@ -102,7 +105,6 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     const bool is_measured = !is_prompt || record.counters.requests_run % kMeasured == 0;
     const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_.load(std::memory_order_relaxed);
     if (is_measured) record.time.add(now - request.came_at);
-    const bool may_be_lost = !own_ticket && messenger_.path(session.client).loses;
     slot->code = code;
     if (own_ticket) slot->ticket = own_ticket;
     if (waits) {
@@ -191,7 +193,8 @@ void Server::run(ripc_request& request, Nanoseconds now) noexcept {
 std::shared_ptr<Server> Server::free(ripc_request& request) noexcept {
   core::MessagePool::release(std::exchange(request.message, nullptr));
   request.next = std::exchange(free_, &request);
-  return std::move(request.server);
+  --held_;
+  return is_closed_ && held_ == 0 ? std::move(self_) : nullptr;
 }
 
 Nanoseconds Server::time_left(const ripc_request& request) const noexcept {

@@ -17,7 +17,7 @@ namespace ripc::internal::rpc {
 
 // Guarded by the server's mutex.
 struct ServerSession {
-  // Call n lives in slot n modulo the number of slots. The next call of the slot acknowledges its answer.
+  // Call n lives in slot n modulo the number of slots, a power of 2. The next call of the slot acknowledges its answer.
   struct Slot {
     enum class State : std::uint8_t {
       unused,
@@ -50,7 +50,7 @@ struct ServerSession {
   bool is_unused() const noexcept {
     return std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.state == Slot::State::unused; });
   }
-  Slot& slot(std::uint32_t number) noexcept { return slots[number % slots.size()]; }
+  Slot& slot(std::uint32_t number) noexcept { return slots[number & (slots.size() - 1)]; }
 };
 
 }  // namespace ripc::internal::rpc

@@ -56,9 +56,7 @@ void Workers::work() noexcept {
     ripc_request& request = queue_.pop();
     --size_;
     lock.unlock();
-    // The request holds the server, and its handler ends it.
-    const std::shared_ptr<Server> server = request.server;
-    server->run(request);
+    request.server->run(request);
     lock.lock();
   }
 }

@@ -37,23 +37,18 @@ bool is_valid(const Header& header) noexcept {
 
 }  // namespace
 
-std::array<std::byte, kHeaderSize> encode(const Header& header) noexcept {
-  std::array<std::byte, kHeaderSize> bytes;
-  bytes[0] = std::byte{kVersion};
-  bytes[1] = static_cast<std::byte>(header.kind);
-  store_le(bytes.data() + 2, static_cast<std::uint16_t>(header.state));
-  store_le(bytes.data() + 4, header.number);
-  store_le(bytes.data() + 8, header.session);
-  store_le(bytes.data() + 16, header.incarnation);
-  store_le(bytes.data() + 24, header.code);
-  store_le(bytes.data() + 28, header.time);
-  return bytes;
+void encode(const Header& header, std::byte* to) noexcept {
+  // In large pieces: they are copied at once, and a processor cannot take one load out of several stores.
+  const std::array<std::uint64_t, kHeaderSize / 8> words{
+      kVersion | std::uint64_t{static_cast<std::uint8_t>(header.kind)} << 8 |
+          std::uint64_t{static_cast<std::uint16_t>(header.state)} << 16 | std::uint64_t{header.number} << 32,
+      header.session, header.incarnation, header.code | std::uint64_t{header.time} << 32};
+  for (std::size_t index = 0; index < words.size(); ++index) store_le(to + 8 * index, words[index]);
 }
 
-Result<Header> decode(std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() != kHeaderSize) return RIPC_CORRUPT;
+ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
+  if (bytes.size() < kHeaderSize) return RIPC_CORRUPT;
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
-  Header header;
   header.kind = static_cast<Kind>(bytes[1]);
   header.state = static_cast<State>(load_le<std::uint16_t>(bytes.data() + 2));
   header.number = load_le<std::uint32_t>(bytes.data() + 4);
@@ -61,8 +56,8 @@ Result<Header> decode(std::span<const std::byte> bytes) noexcept {
   header.incarnation = load_le<std::uint64_t>(bytes.data() + 16);
   header.code = load_le<std::uint32_t>(bytes.data() + 24);
   header.time = load_le<std::uint32_t>(bytes.data() + 28);
-  if (!is_valid(header)) return RIPC_CORRUPT;
-  return header;
+  const bool has_items = header.kind == Kind::request || header.kind == Kind::answer;
+  return is_valid(header) && (has_items || bytes.size() == kHeaderSize) ? RIPC_OK : RIPC_CORRUPT;
 }
 
 std::array<std::byte, kReturnedSize> encode_returned(Returned returned) noexcept {

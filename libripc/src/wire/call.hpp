@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a call's messages: their first item. docs/wire.md is the specification. Little-endian, versioned; the
-// decoder trusts nothing.
+// The header of a call's messages: the beginning of their first item. docs/wire.md is the specification. Little-endian,
+// versioned; the decoder trusts nothing.
 //
 //   32 bytes   u8 version | u8 kind | u16 flags | u32 number | u64 session | u64 incarnation | u32 code | u32 time
 //
@@ -17,7 +17,7 @@
 
 namespace ripc::internal::wire::call {
 
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::size_t kHeaderSize = 32;
 inline constexpr std::uint32_t kMaxSlots = 256;  // a power of two, as each number of slots
 inline constexpr std::uint32_t kNoTimeLimit = UINT32_MAX;
@@ -63,13 +63,14 @@ struct Header {
   friend bool operator==(const Header&, const Header&) = default;
 };
 
-// Writes a header that decode() accepts.
-std::array<std::byte, kHeaderSize> encode(const Header& header) noexcept;
+// Writes a header that decode() accepts, of kHeaderSize bytes.
+void encode(const Header& header, std::byte* to) noexcept;
 
-// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault: another size, an unknown kind or state,
-// a field that must be 0 and is not or the other way round, a number of slots that is none, an unknown status. The
-// caller checks what sessions and numbers mean.
-Result<Header> decode(std::span<const std::byte> bytes) noexcept;
+// Reads the header at the beginning of a call's first item, into `header` also if it is none. RIPC_VERSION_MISMATCH for
+// another version; RIPC_CORRUPT for any other fault: too few bytes, an unknown kind or state, a field that must be 0
+// and is not or the other way round, a number of slots that is none, an unknown status. The caller checks what sessions
+// and numbers mean.
+ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept;
 
 // One return buffer that was written, as a repeated answer tells of it.
 struct Returned {

@@ -12,6 +12,7 @@
 
 #include "core/protocol/incoming.hpp"
 #include "core/state/message.hpp"
+#include "rpc/call_message.hpp"
 #include "rpc/client.hpp"
 #include "rpc/server.hpp"
 
@@ -96,12 +97,12 @@ class FakeNode final : public Messenger {
       message->items[message->item_count++] = core::short_view(to, item.size());
       to = std::copy(item.begin(), item.end(), to);
     }
-    const ripc_item_view& first = message->items[0];
-    const auto header = wire::call::decode({static_cast<const std::byte*>(first.data), first.size});
-    if (wire::call::is_for_client(header->kind)) {
-      client->received(message, *header, network_.now);
+    wire::call::Header header;
+    if (!read_header(*message, header)) return core::MessagePool::release(message);
+    if (wire::call::is_for_client(header.kind)) {
+      client->received(message, header, network_.now);
     } else {
-      server->received(message, *header, network_.now);
+      server->received(message, header, network_.now);
       while (server->has_ready()) server->run_next(network_.now);
     }
   }
@@ -130,8 +131,9 @@ class FakeNode final : public Messenger {
     if (!connected_.contains(to) || !network_.nodes.contains(to)) return {};
     return {true, network_.weather.loses(), network_.nodes.at(to)->incarnation_};
   }
-  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items) noexcept override {
+  ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {
     if (!path(to).is_known) return RIPC_PENDING;
+    loses = network_.weather.loses();
     if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
     network_.send(id_, to, items);
     return RIPC_OK;
@@ -139,7 +141,7 @@ class FakeNode final : public Messenger {
   Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>*) override {
     if (!network_.nodes.contains(arguments.to)) return RIPC_NO_SERVICE;
     connected_.insert(arguments.to);
-    return send_short(arguments.to, arguments.items);
+    return Messenger::send_short(arguments.to, arguments.items);
   }
   void release_given(std::span<const ripc_item>) noexcept override {}
   void ask_for_room(ripc_service_id) noexcept override {}

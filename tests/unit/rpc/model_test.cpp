@@ -102,7 +102,7 @@ class Schedule {
   // Of one server, or of all.
   void end_requests(const Server* server = nullptr) {
     std::erase_if(requests_, [&](ripc_request* request) {
-      if (server != nullptr && request->server.get() != server) return false;
+      if (server != nullptr && request->server != server) return false;
       request->server->drop(*request, RIPC_CANCELLED, wire::call::State::may_have_run);
       return true;
     });
@@ -143,7 +143,7 @@ class Schedule {
   }
   static std::uint64_t number_of(const ripc_request& request) {
     std::uint64_t number = 0;
-    std::memcpy(&number, request.message->items[1].data, sizeof number);
+    std::memcpy(&number, request.items[0].data, sizeof number);
     return number;
   }
 

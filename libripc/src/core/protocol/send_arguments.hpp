@@ -13,9 +13,9 @@ namespace ripc::internal::core {
 
 struct SendArguments {
   ripc_service_id to = 0;
-  std::span<const ripc_item> items;
+  std::span<const ripc_item> items{};
   std::uint32_t tag = 0;
-  std::span<const ripc_return_buffer> returns;
+  std::span<const ripc_return_buffer> returns{};
   Nanoseconds timeout = 30'000'000'000;
   ripc_ticket_callback callback = nullptr;
   void* user = nullptr;

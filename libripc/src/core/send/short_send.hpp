@@ -27,7 +27,7 @@ class ShortSend {
   ShortSend(ripc_service_id id, Paths& paths) noexcept : id_(id), paths_(paths) {}
 
   // Where the channel is known. RIPC_PENDING: the general send has to look at it.
-  ripc_status send_known(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items) noexcept;
+  ripc_status send_known(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items, bool* loses) noexcept;
   // A message that prefers_plain(). !fits: it is none, or does not fit, and some of it may travel long instead.
   Status send(const SendArguments& arguments, bool& fits);
   // How many of the first messages went; none also if the first is not plain, or its channel not known.
@@ -61,7 +61,8 @@ class ShortSend {
 };
 
 [[gnu::always_inline]] inline ripc_status ShortSend::send_known(ripc_service_id to, std::uint32_t tag,
-                                                                std::span<const ripc_item> items) noexcept {
+                                                                std::span<const ripc_item> items,
+                                                                bool* loses) noexcept {
   std::size_t bytes = 0;
   if (!is_plain(items, bytes)) [[unlikely]]
     return RIPC_PENDING;
@@ -71,6 +72,7 @@ class ShortSend {
   const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(to);
   if (channel == nullptr) [[unlikely]]
     return RIPC_PENDING;
+  if (loses != nullptr) *loses = (*channel)->loses();
   const ripc_status status = send_by(**channel, outgoing, thread);
   return status == RIPC_OK || status == RIPC_AGAIN ? status : RIPC_PENDING;
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/biased_mutex.hpp"
+
+#include "base/spin_wait.hpp"
+
+namespace ripc::internal {
+
+constinit const ThreadEpoch::Record BiasedMutex::kNobody{};
+
+void BiasedMutex::adopt_first() noexcept {
+  // Without a barrier in other threads the owner would need a fence: no better than a locked instruction.
+  const ThreadEpoch::Record* owner = ThreadEpoch::has_barrier() ? &ThreadEpoch::current() : &kNobody;
+  const std::lock_guard lock(*this);
+  if (owner_.load(std::memory_order_relaxed) == nullptr) owner_.store(owner, std::memory_order_relaxed);
+}
+
+void BiasedMutex::lock_as_visitor() noexcept {
+  mutex_.lock();
+  const ThreadEpoch::Record* const owner = owner_.load(std::memory_order_relaxed);
+  const bool is_shared = owner == nullptr || owner == &kNobody;
+  if (!is_shared) {
+    claimed_.store(true, std::memory_order_relaxed);
+    ThreadEpoch::barrier();
+    for (unsigned round = 0; busy_.load(std::memory_order_acquire); ++round) spin_wait(round);
+    if (++visits_ > kFreeVisits + locked_ / kLocksPerVisit) owner_.store(&kNobody, std::memory_order_relaxed);
+  }
+  is_biased_ = false;
+}
+
+// The owner, while a visitor is in or the bias is over.
+void BiasedMutex::lock_claimed() noexcept {
+  busy_.store(false, std::memory_order_release);
+  mutex_.lock();
+  is_biased_ = false;
+}
+
+void BiasedMutex::unlock_mutex() noexcept {
+  // Where the bias is over, it stays claimed: the owner may be about to look.
+  if (owner_.load(std::memory_order_relaxed) != &kNobody) claimed_.store(false, std::memory_order_release);
+  mutex_.unlock();
+}
+
+}  // namespace ripc::internal
