@@ -85,6 +85,10 @@ T blank() noexcept {
 template <typename T>
 bool read_sized(const T* given, T& to) noexcept {
   if (given == nullptr) return true;
+  if (given->size == sizeof(T)) [[likely]] {
+    to = *given;
+    return true;
+  }
   if (given->size < sizeof(std::size_t) || given->size > 65536) return false;
   const std::size_t size = given->size < sizeof(T) ? given->size : sizeof(T);
   std::memcpy(static_cast<void*>(&to), static_cast<const void*>(given), size);

@@ -14,6 +14,8 @@ namespace {
 
 // As long as a list of members may name one that is gone.
 constexpr Nanoseconds kAvoidTime = 250'000'000;
+// A session that was used so lately is not looked after before its next call: the call itself finds out.
+constexpr Nanoseconds kFresh = 1'000'000;
 
 }  // namespace
 
@@ -33,7 +35,7 @@ void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);
   } else if (session.state == ClientSession::State::open && !session.is_group() && session.is_idle() &&
-             session.queue.empty()) {
+             session.queue.empty() && now - session.used_at > kFresh) {
     const bool is_old = now - session.used_at > wire::call::kSessionTime / 2;
     if (is_old) session.is_stale = true;
     check_path(session, now);
