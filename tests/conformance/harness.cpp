@@ -18,7 +18,6 @@ constexpr std::array kTransports = {
            .lends = true,
            .exact_queue = true,
            .exact_costs = true,
-           .silent_returns = true,
            .survives_want = true,
            .static_locator = [](const std::string& directory) { return "shm:" + directory; }},
     Traits{.name = "socket", .survives_want = true},

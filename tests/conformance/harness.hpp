@@ -50,7 +50,7 @@ struct Traits {
   bool lends = false;           // views of pool memory come without a copy
   bool exact_queue = false;     // a sender's queue holds exactly queue_messages small messages
   bool exact_costs = false;     // copies and wakes are as counted in statistics_test.cpp
-  bool silent_returns = false;  // return buffers are written without the requester's process
+  bool silent_returns = false;  // return buffers of any size are written without the requester's process
   bool survives_want = false;   // of memory: no process ends
   bool in_children = true;      // a child of fork() can use it too, in a context of its own
   // The locator of "a context in this runtime directory" for the static resolver's file; nullptr: none.

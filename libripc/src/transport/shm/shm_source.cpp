@@ -10,6 +10,14 @@
 
 namespace ripc::internal::shm {
 
+namespace {
+
+// What is larger is not pushed into a return buffer. process_vm_writev() reaches a third of memcpy() at 1 MiB. A copy
+// into the pool, and one out of it by the requester, reach two thirds (docs/performance/long-messages.md).
+constexpr std::size_t kMostPushed = std::size_t{256} << 10;
+
+}  // namespace
+
 ShmSource::ShmSource(Parts parts)
     : Source({.context = parts.context,
               .reply_address = {"shm", parts.locator},
@@ -164,7 +172,8 @@ ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status st
 ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
   if (dead()) return RIPC_PEER_DEAD;
-  if (grant.location == kNotTold || is_pooled(grant.location) || no_direct_access_.load(std::memory_order_relaxed))
+  if (bytes.size() > kMostPushed || grant.location == kNotTold || is_pooled(grant.location) ||
+      no_direct_access_.load(std::memory_order_relaxed))
     return RIPC_UNSUPPORTED;
   const Key key = Key::from(grant.key);
   if (!taker_.begin_write(key)) return RIPC_REVOKED;
