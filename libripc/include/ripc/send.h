@@ -145,8 +145,9 @@ RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, c
 /* Sends to the source of `message`, as the reply to it. Otherwise like ripc_send().
  *
  * Items of kind RIPC_ITEM_RETURN are written into the request's return buffers during the call. One that does not fit,
- * or whose buffer is gone or used, travels long from a copy instead. One that this process may not write is pulled into
- * its return buffer, also from a copy. The right to write ends with the first reply.
+ * or whose buffer is gone or used, travels long from a copy instead. One that this process may not write, or that the
+ * requester moves faster, is pulled into its return buffer, also from a copy. The right to write ends with the first
+ * reply.
  *
  * The message stays the caller's. Its contents may be sent. It may be released at once if none of them is a LONG
  * item. */
