@@ -39,7 +39,8 @@ class Directory {
     std::vector<std::string> children;  // children(): done; names, in no order
     std::string reason;                 // refused: in the words of the servers
   };
-  // Called once for each question, by the directory's thread, never inside the call that asks.
+  // Called once for each question, by the directory's thread, never inside the call that asks. If it throws
+  // std::bad_alloc, and so with the listener's, link_up() is called for a new session, with the session there is.
   using Done = std::function<void(const Answer&)>;
 
   enum class Read : std::uint8_t {

@@ -84,12 +84,13 @@ void DirectoryResolver::ask_waiting() {
 
 void DirectoryResolver::ask_group(ripc_service_id group, Group& known) {
   if (known.is_asked) return;
-  known.is_asked = true;
   known.refusal.clear();
-  if (!is_linked_) return;  // link_up() asks
-  directory_->children(group_path(group), true,
-                       [this, group](const Directory::Answer& answer) { group_answered(group, answer); });
-  ++counters_.reads;
+  if (is_linked_) {  // else link_up() asks
+    directory_->children(group_path(group), true,
+                         [this, group](const Directory::Answer& answer) { group_answered(group, answer); });
+    ++counters_.reads;
+  }
+  known.is_asked = true;
 }
 
 RecordCheck DirectoryResolver::check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record) {
@@ -130,7 +131,21 @@ void DirectoryResolver::tell(const spi::Change& change) {
   if (observer) observer(change);
 }
 
-void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& answer) {
+// Where there is no memory for what it says, nobody is asked any more, until link_up() asks anew.
+void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& answer) try {
+  {
+    const std::lock_guard lock(mutex_);
+    --asking_;
+  }
+  take_answer(id, answer);
+} catch (const std::bad_alloc&) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = entries_.find(id); found != entries_.end()) found->second.is_asked = false;
+  changed_.notify_all();
+  throw;
+}
+
+void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer& answer) {
   using Outcome = Directory::Outcome;
   std::optional<spi::ServiceRecord> record;
   if (answer.outcome == Outcome::done) {
@@ -140,7 +155,6 @@ void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& an
   bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
-    --asking_;
     const auto found = entries_.find(id);
     if (found == entries_.end()) {
       ask_waiting();

@@ -115,35 +115,54 @@ void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try 
 
 void DirectoryResolver::settle(const OwnPointer& own) {
   if (own->is_queued || own->is_busy) return;
+  to_settle_.push_back(own);
   own->is_queued = true;
   own->is_in_sync = false;
   own->attempts = 0;
-  to_settle_.push_back(own);
   settle_waiting();
 }
 
 // While there is no link they stay in the queue.
 void DirectoryResolver::settle_waiting() {
   while (is_linked_ && settling_ < kSettledAtOnce && !to_settle_.empty()) {
-    const OwnPointer own = std::move(to_settle_.front());
-    to_settle_.pop_front();
-    own->is_queued = false;
-    own->is_busy = true;
+    const OwnPointer own = to_settle_.front();
     own->step_goal = own->goal;
-    ++settling_;
     // Nobody has most IDs: that is found out by making the node.
     if (own->is_new && own->is_wanted && !own->takes_over) {
       write(own, nullptr, {});
     } else {
       read(own);
     }
+    // It is asked, and what follows takes no memory.
+    to_settle_.pop_front();
+    own->is_queued = false;
+    own->is_busy = true;
+    ++own->steps;
+    ++settling_;
+  }
+}
+
+// Where there is no memory for it the service is settled anew by link_up(). A question that was asked has had it all.
+template <typename Step>
+void DirectoryResolver::step(const OwnPointer& own, const Step& take) {
+  const std::uint64_t steps = [&] {
+    const Lock lock(mutex_);
+    return own->steps;
+  }();
+  try {
+    take();
+  } catch (const std::bad_alloc&) {
+    const Lock lock(mutex_);
+    // Another step of it may be under way by now.
+    if (own->steps == steps && std::exchange(own->is_busy, false)) --settling_;
+    throw;
   }
 }
 
 void DirectoryResolver::read(const OwnPointer& own) {
   ++counters_.reads;
   directory_->get(service_path(own->id), Directory::Read::exact,
-                  [this, own](const Directory::Answer& answer) { read_answered(own, answer); });
+                  [this, own](const Directory::Answer& answer) { step(own, [&] { read_answered(own, answer); }); });
 }
 
 // former: the node in whose place it comes. groups: those of whom this session's record there is a member.
@@ -165,7 +184,8 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   }
   own->is_new = false;
   ++counters_.writes;
-  directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
+  directory_->commit(std::move(writes),
+                     [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
 void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
@@ -175,7 +195,8 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
   for (const ripc_service_id group : groups)
     writes.push_back({WriteKind::drop, member_path(group, own->id, session_), {}, {}});
   ++counters_.writes;
-  directory_->commit(std::move(writes), [this, own](const Directory::Answer& answer) { write_answered(own, answer); });
+  directory_->commit(std::move(writes),
+                     [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
 // So that the end of the node is told, whoever ends it.

@@ -148,6 +148,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     std::uint64_t goal = 1;   // counts what was wanted
     std::uint64_t reached = 0;
     std::uint64_t step_goal = 0;
+    std::uint64_t steps = 0;  // begun
     unsigned attempts = 0;
     unsigned fights = 0;
     Status failure;
@@ -176,6 +177,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   RecordCheck check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record);
   // Without the lock.
   void answered(ripc_service_id id, const Directory::Answer& answer);
+  void take_answer(ripc_service_id id, const Directory::Answer& answer);
   void group_answered(ripc_service_id group, const Directory::Answer& answer);
   void tell(const spi::Change& change);
   // Directory::Listener, without the lock.
@@ -196,6 +198,8 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void fail(const OwnPointer& own, Status failure);
   void end_step(const OwnPointer& own, bool is_reached);
   void put_back(const OwnPointer& own);
+  template <typename Step>
+  void step(const OwnPointer& own, const Step& take);
   void forget(const OwnPointer& own);
   bool is_refused(const OwnPointer& own, const Directory::Answer& answer);
 

@@ -173,8 +173,10 @@ void ZooKeeperDirectory::look_at_state() {
     const bool is_new = session != session_;
     session_ = session;
     is_up_ = true;
+    const bool had_lost = std::exchange(has_lost_, true);
     note_trouble({});
     listener_->link_up(session, is_new);
+    has_lost_ = had_lost;
   } else if (state != zk::kConnectedState && is_up_) {
     is_up_ = false;
     note_trouble("the connection to its servers is lost");
@@ -186,29 +188,37 @@ void ZooKeeperDirectory::look_at_state() {
   if (state >= 0) return;
   // The session has expired; the handle is of no use any more.
   close_handle();
-  deliver();
-  for (auto& [raw, request] : std::exchange(pending_, {})) {
-    if (request->done) request->done(Answer{});
-  }
   open_at_ = 0;
+  deliver();
+  // There is room for them: submit() has made it.
+  for (auto& [raw, request] : pending_) {
+    request->answer = {};
+    arrived_.push_back({.request = std::move(request), .path = {}});
+  }
+  pending_.clear();
+  deliver();
 }
 
-// What is told here may lead to questions, which are asked in the next turn.
+// What is told here may lead to questions, which are asked in the next turn. What there is no memory for takes nothing
+// else with it.
 void ZooKeeperDirectory::deliver() {
   std::vector<Arrival> arrived;
   arrived.reserve(pending_.size());
   arrived.swap(arrived_);
   for (Arrival& arrival : arrived) {
-    if (arrival.request != nullptr) {
-      if (arrival.request->done) arrival.request->done(arrival.request->answer);
-    } else {
-      listener_->changed(without_chroot(arrival.path));
+    try {
+      if (arrival.request == nullptr) {
+        listener_->changed(without_chroot(arrival.path));
+      } else if (arrival.request->done) {
+        arrival.request->done(arrival.request->answer);
+      }
+    } catch (const std::bad_alloc&) {
+      has_lost_ = true;
     }
   }
-  if (has_lost_watch_ && is_up_) {
-    has_lost_watch_ = false;
-    listener_->link_up(session_, true);
-  }
+  if (!has_lost_ || !is_up_) return;
+  listener_->link_up(session_, true);
+  has_lost_ = false;
 }
 
 std::string_view ZooKeeperDirectory::without_chroot(std::string_view path) const noexcept {

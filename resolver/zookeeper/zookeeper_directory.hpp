@@ -125,7 +125,7 @@ class ZooKeeperDirectory final : public Directory {
   Backoff open_pause_;
   std::unordered_map<const Request*, std::unique_ptr<Request>> pending_;
   std::vector<Arrival> arrived_;
-  bool has_lost_watch_ = false;  // there was no memory for what it told
+  bool has_lost_ = false;  // there was no memory for what came, so the listener is to begin anew
   std::thread thread_;
 };
 

@@ -270,7 +270,7 @@ void ZooKeeperDirectory::watched(zk::Handle*, int type, int, const char* path, v
     // Also for the answers that are still to come.
     directory.arrived_.reserve(directory.arrived_.size() + directory.pending_.size());
   } catch (const std::bad_alloc&) {
-    directory.has_lost_watch_ = true;
+    directory.has_lost_ = true;
   }
 }
 

@@ -130,6 +130,37 @@ TEST_P(Identities, AMemberReachesOnlyTheServicesThatItMayCall) {
   EXPECT_EQ(refused.handshakes_refused + refused.records_refused + refused.trust_reloads + refused.trust_failures, 0U);
 }
 
+TEST_P(Identities, AMemberThatMayNotCallAnyMoreLosesItsOpenLink) {
+  trust("holds=* calls=bank");
+  const Context context = make_trusting_context();
+  const Service bank = named(context, "bank");
+  const Context other = make_context();
+  const Service client = make_service(other);
+  ASSERT_EQ(send_text(client, id_of(bank), "hello"), RIPC_OK) << ripc_last_error();
+  trust("holds=* calls=");
+  EXPECT_TRUE(eventually([&] { return send_text(client, id_of(bank), "hello") == RIPC_REFUSED; })) << ripc_last_error();
+}
+
+TEST_P(Identities, AMemberThatIsRemovedIsNobodyOnItsOpenLinksToo) {
+  trust("holds=*");
+  const Context context = make_trusting_context();
+  const Service bank = named(context, "bank");
+  const Context other = make_context();
+  const Service client = make_service(other);
+  const auto is_now = [&](const std::string& name) {
+    // What comes over a link that ends in this moment is dropped.
+    (void)send_text(client, id_of(bank), "hello");
+    ripc_message* message = nullptr;
+    if (ripc_receive(bank.get(), 0, kLimit / 100, &message) != RIPC_OK) return false;
+    return name == peer_of(Message(message)).identity;
+  };
+  ASSERT_TRUE(is_now("me"));
+  ASSERT_EQ(ripc_trust_change(trust_.c_str(), "me", nullptr, nullptr), RIPC_OK) << ripc_last_error();
+  EXPECT_TRUE(eventually([&] { return is_now(""); }));
+  trust("holds=*", "somebody");
+  EXPECT_TRUE(eventually([&] { return is_now("somebody"); }));
+}
+
 TEST_P(Identities, AChangedTrustFileIsInForceWithoutARestart) {
   trust("holds=* calls=");
   const Context context = make_trusting_context();

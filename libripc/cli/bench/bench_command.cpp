@@ -285,9 +285,11 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
         ->check(CLI::IsMember({"kept", "lease", "malloc"}))
         ->capture_default_str();
     command
-        ->add_option("--landing", options->landing,
-                     "Large payloads land in memory of the program, or in leased buffers (rate and bandwidth)")
-        ->check(CLI::IsMember({"heap", "lease"}))
+        ->add_option(
+            "--landing", options->landing,
+            "Large payloads land in memory of the program, the same but registered, or leased buffers (rate and "
+            "bandwidth)")
+        ->check(CLI::IsMember({"heap", "registered", "lease"}))
         ->capture_default_str();
     command->add_flag("--one-buffer", options->one_buffer,
                       "Long payloads are all sent from one buffer and land in one, as the programs of perftest do it");

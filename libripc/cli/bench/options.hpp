@@ -24,7 +24,7 @@ struct BenchOptions {
   // Messages of one send call; 0: 64 short ones, as bare datagrams, or as many long ones as there is room for.
   std::uint64_t batch = 0;
   std::string source = "kept";   // or lease, malloc: where a stream's large payloads are sent from
-  std::string landing = "heap";  // or lease: where a stream's large payloads land
+  std::string landing = "heap";  // or registered, lease: where a stream's large payloads land
   bool one_buffer = false;       // for all messages of a long stream, on each side
   std::uint32_t queue_messages = 0;
   std::uint32_t queue_bytes = 0;

@@ -165,6 +165,7 @@ ripc::Error stream_side(Side& side, const BenchOptions& options, const SocketPai
 struct Landing {
   ripc::Buffer lease;
   std::vector<std::byte> heap;
+  ripc::Registration registration;  // of `heap`
   ripc::WritableBytes bytes;
 };
 
@@ -187,6 +188,11 @@ class Receiver {
       } else {
         landing.heap.resize(options_.size);
         landing.bytes = landing.heap;
+      }
+      if (options_.landing == "registered") {
+        auto registration = library_.context.register_memory(landing.bytes);
+        if (!registration.ok()) return registration.error();
+        landing.registration = *std::move(registration);
       }
     }
     return {};

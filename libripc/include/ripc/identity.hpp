@@ -12,15 +12,29 @@
 
 namespace ripc {
 
-// Makes a cluster key in a new file, or with `replace` in an existing one: ripc_cluster_key_create(). An empty `file`
-// is the default place of this user. Returns the path of the file.
-inline Result<std::string> create_cluster_key(const std::string& file = {}, bool replace = false) {
+namespace detail {
+
+// NULL for a file that is not named.
+inline const char* file_or_default(const std::string& file) noexcept { return file.empty() ? nullptr : file.c_str(); }
+
+// The path that a call writes to the place it is given.
+template <typename Call>
+Result<std::string> path_of(const Call& call) {
   std::string path(std::size_t{4096}, '\0');
-  const ripc_status status =
-      ripc_cluster_key_create(file.empty() ? nullptr : file.c_str(), replace ? 1 : 0, path.data(), path.size());
+  const ripc_status status = call(path.data(), path.size());
   if (status != RIPC_OK) return Error::from_last_call(status);
   path.resize(path.find('\0'));
   return path;
+}
+
+}  // namespace detail
+
+// Makes a cluster key in a new file, or with `replace` in an existing one: ripc_cluster_key_create(). An empty `file`
+// is the default place of this user. Returns the path of the file.
+inline Result<std::string> create_cluster_key(const std::string& file = {}, bool replace = false) {
+  return detail::path_of([&](char* path, std::size_t size) {
+    return ripc_cluster_key_create(detail::file_or_default(file), replace ? 1 : 0, path, size);
+  });
 }
 
 // The public key of an identity, and where its file is.
@@ -32,23 +46,22 @@ struct IdentityInfo {
 // Makes an identity in a new file, or with `replace` in an existing one: ripc_identity_create(). An empty `file` is the
 // default place of this user.
 inline Result<IdentityInfo> create_identity(const std::string& file = {}, bool replace = false) {
-  std::string path(std::size_t{4096}, '\0');
   char key[RIPC_PUBLIC_KEY_SIZE];
-  const ripc_status status =
-      ripc_identity_create(file.empty() ? nullptr : file.c_str(), replace ? 1 : 0, path.data(), path.size(), key);
-  if (status != RIPC_OK) return Error::from_last_call(status);
-  path.resize(path.find('\0'));
-  return IdentityInfo{path, key};
+  Result<std::string> path = detail::path_of([&](char* written, std::size_t size) {
+    return ripc_identity_create(detail::file_or_default(file), replace ? 1 : 0, written, size, key);
+  });
+  if (!path.ok()) return path.error();
+  return IdentityInfo{*path, key};
 }
 
 // The identity in a file: ripc_identity_read(). An empty `file` is the one that contexts use.
 inline Result<IdentityInfo> read_identity(const std::string& file = {}) {
-  std::string path(std::size_t{4096}, '\0');
   char key[RIPC_PUBLIC_KEY_SIZE];
-  const ripc_status status = ripc_identity_read(file.empty() ? nullptr : file.c_str(), path.data(), path.size(), key);
-  if (status != RIPC_OK) return Error::from_last_call(status);
-  path.resize(path.find('\0'));
-  return IdentityInfo{path, key};
+  Result<std::string> path = detail::path_of([&](char* written, std::size_t size) {
+    return ripc_identity_read(detail::file_or_default(file), written, size, key);
+  });
+  if (!path.ok()) return path.error();
+  return IdentityInfo{*path, key};
 }
 
 // A line of the trust file.
@@ -63,7 +76,7 @@ struct TrustMember {
 inline Result<std::vector<TrustMember>> read_trust(const std::string& file = {}) {
   std::vector<TrustMember> members;
   const ripc_status status = ripc_trust_read(
-      file.empty() ? nullptr : file.c_str(),
+      detail::file_or_default(file),
       [](void* user, const ripc_trust_member* member) {
         static_cast<std::vector<TrustMember>*>(user)->push_back(
             {member->line, member->name, member->public_key, member->rights});

@@ -24,7 +24,8 @@ Hold::Hold(Hold&& other) noexcept
     : owner_(std::exchange(other.owner_, nullptr)),
       arena_(std::exchange(other.arena_, nullptr)),
       offset_(std::exchange(other.offset_, 0)),
-      lease_size_(std::exchange(other.lease_size_, 0)) {}
+      lease_size_(std::exchange(other.lease_size_, 0)),
+      residence_(std::exchange(other.residence_, {})) {}
 
 Hold& Hold::operator=(Hold&& other) noexcept {
   if (this != &other) {
@@ -33,6 +34,7 @@ Hold& Hold::operator=(Hold&& other) noexcept {
     arena_ = std::exchange(other.arena_, nullptr);
     offset_ = std::exchange(other.offset_, 0);
     lease_size_ = std::exchange(other.lease_size_, 0);
+    residence_ = std::exchange(other.residence_, {});
   }
   return *this;
 }
@@ -47,6 +49,7 @@ void Hold::reset() noexcept {
   arena_ = nullptr;
   offset_ = 0;
   lease_size_ = 0;
+  residence_ = {};
 }
 
 // ---- Leases ----------------------------------------------------------------------------------------------------
@@ -254,10 +257,15 @@ Status Pool::register_memory(void* data, std::size_t size) {
 Status Pool::unregister_memory(void* data, std::span<std::byte>* ended) {
   Implementation& pool = *implementation_;
   std::span<std::byte> range;
+  std::shared_ptr<Registration> registration;
   Registrations::Removal removal;
   {
     const std::lock_guard guard(pool.mutex);
-    removal = pool.registrations.remove(data, range);
+    removal = pool.registrations.remove(data, range, registration);
+  }
+  if (registration) {
+    const std::lock_guard unpinned(registration->mutex);
+    registration->ended = true;
   }
   const bool is_last = removal == Registrations::Removal::last;
   if (is_last && pool.registration_observer) pool.registration_observer(range);
@@ -309,10 +317,13 @@ Result<Hold> Pool::hold(const void* data, std::size_t size) {
     hold.arena_ = piece.arena;
     hold.offset_ = offset;
     hold.lease_size_ = piece.lease->size;
+    hold.residence_ = Residence::pooled();
   } else if (size > 0 && pool.touches_arena(data, size)) {
     return Status(RIPC_INVALID_ARGUMENT,
                   "The range has bytes of the buffer pool that are not leased (any more); lease a buffer, and release "
                   "it only after the send call.");
+  } else if (size > 0) {
+    hold.residence_ = Residence(pool.registrations.registration_of(data, size));
   }
   hold.owner_ = this;
   return hold;

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "base/status.hpp"
+#include "memory/residence.hpp"
 
 namespace ripc::internal::memory {
 
@@ -45,6 +46,8 @@ class Hold {
   const Arena* arena() const noexcept { return arena_; }           // nullptr: foreign memory. Valid while held
   std::uint64_t offset() const noexcept { return offset_; }        // of the range in the arena
   std::size_t lease_size() const noexcept { return lease_size_; }  // of the lease that the range is of; 0: foreign
+  // Of the range, which is pinned only while it is held.
+  const Residence& residence() const noexcept { return residence_; }
 
  private:
   friend class Pool;
@@ -52,6 +55,7 @@ class Hold {
   const Arena* arena_ = nullptr;
   std::uint64_t offset_ = 0;
   std::size_t lease_size_ = 0;
+  Residence residence_;
 };
 
 class Pool {
@@ -77,8 +81,9 @@ class Pool {
   // partly pool memory.
   Status register_memory(void* data, std::size_t size);
   // Removes one registration of the range that starts at `data`, of the smallest if there are several. Holds on it stay
-  // valid objects (their memory is the application's). *ended, which may be null, gets the range if that was its last
-  // registration, else an empty one. RIPC_INVALID_ARGUMENT if no registered range starts there.
+  // valid objects (their memory is the application's), but nobody can pin them any more: waits for who does. *ended,
+  // which may be null, gets the range if that was its last registration, else an empty one. RIPC_INVALID_ARGUMENT if no
+  // registered range starts there.
   Status unregister_memory(void* data, std::span<std::byte>* ended = nullptr);
 
   // The lease that contains `address`, as large as it was asked for; else the smallest registration that does.

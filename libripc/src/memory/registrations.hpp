@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
+
+#include "memory/residence.hpp"
 
 namespace ripc::internal::memory {
 
@@ -19,18 +22,23 @@ class Registrations {
   bool add(std::byte* data, std::size_t size);
 
   enum class Removal { unknown, others_remain, last };
-  // Removes one registration of the smallest range that starts at `data`; `range` gets the range.
-  Removal remove(const void* data, std::span<std::byte>& range) noexcept;
+  // Removes one registration of the smallest range that starts at `data`; `range` gets the range, and `ended` what was
+  // the last one, which the caller has to end.
+  Removal remove(const void* data, std::span<std::byte>& range, std::shared_ptr<Registration>& ended) noexcept;
 
   // The smallest range that contains these bytes, of which there is at least one; empty if none does. O(log n) for each
   // power of two of sizes in use, and linear only in ranges of about the same size that overlap there.
   std::span<std::byte> find(const void* data, std::size_t size = 1) const noexcept;
+  // The same, as what keeps the bytes mapped.
+  std::shared_ptr<Registration> registration_of(const void* data, std::size_t size) const noexcept;
 
   std::size_t size() const noexcept { return size_; }  // different ranges
 
  private:
   using Key = std::pair<std::uintptr_t, std::size_t>;  // start, size
-  using Ranges = std::map<Key, std::uint64_t>;         // how often each is registered
+  using Ranges = std::map<Key, std::shared_ptr<Registration>>;
+
+  const Ranges::value_type* look_up(const void* data, std::size_t size) const noexcept;
 
   std::array<Ranges, std::numeric_limits<std::size_t>::digits> by_magnitude_;  // [n]: sizes from 2^n to 2^(n+1) - 1
   std::size_t size_ = 0;

@@ -62,7 +62,7 @@ struct Outgoing {
 // One long item to expose.
 struct Exposure {
   Bytes bytes;
-  const memory::Hold* hold;  // tells pooled from foreign memory; stays with core
+  const memory::Hold* hold;  // tells how long the memory stays; stays with core
 };
 
 class Channel;

@@ -32,6 +32,13 @@ bool PeerBook::is_member(const Peer& peer) const {
   return !trust_ || peer.identity.empty() || trust_->current()->member_named(peer.identity) != nullptr;
 }
 
+bool PeerBook::is_of_user(const Peer& peer) const {
+  if (!trust_) return true;
+  const std::shared_ptr<const security::Trust> trust = trust_->current();
+  const security::Trust::Member* const member = trust->member_of(*peer.user);
+  return peer.identity == (member != nullptr ? std::string_view(member->name) : std::string_view());
+}
+
 bool PeerBook::may_claim(const Peer& peer, ripc_service_id id) const {
   if (!trust_) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();

@@ -43,6 +43,8 @@ class PeerBook {
   std::uint64_t changes() const noexcept;
   // Whether a peer that had an identity still has it.
   bool is_member(const Peer& peer) const;
+  // Whether the identity of a peer that is known by its user alone is still that of the user, or still none.
+  bool is_of_user(const Peer& peer) const;
 
   // Whether what the peer says of itself may be believed: that it has this ID, so that answers go to it where no
   // resolver knows the ID.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "memory/residence.hpp"
 #include "spi/address.hpp"
 #include "spi/channel.hpp"
 #include "spi/peer.hpp"
@@ -24,7 +25,7 @@ inline constexpr std::uint64_t kLongestPatience = std::uint64_t{1} << 40;
 struct Pull {
   wire::Descriptor descriptor;
   std::byte* destination = nullptr;
-  bool is_pooled = false;                // the destination lies in the pool, and stays there until the pull has ended
+  memory::Residence residence{};         // of the destination, until the pull has ended
   bool lend = false;                     // no copy is wanted, but a view
   bool finishes = false;                 // with these bytes its transfer may end as if finish() were told RIPC_OK
   ripc_status status = RIPC_PENDING;     // set by the transport
@@ -45,7 +46,7 @@ class Source : public std::enable_shared_from_this<Source> {
     // shorter than an honest sender needs on this path.
     Nanoseconds patience = 0;
     std::uint64_t slowest_rate = 1;   // more patience for each byte: so many in a second
-    bool wants_pooled = false;        // pulls are faster where Pull::is_pooled is said: core looks
+    bool wants_residence = false;     // pulls are faster where Pull::residence is told: core looks
     const PeerBook* peers = nullptr;  // that has it; null: nothing is known of it
     const Peer* peer = nullptr;       // who the sender is: there as long as the transport
   };

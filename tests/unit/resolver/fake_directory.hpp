@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -81,7 +82,7 @@ class FakeDirectory final : public resolver::Directory {
         if (lagging_ != nullptr && node != nullptr) answer.node = *std::exchange(lagging_, nullptr);
         if (!refusal.empty()) answer = {.outcome = Outcome::refused, .node = {}, .children = {}, .reason = refusal};
       }
-      done(answer);
+      tell([&] { done(answer); });
     });
   }
 
@@ -98,7 +99,7 @@ class FakeDirectory final : public resolver::Directory {
           answer.children.push_back(name.substr(path.size() + 1));
         }
       }
-      done(answer);
+      tell([&] { done(answer); });
     });
   }
 
@@ -114,7 +115,7 @@ class FakeDirectory final : public resolver::Directory {
         listener_->link_down();
         is_linked_ = false;
       }
-      if (done) done(answer);
+      if (done) tell([&] { done(answer); });
       if (lose != Lose::nothing) heal(false);
     });
   }
@@ -181,6 +182,10 @@ class FakeDirectory final : public resolver::Directory {
     old_ = std::move(old);
     lagging_ = &old_;
   }
+  // From now on whatever it tells is told by this.
+  void tell_by(std::function<void(const std::function<void()>&)> teller) {
+    run_there([&] { teller_ = std::move(teller); });
+  }
   std::uint64_t session() const { return session_; }
   std::size_t watches() {
     const std::lock_guard lock(world_.mutex);
@@ -202,6 +207,13 @@ class FakeDirectory final : public resolver::Directory {
   friend struct FakeWorld;
   using Task = std::function<void()>;
 
+  void tell(const std::function<void()>& what) {
+    try {
+      teller_ ? teller_(what) : what();
+    } catch (const std::bad_alloc&) {
+      listener_->link_up(session_, true);
+    }
+  }
   void run() {
     while (!stopping_) {
       Task task;
@@ -278,9 +290,10 @@ class FakeDirectory final : public resolver::Directory {
     for (const std::string& path : ended) world_.erase(path);
   }
   void fire(const std::string& path, bool is_membership) {
-    if (watched_.erase(path) != 0) post([this, path] { listener_->changed(path); });
+    if (watched_.erase(path) != 0) post([this, path] { tell([&] { listener_->changed(path); }); });
     const std::string folder = folder_of(path);
-    if (is_membership && watched_folders_.erase(folder) != 0) post([this, folder] { listener_->changed(folder); });
+    if (is_membership && watched_folders_.erase(folder) != 0)
+      post([this, folder] { tell([&] { listener_->changed(folder); }); });
   }
 
   FakeWorld& world_;
@@ -288,6 +301,7 @@ class FakeDirectory final : public resolver::Directory {
   Listener* listener_ = nullptr;
   std::mutex mutex_;
   std::condition_variable posted_;
+  std::function<void(const std::function<void()>&)> teller_;
   std::deque<Task> tasks_;
   std::vector<Task> held_;
   std::set<std::string> watched_;          // the world's lock

@@ -16,6 +16,7 @@
 #include "resolver/multicast/udp_network.hpp"
 #include "resolver_helpers.hpp"
 #include "support/waiting.hpp"
+#include "unit/security/trust_helpers.hpp"
 
 namespace ripc::internal::test {
 
@@ -31,11 +32,7 @@ inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for what m
 inline const std::string kKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 inline const std::string kOtherKeyText = "f0e0d0c0b0a090807060504030201000ffeeddccbbaa99887766554433221100";
 
-inline std::shared_ptr<const ClusterKeys> make_keys(const std::string& text) {
-  Result<std::shared_ptr<const ClusterKeys>> keys = ClusterKeys::parse(text, "test");
-  EXPECT_TRUE(keys.ok()) << keys.status().text();
-  return keys.ok() ? *keys : nullptr;
-}
+using security::make_keys;
 
 // Nobody else's packets come there: a random port, IPv4 over the loopback interface.
 inline MulticastOptions loopback_options(const std::string& keys = "") {

@@ -18,14 +18,18 @@ inline Trust::Reading reading(std::optional<PublicKey> signer = {}) {
   return {core::id_of_name, core::id_of_group, signer};
 }
 
+inline std::shared_ptr<const ClusterKeys> make_keys(const std::string& text) {
+  const auto keys = ClusterKeys::parse(text, "test");
+  EXPECT_TRUE(keys.ok()) << keys.status().text();
+  return keys.ok() ? *keys : nullptr;
+}
+
 // The cluster key of a digit; of several, the first one signs.
 inline std::shared_ptr<const ClusterKeys> keys_of(std::string_view digits) {
   std::string text;
   // 64 hexadecimal digits that are not all the same.
   for (const char digit : digits) text.append(63, digit).append(digit == '1' ? "2\n" : "1\n");
-  const auto keys = ClusterKeys::parse(text, "test");
-  EXPECT_TRUE(keys.ok()) << keys.status().text();
-  return keys.ok() ? *keys : nullptr;
+  return make_keys(text);
 }
 
 // The same each time for a number.

@@ -29,7 +29,7 @@ struct IncomingItem {
   WindowQueue* home = nullptr;  // of the window
   bool done = false;
   spi::Pull pull;
-  memory::Hold hold;  // of pull.destination, where pull.is_pooled
+  memory::Hold hold;  // of pull.destination, where its residence is told
 
   bool is_lent() const noexcept { return target == Target::lent || target == Target::lease; }
   void return_window() noexcept {

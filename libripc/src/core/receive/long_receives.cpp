@@ -245,10 +245,12 @@ ripc_status LongReceives::pull_item(LongReceive& receive, IncomingItem& item, Na
     item.target = IncomingItem::Target::lease;
     item.pull.destination = *lease;
   }
-  if (item.pull.progress == 0 && !item.hold && receive.source->facts().wants_pooled) {
+  if (item.pull.progress == 0 && !item.hold && receive.source->facts().wants_residence) {
     Result<memory::Hold> hold = parts_.pool.hold(item.pull.destination, item.pull.descriptor.length);
-    item.pull.is_pooled = hold.ok() && hold->arena() != nullptr;
-    if (item.pull.is_pooled) item.hold = std::move(*hold);
+    if (hold.ok()) {
+      item.pull.residence = hold->residence();
+      item.hold = std::move(*hold);
+    }
   }
   item.pull.finishes = receive.ends_with(item);
   return attempt(receive, timeout, [&] { return receive.source->pull(item.pull); });

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "memory/residence.hpp"
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 
@@ -28,14 +29,14 @@ struct Reading {
   std::unique_lock<std::mutex> lock = {};
   spi::Bytes bytes = {};
   ripc_status status = RIPC_OK;  // anything else: there is none, and nothing is locked
-  bool is_pooled = false;        // the bytes lie in this process's pool, not in memory of the application
+  memory::Pin pin = {};          // empty: the bytes may be unmapped at any time
 };
 
 // May be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
   std::byte* memory = nullptr;          // null: not any more
-  bool is_pooled = false;               // as above
+  memory::Residence residence;          // of this memory
   std::shared_ptr<RemoteAccess> right;  // lets the peer's device write it; null: none was given
 
   // With the mutex held.

@@ -86,7 +86,9 @@ ripc_status ExposureTable::expose(std::uint64_t owner, std::span<const spi::Expo
   slot->items.clear();
   for (std::size_t item = 0; item < items.size(); ++item) {
     const memory::Hold* hold = items[item].hold;
-    slot->items.push_back({.bytes = items[item].bytes, .arena = hold != nullptr ? hold->arena() : nullptr});
+    slot->items.push_back({.bytes = items[item].bytes,
+                           .arena = hold != nullptr ? hold->arena() : nullptr,
+                           .residence = hold != nullptr ? hold->residence() : memory::Residence()});
     descriptors[item] = {.key = slot->key, .location = slot->nonce << 8 | item, .length = items[item].bytes.size()};
   }
   transfer = name_of(*slot);
@@ -192,9 +194,9 @@ Reading ExposureTable::read(std::uint64_t key, std::uint64_t location, std::uint
   const std::uint64_t item = item_of(location);
   if (slot->is_named(key, location) && item < slot->items.size()) {
     slot->is_heard = true;
-    const auto& [bytes, arena] = slot->items[item];
+    const auto& [bytes, arena, residence] = slot->items[item];
     if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
-      return {std::move(lock), bytes.subspan(offset, length), RIPC_OK, arena != nullptr};
+      return {std::move(lock), bytes.subspan(offset, length), RIPC_OK, residence.pin()};
     if (slot->is_cancelled()) return {.status = RIPC_CANCELLED};
   }
   return {.status = RIPC_REVOKED};

@@ -77,6 +77,7 @@ class ExposureTable {
   struct Item {
     spi::Bytes bytes;
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
+    memory::Residence residence;
   };
   // Calls serves(item, right) with each right that the peer's devices have to the item; unless one of them serves,
   // calls make(item), which opens the memory to one of the devices, and keeps what that returns, a Result of a

@@ -30,7 +30,7 @@ LinkSource::LinkSource(Parts parts)
               .patience = 2 * parts.peer_timeout,
               .slowest_rate = kSlowestRate,
               // What is opened in records is written by this process.
-              .wants_pooled = static_cast<bool>(parts.session->secret),
+              .wants_residence = static_cast<bool>(parts.session->secret),
               .peers = parts.session->peers,
               .peer = parts.session->peer_entry}),
       parts_(std::move(parts)),

@@ -81,7 +81,9 @@ bool SessionTransport::is_still_admitted(const Session& session) {
   const std::lock_guard lock(mutex_);
   if (!session.greeted) return true;
   const spi::Peer& peer = *session.peer_entry;
-  return peers_.is_member(peer) &&
+  // Whoever was only a user of this host may be a member by now.
+  const bool is_nobody = peer.identity.empty() && peer.user;
+  return (is_nobody ? peers_.is_of_user(peer) : peers_.is_member(peer)) &&
          std::all_of(session.incoming_links.begin(), session.incoming_links.end(), [&](const auto& entry) {
            const spi::PortOptions& port = entry.second.port->options();
            return peers_.may_call(peer, port.name, port.id);

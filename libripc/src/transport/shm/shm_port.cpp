@@ -78,6 +78,11 @@ void ShmPort::close() noexcept {
 
 void ShmPort::nudge() noexcept { events_.wake(); }
 
+void ShmPort::look_for_cut_off() noexcept {
+  version_.fetch_add(1, std::memory_order_release);
+  events_.wake();
+}
+
 spi::PortStatistics ShmPort::statistics() const noexcept {
   const std::lock_guard lock(mutex_);
   return {.sources = sources_.size()};
@@ -126,6 +131,11 @@ std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
 
 std::size_t ShmPort::poll_refreshed(spi::PacketSink& sink, std::size_t budget) noexcept {
   refresh();
+  for (const std::shared_ptr<ShmSource>& source : polled_) {
+    if (!source->is_cut_off()) continue;
+    sink.source_gone(*source);
+    remove(source);
+  }
   return poll(sink, budget);
 }
 

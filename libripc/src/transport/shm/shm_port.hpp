@@ -36,6 +36,8 @@ class ShmPort final : public spi::Port {
   std::size_t sources_of(const ControlConnection& connection) const noexcept;
   // Something about a source changed (it died, data for a pull arrived): makes the receiver look.
   void nudge() noexcept;
+  // The next poll lets go of the sources that were cut off.
+  void look_for_cut_off() noexcept;
 
  private:
   void refresh() noexcept;

@@ -57,6 +57,9 @@ class ShmSource final : public spi::Source {
   // The peer is gone or closed the link. What it had sent before can still be received.
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
+  // The peer may not send any more. What it had sent is dropped, however much it goes on to write.
+  void cut_off() noexcept { cut_off_.store(true, std::memory_order_release); }
+  bool is_cut_off() const noexcept { return cut_off_.load(std::memory_order_acquire); }
   void bounce_arrived(const wire::shm_control::BounceData& data) noexcept;
 
  private:
@@ -69,6 +72,7 @@ class ShmSource final : public spi::Source {
   QueueReader reader_;
   TransferTaker taker_;
   std::atomic<bool> dead_{false};
+  std::atomic<bool> cut_off_{false};
   std::atomic<bool> no_direct_access_;
 
   std::mutex mutex_;

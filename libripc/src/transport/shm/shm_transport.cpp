@@ -29,6 +29,7 @@ constexpr Nanoseconds kEndpointRetry = 1'000'000;
 constexpr std::size_t kRefusals = 64;
 constexpr int kGreetingMilliseconds = 20;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
+constexpr Nanoseconds kTrustPause = 1'000'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -69,6 +70,10 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   accept_timer_ = loop.make_timer([this] {
     if (listener_) (void)loop_->modify(listener_.get(), EPOLLIN);
   });
+  if (options_.credentials.trust) {
+    trust_timer_.make(loop, [this] { look_at_trust(); });
+    trust_timer_.set(monotonic_now() + kTrustPause);
+  }
   return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
 
@@ -79,6 +84,7 @@ void ShmTransport::stop() noexcept {
     stopped_ = true;
     peers.swap(peers_);
   }
+  trust_timer_.cancel();
   for (const PeerPointer& peer : peers) {
     (void)send_message(*peer->connection, wire::shm_control::Bye{});
     lose(peer, Status(RIPC_CLOSED));
@@ -305,6 +311,37 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
     const std::shared_ptr<ShmChannel> channel = weak.lock();
     if (channel && channel->mark_dead()) host_->channel_lost(*channel, RIPC_PEER_DEAD);
   }
+}
+
+void ShmTransport::look_at_trust() noexcept try {
+  trust_timer_.set(monotonic_now() + kTrustPause);
+  const std::uint64_t changes = peer_book_.changes();
+  if (changes == trust_changes_) return;
+  std::vector<PeerPointer> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    refused.reserve(peers_.size());
+    for (const PeerPointer& peer : peers_) {
+      if (is_still_admitted(*peer)) continue;
+      refused.push_back(peer);
+      for (const auto& [link, source] : peer->sources) {
+        source->cut_off();
+        ports_.for_each_of(service_of(*peer, link), [](ShmPort& port) { port.look_for_cut_off(); });
+      }
+    }
+  }
+  for (const PeerPointer& peer : refused) lose(peer, spi::link_refused());
+  trust_changes_ = changes;
+} catch (const std::bad_alloc&) {
+  // Looks again the next time.
+}
+
+bool ShmTransport::is_still_admitted(const Peer& peer) const {
+  if (!peer_book_.is_of_user(*peer.entry)) return false;
+  return std::all_of(peer.source_services.begin(), peer.source_services.end(), [&](const auto& entry) {
+    const ShmPort* const port = ports_.find(entry.second);
+    return port == nullptr || peer_book_.may_call(*peer.entry, port->options().name, entry.second);
+  });
 }
 
 void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) noexcept {

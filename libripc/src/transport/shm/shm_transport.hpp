@@ -15,6 +15,7 @@
 
 #include "base/fork_guard.hpp"
 #include "base/runtime_directory.hpp"
+#include "base/standing_timer.hpp"
 #include "security/credentials.hpp"
 #include "spi/peer.hpp"
 #include "spi/port_table.hpp"
@@ -98,6 +99,9 @@ class ShmTransport final : public spi::Transport {
   void tell_room(const Peer& peer) noexcept;
   void receive_all(const PeerPointer& peer);
   void lose(const PeerPointer& peer, Status reason) noexcept;
+  // Ends the connections of peers that the trust file, if it has changed, makes somebody else, or keeps out.
+  void look_at_trust() noexcept;
+  bool is_still_admitted(const Peer& peer) const;  // under the mutex
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
   bool wait(const std::function<bool()>& done, Deadline deadline);
   Result<std::shared_ptr<ShmChannel>> connect_to(const std::string& locator, ripc_service_id id, Deadline deadline);
@@ -141,6 +145,8 @@ class ShmTransport final : public spi::Transport {
   EventLoop::TimerId accept_timer_ = 0;
   UniqueFd reserve_;  // given up when no other descriptor is left
   ForkGuard listener_guard_;
+  StandingTimer trust_timer_;
+  std::uint64_t trust_changes_ = 0;  // seen; the responder's
   bool must_fence_ = false;
   Received received_;  // the responder's
   ServiceStateTable states_;

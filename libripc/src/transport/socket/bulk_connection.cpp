@@ -32,9 +32,9 @@ void count(BulkTally::Count& counter, std::uint64_t by = 1) noexcept {
 
 bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-remote::SecureSocket::Memory memory_of(bool is_pooled) noexcept {
+remote::SecureSocket::Memory memory_of(bool is_pinned) noexcept {
   using Memory = remote::SecureSocket::Memory;
-  return is_pooled ? Memory::kept : Memory::foreign;
+  return is_pinned ? Memory::kept : Memory::foreign;
 }
 
 // The ranges of one sendmsg().
@@ -153,7 +153,8 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
     if (destination_->memory != nullptr) {
       std::array<iovec, 2> ranges{
           {{destination_->memory + frame_->offset + payload_received_, rest}, {head_.data(), head_.size()}}};
-      result = socket_.receive(ranges, memory_of(destination_->is_pooled));
+      const memory::Pin pin = destination_->residence.pin();
+      result = socket_.receive(ranges, memory_of(static_cast<bool>(pin)));
       error = result < 0 ? errno : 0;
     } else {
       error = ECANCELED;
@@ -383,7 +384,7 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   const std::size_t so_far = out_position_ + vector.size();
   if (so_far >= size - bulk::kTrailerSize)
     vector.add(std::span(out_trailer_).subspan(so_far - (size - bulk::kTrailerSize)));
-  const ssize_t result = socket_.send(vector.ranges(), memory_of(reading.is_pooled || reading.bytes.empty()));
+  const ssize_t result = socket_.send(vector.ranges(), memory_of(reading.pin || reading.bytes.empty()));
   if (result < 0 && errno == EFAULT && reading.lock.owns_lock()) {
     count(tally_->send_calls);
     reading.lock.unlock();

@@ -16,7 +16,7 @@ ripc_status StreamPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
   StreamPull* const entry = begin_locked(pull, events);
   if (entry == nullptr) return pull.status;
   entry->memory = pull.destination;
-  entry->is_pooled = pull.is_pooled;
+  entry->residence = pull.residence;
   make_ready_locked(*entry);
   ask();
   return RIPC_PENDING;

@@ -12,27 +12,31 @@
 #include <random>
 #include <vector>
 
+#include "unit/remote/session/sealing.hpp"
+
 namespace ripc::internal::remote {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 using Memory = SecureSocket::Memory;
 
-// Two ends that seal what they send.
-struct Pair {
-  Pair() {
+// Two ends, as they are.
+struct PlainPair {
+  PlainPair() {
     std::array<int, 2> sockets{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets.data()), 0);
     one = UniqueFd(sockets[0]);
     two = UniqueFd(sockets[1]);
-    const security::Protection protection{.suite = security::choose_suite(security::own_suites(), ~0U)};
-    one.protect(protection, there, back, counters);
-    two.protect(protection, back, there, counters);
   }
-  const security::Secret there = security::Secret::random();
-  const security::Secret back = security::Secret::random();
-  const CountersPointer counters = std::make_shared<security::Counters>();
   SecureSocket one, two;
+};
+
+// Two ends that seal what they send.
+struct Pair : PlainPair, Sealing {
+  Pair() {
+    protect_one(one);
+    protect_two(two);
+  }
 };
 
 Bytes some(std::size_t size) {
@@ -122,13 +126,10 @@ TEST(SecureSocket, AForgedRecordEndsItAndIsCounted) {
   const ssize_t size = ::recv(pair.two.fd(), records.data(), records.size(), 0);
   ASSERT_GT(size, 20'000);
   records[static_cast<std::size_t>(size) - 20] ^= std::byte{1};  // of the second record
-  std::array<int, 2> sockets{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets.data()), 0);
-  const UniqueFd forger(sockets[0]);
-  SecureSocket victim{UniqueFd(sockets[1])};
-  const security::Protection protection{.suite = security::choose_suite(security::own_suites(), ~0U)};
-  victim.protect(protection, pair.back, pair.there, pair.counters);
-  ASSERT_EQ(::send(forger.get(), records.data(), static_cast<std::size_t>(size), 0), size);
+  PlainPair other;
+  SecureSocket& victim = other.two;
+  pair.protect_two(victim);
+  ASSERT_EQ(other.one.send(records.data(), static_cast<std::size_t>(size)), size);
   Bytes received(sent.size());
   EXPECT_EQ(victim.receive(received.data(), received.size()), static_cast<ssize_t>(security::kMaxRecordText))
       << "the first record is true";

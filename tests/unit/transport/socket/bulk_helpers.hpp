@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "transport/socket/stream_bulk.hpp"
+#include "unit/remote/session/sealing.hpp"
 #include "wire/bulk.hpp"
 
 namespace ripc::internal::socket::testing {
@@ -69,6 +71,25 @@ class Gate {
   std::size_t opened_ = 0;
 };
 
+// Memory that can be unmapped.
+class Pages {
+ public:
+  explicit Pages(std::size_t size)
+      : size_(size),
+        data_(static_cast<std::byte*>(
+            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages() { ::munmap(data_, size_); }
+  // The addresses stay taken, so that nothing else lands there.
+  void forbid(std::size_t from = 0) { ASSERT_EQ(::mprotect(data_ + from, size_ - from, PROT_NONE), 0); }
+  std::span<std::byte> bytes() { return {data_, size_}; }
+
+ private:
+  std::size_t size_;
+  std::byte* data_;
+};
+
 // One end: a responder's loop in its thread, and what a receiver waits on.
 class Side {
  public:
@@ -107,8 +128,9 @@ class Side {
     ASSERT_TRUE(done.wait());
   }
 
-  wire::Descriptor expose(spi::Bytes bytes, std::uint64_t& transfer, std::uint64_t owner = 1) {
-    const spi::Exposure item{bytes, nullptr};
+  wire::Descriptor expose(spi::Bytes bytes, std::uint64_t& transfer, std::uint64_t owner = 1,
+                          const memory::Hold* hold = nullptr) {
+    const spi::Exposure item{bytes, hold};
     wire::Descriptor descriptor{};
     EXPECT_EQ(peer->expose(owner, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_OK);
     return descriptor;
@@ -171,7 +193,9 @@ class Side {
 // Both ends. Either may dial.
 class BulkPair {
  public:
-  explicit BulkPair(const BulkOptions& options = {}) : sender(options), receiver(options) {
+  // `seals`: both seal what they send.
+  explicit BulkPair(const BulkOptions& options = {}, bool seals = false)
+      : seals_(seals), sender(options), receiver(options) {
     sender.in_responder([this] { sender.on_dial = [this] { connect(); }; });
     receiver.in_responder([this] { receiver.on_dial = [this] { connect(); }; });
   }
@@ -186,8 +210,15 @@ class BulkPair {
       const std::lock_guard lock(mutex_);
       cuts_.emplace_back(::dup(near.get()));
     }
-    sender.peer->adopt(std::move(near));
-    receiver.peer->adopt(std::move(far));
+    remote::SecureSocket one(std::move(near));
+    remote::SecureSocket two(std::move(far));
+    if (seals_) {
+      const remote::Sealing sealing;
+      sealing.protect_one(one);
+      sealing.protect_two(two);
+    }
+    sender.peer->adopt(std::move(one));
+    receiver.peer->adopt(std::move(two));
   }
   // Ends all connections as a broken network would.
   void cut() {
@@ -197,6 +228,7 @@ class BulkPair {
   }
 
  private:
+  const bool seals_;
   std::mutex mutex_;
   std::vector<UniqueFd> cuts_;
 

@@ -14,28 +14,10 @@ namespace bulk = wire::bulk;
 using testing::all_are;
 using testing::BulkPair;
 using testing::kMebibyte;
+using testing::Pages;
 using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
-
-// Memory that can be unmapped.
-class Pages {
- public:
-  explicit Pages(std::size_t size)
-      : size_(size),
-        data_(static_cast<std::byte*>(
-            ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages() { ::munmap(data_, size_); }
-  // The addresses stay taken, so that nothing else lands there.
-  void forbid(std::size_t from = 0) { ASSERT_EQ(::mprotect(data_ + from, size_ - from, PROT_NONE), 0); }
-  std::span<std::byte> bytes() { return {data_, size_}; }
-
- private:
-  std::size_t size_;
-  std::byte* data_;
-};
 
 TEST(BulkRevoke, AFailureOfWhatWasWithdrawnIsNotTheReceiversToTell) {
   BulkPair pair;

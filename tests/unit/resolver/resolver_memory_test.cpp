@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver without memory: what was asked says so or works, its thread survives, and nothing is left that
+// Resolvers without memory: what was asked says so or works, its thread survives, and nothing is left that
 // a later call would meet.
+#include <atomic>
 #include <functional>
 
+#include "directory_helpers.hpp"
 #include "multicast_helpers.hpp"
 #include "support/failing_allocation.hpp"
 
@@ -111,6 +113,45 @@ TEST_F(MulticastMemoryTest, TheThreadsSurvive) {
         holder_->withdraw(published_);
         EXPECT_TRUE(eventually([&] { return !asker_->resolve(kId, Deadline::after(0)).ok(); })) << "told of the end";
       });
+}
+
+// Three contexts of a directory. Each answer to one of them lacks the nth allocation, once.
+class DirectoryMemoryTest : public testing::Test {
+ protected:
+  // False: none took so many.
+  bool move_without(std::uint64_t nth, bool lacks_new_holder) {
+    FakeWorld world;
+    DirectoryContext asker(world), former(world), next(world);
+    EXPECT_TRUE(former.publish(kId).ok());
+    EXPECT_EQ(asker.holder(kId, kMulticastPatience), former.id());
+    std::atomic<bool> has_failed = false;
+    (lacks_new_holder ? next : asker).directory().tell_by([&](const std::function<void()>& tell) {
+      if (has_failed) return tell();
+      const FailingAllocation failing(nth);
+      try {
+        tell();
+      } catch (const std::bad_alloc&) {
+        has_failed = true;
+        throw;
+      }
+    });
+    EXPECT_TRUE(next.publish(kId, true).ok());
+    EXPECT_TRUE(asker.sees(kId, next.id()));
+    EXPECT_TRUE(eventually([&] { return next->state().unsettled == 0; }));
+    return has_failed;
+  }
+};
+
+TEST_F(DirectoryMemoryTest, AnAnswerToWhoAsksIsNotLost) {
+  std::uint64_t nth = 1;
+  while (nth < kMostAllocations && move_without(nth, false) && !HasFailure()) ++nth;
+  EXPECT_GT(nth, 3U);
+}
+
+TEST_F(DirectoryMemoryTest, NorIsOneToWhoPublishes) {
+  std::uint64_t nth = 1;
+  while (nth < kMostAllocations && move_without(nth, true) && !HasFailure()) ++nth;
+  EXPECT_GT(nth, 3U);
 }
 
 }  // namespace
