@@ -387,7 +387,7 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   const ssize_t result = socket_.send(vector.ranges(), memory_of(reading.pin || reading.bytes.empty()));
   if (result < 0 && errno == EFAULT && reading.lock.owns_lock()) {
     count(tally_->send_calls);
-    reading.lock.unlock();
+    reading = {};
     handler.unreadable(job);
     return Outcome::more;
   }
