@@ -11,7 +11,7 @@
 namespace ripc::internal {
 namespace {
 
-// Barriers that a lock and an unlock of another thread take. Others may run some too, so only the order of size counts.
+// Barriers that so many locks of another thread take.
 std::uint64_t barriers_of_visits(BiasedMutex& mutex, int count) {
   const std::uint64_t before = ThreadEpoch::barriers();
   std::thread([&] {
