@@ -61,13 +61,21 @@ template <std::size_t Most = SIZE_MAX>
   }
 }
 
-// The same for one item: nearly every message has one. It writes from the end to the beginning. A receiver that waits
-// for the first cache line takes it away between two writes to it, so no fetch may come between them.
-template <std::size_t Most = SIZE_MAX>
+// The same for one item: nearly every message has one. The first `First` bytes of `to` are in one cache line, the
+// others in later ones. It writes the later lines first, each byte once, and ends with the beginning. A receiver that
+// waits for the first line takes it away between two writes to it, so no fetch of another line may come between them.
+template <std::size_t Most, std::size_t First>
 [[gnu::always_inline]] inline void write_single(const Plain& plain, std::byte* to) noexcept {
-  std::byte* table = to + kHeaderSize;
-  copy_small<Most>(table + kTableEntrySize, static_cast<const std::byte*>(plain.items.front().data), plain.bytes);
-  store_le<std::uint32_t>(table, static_cast<std::uint32_t>(plain.bytes));
+  constexpr std::size_t kHead = packet_size(1, 0);
+  constexpr std::size_t kFirst = First - kHead;
+  const auto* data = static_cast<const std::byte*>(plain.items.front().data);
+  if (plain.bytes > kFirst) {
+    copy_small<Most - First>(to + First, data + kFirst, plain.bytes - kFirst);
+    copy_small(to + kHead, data, kFirst);
+  } else {
+    copy_small<kFirst>(to + kHead, data, plain.bytes);
+  }
+  store_le<std::uint32_t>(to + kHeaderSize, static_cast<std::uint32_t>(plain.bytes));
   write_plain_header(plain, 1, to);
 }
 

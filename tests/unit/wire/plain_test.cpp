@@ -71,6 +71,21 @@ TEST(Plain, IsWrittenAsTheEncoderWritesIt) {
   }
 }
 
+TEST(Plain, OfOneItemIsTheSameWrittenFromItsEnd) {
+  constexpr std::size_t kRoom = 120;
+  constexpr std::size_t kFirstLine = 56;
+  for (std::size_t size = 0; packet_size(1, size) <= kRoom; ++size) {
+    const Payloads payloads({size});
+    const Plain plain{.source = kSource, .tag = kTag, .items = payloads.items, .bytes = size};
+    constexpr std::byte kGuard{0xa5};
+    Bytes packet(plain.packet_size() + 1, kGuard);
+    write_single<kRoom, kFirstLine>(plain, packet.data());
+    EXPECT_EQ(packet.back(), kGuard) << "written past the end: " << size;
+    packet.pop_back();
+    EXPECT_EQ(packet, payloads.encoded()) << size;
+  }
+}
+
 TEST(Plain, IsReadAsItWasWritten) {
   for (const auto& shape : kShapes) {
     const Payloads payloads(shape);

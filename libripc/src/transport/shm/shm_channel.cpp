@@ -75,7 +75,7 @@ ShmChannel::~ShmChannel() {
 ripc_status ShmChannel::send(const spi::Outgoing& outgoing) noexcept {
   const wire::Plain& message = outgoing.message;
   const std::size_t size = wire::packet_size(1, message.bytes);
-  const auto write = [&](std::byte* to) { wire::write_single<kInlineCapacity>(message, to); };
+  const auto write = [&](std::byte* to) { wire::write_single<kInlineCapacity, kCacheLine - kCellHeader>(message, to); };
   // What is no plain message has no items.
   if (open_status() != RIPC_OK || message.items.size() != 1 || size > kInlineCapacity ||
       !writer_.write_next(size, write)) [[unlikely]]
