@@ -281,6 +281,76 @@ TEST_P(RemoteCalls, SayWhatIsWrongWithThem) {
   EXPECT_EQ(ripc_rpc_call_wait(rpc_.get(), server_.id(), 1, nullptr, 0, nullptr, &unset), RIPC_INVALID_ARGUMENT);
 }
 
+TEST_P(RemoteCalls, WithTooMuchToTravelShortAreRefused) {
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  std::size_t limit = 0;
+  ASSERT_EQ(ripc_short_limit(service_.get(), server_.id(), 1, &limit), RIPC_OK);
+  const Bytes large(limit + 1);
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {item(large, RIPC_ITEM_SHORT)}).begun, RIPC_TOO_LARGE);
+  Begun waits(rpc_, server_.id(), CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  const std::vector<ripc_item> many(RIPC_RPC_MAX_ITEMS + 1, item(std::string("x")));
+  EXPECT_EQ(ripc_request_reply(request, 0, many.data(), many.size(), nullptr), RIPC_INVALID_ARGUMENT);
+  const ripc_item too_large = item(large, RIPC_ITEM_SHORT);
+  EXPECT_EQ(ripc_request_reply(request, 0, &too_large, 1, nullptr), RIPC_TOO_LARGE);
+  EXPECT_EQ(CallServer::echo_to(request, 9), RIPC_OK);
+  EXPECT_EQ(waits.end(rpc_).code, 9u);
+}
+
+TEST_P(RemoteCalls, AreAnsweredOnce) {
+  const std::string text = "argument";
+  Begun waits(rpc_, server_.id(), CallServer::kKeep, {item(text)});
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_EQ(CallServer::echo_to(request, 9), RIPC_OK);
+  const ripc_item again = item(text);
+  EXPECT_EQ(ripc_request_reply(request, 8, &again, 1, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(ripc_last_error()).find("each request once"), std::string::npos) << ripc_last_error();
+  ripc_request_drop(request, RIPC_CANCELLED);
+  ripc_request_refuse(request, RIPC_CANCELLED);
+  ripc_item_view view;
+  EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_request_get_item_count(request), 0u);
+  EXPECT_EQ(ripc_request_get_source(request), 0u);
+  EXPECT_EQ(ripc_request_get_return_count(request), 0u);
+  EXPECT_EQ(ripc_request_time_left(request), 0u);
+  const Outcome& outcome = waits.end(rpc_);
+  EXPECT_EQ(outcome.outcome, kAnswered);
+  EXPECT_EQ(outcome.code, 9u);
+  EXPECT_EQ(outcome.items, std::vector<std::string>{text});
+}
+
+TEST_P(RemoteCalls, DoNotStartWhenTheirTimeWentWithWhatWasToldBefore) {
+  constexpr std::uint64_t kTime = 20 * kMillisecond;
+  ASSERT_EQ(ripc_rpc_handle(
+                rpc_.get(), 1, 0,
+                [](void*, ripc_request* request) {
+                  EXPECT_GT(ripc_request_time_left(request), 0u);
+                  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
+                },
+                nullptr),
+            RIPC_OK);
+  const Service service = make_service(context_);
+  const Rpc caller = make_rpc(service);
+  const auto run_both = [&](const Begun& until) {
+    while (!until.has_ended()) {
+      (void)ripc_rpc_run(rpc_.get(), 0, nullptr);
+      (void)ripc_rpc_run(caller.get(), kMillisecond, nullptr);
+    }
+  };
+  const Begun first(caller, id_of(service_), 1);
+  run_both(first);
+  // An answer and a request are there when the endpoint runs. Whoever is told of the answer takes the request's time.
+  Begun answered(rpc_, server_.id(), CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
+  const Begun short_of_time(caller, id_of(service_), 1, {}, call_options(kTime));
+  answered.then = [over = now() + kTime] {
+    while (now() < over) std::this_thread::yield();
+  };
+  (void)answered.end(rpc_);
+  run_both(short_of_time);
+}
+
 TEST_P(RemoteCalls, ThatWouldWaitForThemselvesAreRefused) {
   ripc_status refused = RIPC_PENDING;
   Begun outer(rpc_, server_.id(), CallServer::kEcho);

@@ -70,7 +70,7 @@ ripc_status ripc_trust_status(ripc_context* context) {
 }
 
 ripc_status ripc_request_peer(const ripc_request* request, ripc_peer* peer) {
-  if (request == nullptr || peer == nullptr) return report(RIPC_INVALID_ARGUMENT);
+  if (is_over(request) || peer == nullptr) return report(RIPC_INVALID_ARGUMENT);
   return describe(*request->message, peer);
 }
 

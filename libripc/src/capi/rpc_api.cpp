@@ -35,7 +35,7 @@ Status read_options(const ripc_rpc_options* given, rpc::Endpoint::Options& optio
 }
 
 void end_without_answer(ripc_request* request, ripc_status status, wire::call::State outcome) noexcept {
-  if (request == nullptr) return;
+  if (is_over(request)) return;
   request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, outcome);
 }
 
@@ -114,33 +114,30 @@ ripc_status ripc_rpc_handle(ripc_rpc* rpc, uint32_t method, uint32_t flags, ripc
 }
 
 ripc_service_id ripc_request_get_source(const ripc_request* request) {
-  return request == nullptr ? 0 : request->message->source;
+  return is_over(request) ? 0 : request->message->source;
 }
 
-uint32_t ripc_request_get_method(const ripc_request* request) { return request == nullptr ? 0 : request->method; }
+uint32_t ripc_request_get_method(const ripc_request* request) { return is_over(request) ? 0 : request->method; }
 
-size_t ripc_request_get_item_count(const ripc_request* request) {
-  return request == nullptr ? 0 : request->items.size();
-}
+size_t ripc_request_get_item_count(const ripc_request* request) { return is_over(request) ? 0 : request->items.size(); }
 
 ripc_status ripc_request_get_item(const ripc_request* request, size_t index, ripc_item_view* view) {
-  if (request == nullptr || view == nullptr || index >= ripc_request_get_item_count(request))
-    return report(RIPC_INVALID_ARGUMENT);
+  if (view == nullptr || index >= ripc_request_get_item_count(request)) return report(RIPC_INVALID_ARGUMENT);
   *view = request->items[index];
   return RIPC_OK;
 }
 
 size_t ripc_request_get_return_count(const ripc_request* request) {
-  return request == nullptr ? 0 : ripc_message_get_return_count(reinterpret_cast<ripc_message*>(request->message));
+  return is_over(request) ? 0 : ripc_message_get_return_count(reinterpret_cast<ripc_message*>(request->message));
 }
 
 size_t ripc_request_get_return_size(const ripc_request* request, size_t index) {
-  if (request == nullptr) return 0;
+  if (is_over(request)) return 0;
   return ripc_message_get_return_size(reinterpret_cast<ripc_message*>(request->message), index);
 }
 
 uint64_t ripc_request_time_left(const ripc_request* request) {
-  return request == nullptr ? 0 : request->server->time_left(*request);
+  return is_over(request) ? 0 : request->server->time_left(*request);
 }
 
 ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_item* items, size_t count,
@@ -148,6 +145,8 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
   return guarded([&]() -> Status {
     if (ticket != nullptr) *ticket = nullptr;
     if (request == nullptr || (items == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
+    if (is_over(request))
+      return Status(RIPC_INVALID_ARGUMENT, "This request has ended: answer, drop or refuse each request once.");
     std::unique_ptr<ripc_ticket> made;
     if (ticket != nullptr && may_travel_long({items, count}))
       made = std::make_unique<ripc_ticket>(nullptr, Spin().time);

@@ -45,6 +45,7 @@ struct Call : TimerWheel::Timer {
   bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if that was told of meanwhile
   bool is_kept = false;         // `arguments` are all that would have to be sent again
   bool is_with_server = false;  // which said so
+  bool is_withdrawn = false;    // the server was told not to run it, as it was lost with its path
   bool is_idempotent = false;
   bool perhaps_ran = false;  // with a member of the group that it left
   bool is_final = false;     // no other member gets it
@@ -79,7 +80,7 @@ struct Call : TimerWheel::Timer {
     state = State::queued;
     repeats = 0;
     repeat_at = UINT64_MAX;
-    is_with_server = false;
+    is_with_server = is_withdrawn = false;
     request = 0;
     result = {};
     result.size = sizeof result;

@@ -116,6 +116,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void set_timer(Call& call) noexcept;
   void note_changed() noexcept;
   static wire::call::Header request_header(const Call& call, Nanoseconds now) noexcept;
+  void send_about(const Call& call, wire::call::Kind kind) noexcept;
   ripc_status send_header(const ClientSession& session, const wire::call::Header& header) noexcept;
 
   Messenger& messenger_;

@@ -82,7 +82,7 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
       session.set_with_server(*call, true);
       break;
     case wire::call::State::not_run:
-      finish(*call, RIPC_CALL_DID_NOT_RUN, why);
+      finish(*call, RIPC_CALL_DID_NOT_RUN, call->is_withdrawn ? RIPC_PEER_DEAD : why);
       break;
     case wire::call::State::may_have_run:
       finish(*call, RIPC_CALL_MAY_HAVE_RUN, why);
@@ -93,10 +93,22 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
       finish(*call, call->repeats == 0 ? RIPC_CALL_DID_NOT_RUN : RIPC_CALL_MAY_HAVE_RUN, why);
       break;
     case wire::call::State::unseen:
-      // What travels long is on its way.
-      return call->is_kept && !call->ticket ? call : nullptr;
+      if (call->ticket) break;  // what travels long is on its way
+      if (call->is_kept) return call;
+      // It was lost with a path that loses nothing, so nothing is there to be sent again. Once the server has the word
+      // that nobody waits, it never runs; then the server says so.
+      call->is_withdrawn = true;
+      send_about(*call, Kind::cancel);
+      send_about(*call, Kind::ask);
   }
   return nullptr;
+}
+
+// Where there is no room, it is as lost.
+void Client::send_about(const Call& call, Kind kind) noexcept {
+  const ClientSession& session = *call.session;
+  (void)send_header(session,
+                    {.kind = kind, .number = call.number, .session = session.name, .incarnation = session.incarnation});
 }
 
 ripc_status Client::send_header(const ClientSession& session, const Header& header) noexcept {

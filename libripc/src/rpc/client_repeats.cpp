@@ -67,9 +67,7 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   if (call.is_kept && call.returns.empty() && !call.is_with_server) {
     (void)messenger_.send_short(session.to, CallMessage(request_header(call, now), call.arguments.items()).items());
   } else {
-    (void)send_header(
-        session,
-        {.kind = Kind::ask, .number = call.number, .session = session.name, .incarnation = session.incarnation});
+    send_about(call, Kind::ask);
   }
 }
 

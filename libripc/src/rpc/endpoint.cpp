@@ -149,6 +149,7 @@ std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
     const Nanoseconds now = runs == 0 && received_at_ != 0 ? received_at_ : messenger_.now();
     server_->run_next(now);
     ++events;
+    if (received_at_ == 0) received_at_ = now;
     if (now - received_at_ < kTakePause) continue;
     received_at_ = now;
     ripc_status nothing_came = RIPC_OK;
@@ -167,6 +168,7 @@ std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
   std::size_t events = 0;
   received_at_ = messenger_.now();
   for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, received_at_);
+  if (events != 0) received_at_ = 0;  // what was told of its end took as long as it liked
   return events;
 }
 

@@ -8,6 +8,7 @@
 #include <queue>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/protocol/incoming.hpp"
@@ -24,7 +25,7 @@ struct Weather {
   int doubled = 0;
   int without_room = 0;
   Nanoseconds longest_delay = 0;
-  bool loses() const { return lost != 0; }
+  bool has_two_paths = false;  // disconnect() changes between one that loses nothing, the first, and one that does
 };
 
 class FakeNode;
@@ -46,6 +47,8 @@ class FakeNetwork {
     pool_->enter(ThreadEpoch::current());
     return pool_->take(kPacketLimit, RIPC_MAX_ITEMS);
   }
+  // What is on its way between the two is lost, with this chance.
+  void cut(ripc_service_id one, ripc_service_id other, int percent);
   bool chance(int percent) { return static_cast<int>(random() % 100) < percent; }
   Nanoseconds up_to(Nanoseconds longest) { return longest == 0 ? 0 : random() % longest; }
 
@@ -129,11 +132,11 @@ class FakeNode final : public Messenger {
   Nanoseconds resolve_timeout() const noexcept override { return 1'000'000'000; }
   Path path(ripc_service_id to) noexcept override {
     if (!connected_.contains(to) || !network_.nodes.contains(to)) return {};
-    return {true, network_.weather.loses(), network_.nodes.at(to)->incarnation_};
+    return {true, loses(to), network_.nodes.at(to)->incarnation_};
   }
   ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {
     if (!path(to).is_known) return RIPC_PENDING;
-    loses = network_.weather.loses();
+    loses = this->loses(to);
     if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
     network_.send(id_, to, items);
     return RIPC_OK;
@@ -167,17 +170,30 @@ class FakeNode final : public Messenger {
   // The path is gone, though the peer lives.
   void disconnect(ripc_service_id to) {
     connected_.erase(to);
+    if (network_.weather.has_two_paths) {
+      network_.cut(id_, to, 50);
+      change_path(to);
+      if (const auto peer = network_.nodes.find(to); peer != network_.nodes.end()) peer->second->change_path(id_);
+    }
     client->changed();
+  }
+  bool loses(ripc_service_id to) const {
+    return network_.weather.lost != 0 && (!network_.weather.has_two_paths || lossy_.contains(to));
   }
 
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
 
  private:
+  void change_path(ripc_service_id to) {
+    if (lossy_.erase(to) == 0) lossy_.insert(to);
+  }
+
   FakeNetwork& network_;
   const ripc_service_id id_;
   const std::uint64_t incarnation_;
   std::set<ripc_service_id> connected_;
+  std::set<ripc_service_id> lossy_;  // of two paths, the second is used to these
   std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
   Nanoseconds next_look_ = 0;
   bool is_woken_ = true;
@@ -189,9 +205,18 @@ inline void FakeNetwork::send(ripc_service_id from, ripc_service_id to, std::spa
     const auto* const bytes = static_cast<const std::byte*>(item.data);
     packet.items.emplace_back(bytes, bytes + item.size);
   }
-  for (int copies = chance(weather.lost) ? 0 : chance(weather.doubled) ? 2 : 1; copies != 0; --copies) {
+  const bool loses = nodes.at(from)->loses(to);
+  for (int copies = loses && chance(weather.lost) ? 0 : chance(weather.doubled) ? 2 : 1; copies != 0; --copies) {
     packet.at = now + up_to(weather.longest_delay);
     packets_.push(packet);
+  }
+}
+
+inline void FakeNetwork::cut(ripc_service_id one, ripc_service_id other, int percent) {
+  for (auto packets = std::exchange(packets_, {}); !packets.empty(); packets.pop()) {
+    const Packet& packet = packets.top();
+    const bool is_between = (packet.from == one && packet.to == other) || (packet.from == other && packet.to == one);
+    if (!is_between || !chance(percent)) packets_.push(packet);
   }
 }
 

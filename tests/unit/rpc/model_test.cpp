@@ -213,6 +213,50 @@ TEST(CallModel, HoldsOfGroupsUnderLossDuplicationAndReordering) {
   run_schedules(1000, {.lost = 10, .doubled = 10, .without_room = 5, .longest_delay = 30 * kMillisecond}, 3);
 }
 
+TEST(CallModel, HoldsWherePathsThatLoseAndPathsThatDoNotTakeTurns) {
+  run_schedules(1000, {.lost = 10, .doubled = 5, .longest_delay = 10 * kMillisecond, .has_two_paths = true});
+}
+
+TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
+  FakeNetwork network(7, {.longest_delay = kMillisecond, .has_two_paths = true});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  int runs = 0;
+  ASSERT_TRUE(server.server
+                  ->handle(1, {[](void* user, ripc_request* request) {
+                                 ++*static_cast<int*>(user);
+                                 EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+                               },
+                               &runs, false})
+                  .ok());
+  std::vector<ripc_call_result> ended;
+  const auto begin = [&] {
+    CallRequest request;
+    request.to = kServer;
+    request.method = 1;
+    request.now = network.now;
+    request.deadline = network.now + 60'000 * kMillisecond;
+    request.user = &ended;
+    request.done = [](void* user, const ripc_call_result* result) {
+      static_cast<std::vector<ripc_call_result>*>(user)->push_back(*result);
+      ripc_message_release(result->message);
+    };
+    ASSERT_TRUE(client.client->begin(request, nullptr).ok());
+  };
+  begin();  // opens the session
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(ended.size(), 1u);
+  begin();
+  network.weather.lost = 1;
+  network.cut(kClient, kServer, 100);
+  client.disconnect(kServer);
+  network.run(1000 * kMillisecond);
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[1].outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(ended[1].status, RIPC_PEER_DEAD);
+  EXPECT_EQ(runs, 1);
+}
+
 TEST(CallModel, AClientThatAsksAgainForItsSessionGetsTheSame) {
   FakeNetwork network(7, {.lost = 60, .doubled = 30, .longest_delay = kMillisecond});
   FakeNode server(network, kServer);
