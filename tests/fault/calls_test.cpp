@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose server is killed at any moment or loses its ID to another process, and calls over a cable that loses,
-// doubles and reorders packets. The server logs in shared memory what ran, which outlives it; the client logs what it
-// was told. Both logs must agree: nothing runs twice, and each outcome is true. RIPC_FAULT_ROUNDS sets the number of
-// kills, RIPC_FAULT_SEED the moments.
+// Calls whose server or client is killed at any moment, or whose server loses its ID to another process, and calls over
+// a cable that loses, doubles and reorders packets. The server logs what ran, and the client what it was told, in
+// shared memory that outlives them. Both logs must agree: nothing runs twice, and each outcome is true.
+// RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the moments.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -35,30 +35,38 @@ Rpc make_rpc(const Service& service) {
   return Rpc(made);
 }
 
-// How often each call ran, in a file that both processes map.
-class RunLog {
+// A number for each call, in a file that several processes map: how often it ran, or what its caller knows.
+class CallLog {
  public:
-  explicit RunLog(const std::string& path) {
+  explicit CallLog(const std::string& path) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
     EXPECT_EQ(::ftruncate(fd, kMaxCalls), 0);
     void* const memory = ::mmap(nullptr, kMaxCalls, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     EXPECT_NE(memory, MAP_FAILED);
     ::close(fd);
-    runs_ = static_cast<std::atomic<std::uint8_t>*>(memory);
+    of_calls_ = static_cast<std::atomic<std::uint8_t>*>(memory);
   }
-  ~RunLog() { ::munmap(static_cast<void*>(runs_), kMaxCalls); }
-  RunLog(const RunLog&) = delete;
-  RunLog& operator=(const RunLog&) = delete;
-  std::atomic<std::uint8_t>& runs(std::uint64_t call) { return runs_[call]; }
+  ~CallLog() { ::munmap(static_cast<void*>(of_calls_), kMaxCalls); }
+  CallLog(const CallLog&) = delete;
+  CallLog& operator=(const CallLog&) = delete;
+  std::atomic<std::uint8_t>& of(std::uint64_t call) { return of_calls_[call]; }
 
  private:
-  std::atomic<std::uint8_t>* runs_ = nullptr;
+  std::atomic<std::uint8_t>* of_calls_ = nullptr;
 };
+
+// What a caller logs: an outcome is this and more.
+constexpr std::uint8_t kBegun = 1;
+constexpr std::uint8_t kEnded = 2;
+
+bool is_true(ripc_call_outcome outcome, int runs) {
+  return outcome == RIPC_CALL_ANSWERED ? runs == 1 : runs <= (outcome == RIPC_CALL_DID_NOT_RUN ? 0 : 1);
+}
 
 // Logs each call, answers most at once, some after others, and a few never. Arguments DIRECTORY TRANSPORT LOG.
 int server(const std::vector<std::string>& arguments) {
   struct State {
-    RunLog log;
+    CallLog log;
     std::deque<ripc_request*> later = {};
     static std::uint64_t number_of(ripc_request* request) {
       ripc_item_view view;
@@ -75,7 +83,7 @@ int server(const std::vector<std::string>& arguments) {
     static void handle(void* user, ripc_request* request) {
       auto& self = *static_cast<State*>(user);
       const std::uint64_t number = number_of(request);
-      ++self.log.runs(number % kMaxCalls);
+      ++self.log.of(number % kMaxCalls);
       if (number % 50 == 7) return ripc_request_drop(request, RIPC_PERMISSION);
       if (number % 5 != 0) return answer(request);
       self.later.push_back(request);
@@ -84,7 +92,7 @@ int server(const std::vector<std::string>& arguments) {
       self.later.pop_front();
     }
   };
-  State state{RunLog(arguments.at(2))};
+  State state{CallLog(arguments.at(2))};
   const Context context = make_context(arguments.at(0), 0, arguments.at(1).c_str());
   if (!context) return 1;
   const Service service = make_service(context, kServer, [](ripc_service_options& options) { options.takeover = 1; });
@@ -97,13 +105,14 @@ int server(const std::vector<std::string>& arguments) {
   return status == RIPC_FENCED ? kIsFenced : 1;
 }
 
-// Keeps calls under way, and knows how each of them ended.
+// Keeps calls under way, and knows how each of them ended. `told`, if it is given, gets to know it too.
 class Caller {
  public:
-  Caller(const Context& context, ripc_service_id id) : service_(make_service(context, id)), rpc_(make_rpc(service_)) {}
+  Caller(const Context& context, ripc_service_id id, CallLog* told = nullptr, std::uint64_t first = 0)
+      : service_(make_service(context, id)), rpc_(make_rpc(service_)), told_(told), first_(first) {}
 
   void run(std::uint64_t timeout) {
-    while (under_way_ < kUnderWay && ends_.size() < kMaxCalls - 1) begin(timeout);
+    while (under_way_ < kUnderWay && first_ + ends_.size() < kMaxCalls - 1) begin(timeout);
     (void)ripc_rpc_run(rpc_.get(), kMillisecond, nullptr);
   }
   bool settle() {
@@ -120,14 +129,11 @@ class Caller {
     return statistics;
   }
   // "", or what is not as it should be.
-  std::string flaw(RunLog& log) const {
+  std::string flaw(CallLog& log) const {
     for (std::size_t call = 0; call < ends_.size(); ++call) {
-      const int runs = log.runs(call);
       const End& end = ends_[call];
-      const bool is_true = end.outcome == RIPC_CALL_ANSWERED      ? runs == 1 && end.is_right
-                           : end.outcome == RIPC_CALL_DID_NOT_RUN ? runs == 0
-                                                                  : runs <= 1;
-      if (end.times == 1 && is_true) continue;
+      const int runs = log.of(end.number);
+      if (end.times == 1 && end.is_right && is_true(end.outcome, runs)) continue;
       return "call " + std::to_string(call) + " ran " + std::to_string(runs) + " times, ended " +
              std::to_string(end.times) + " times with outcome " + std::to_string(end.outcome) + ", " +
              ripc_status_name(end.status) + (end.is_right ? "" : ", wrong answer");
@@ -146,7 +152,8 @@ class Caller {
   };
 
   void begin(std::uint64_t timeout) {
-    End& end = ends_.emplace_back(End{this, ends_.size()});
+    End& end = ends_.emplace_back(End{this, first_ + ends_.size()});
+    if (told_ != nullptr) told_->of(end.number) = kBegun;
     const ripc_item argument{&end.number, sizeof end.number, RIPC_ITEM_AUTO, 0};
     ripc_call_options options;
     ripc_call_options_init(&options);
@@ -167,16 +174,28 @@ class Caller {
                      std::memcmp(result->items[0].data, &expected, sizeof expected) == 0;
     }
     ripc_message_release(result->message);
+    if (CallLog* const told = end.caller->told_) told->of(end.number) = static_cast<std::uint8_t>(kEnded + end.outcome);
     --end.caller->under_way_;
     ++end.caller->counts_[end.outcome];
   }
 
   const Service service_;
   const Rpc rpc_;
-  std::deque<End> ends_;  // whose addresses stay
+  CallLog* const told_;
+  const std::uint64_t first_;  // number of a call
+  std::deque<End> ends_;       // whose addresses stay
   std::size_t under_way_ = 0;
   std::uint64_t counts_[3] = {};
 };
+
+// Calls until it is killed. Arguments DIRECTORY TRANSPORT LOG FIRST.
+int client(const std::vector<std::string>& arguments) {
+  const Context context = make_context(arguments.at(0), 0, arguments.at(1).c_str());
+  if (!context) return 1;
+  CallLog told(arguments.at(2));
+  Caller caller(context, kClient, &told, std::stoull(arguments.at(3)));
+  for (;;) caller.run(2 * kSecond);
+}
 
 class CallsAndKills : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Over, CallsAndKills, testing::Values("shm", "socket"),
@@ -186,7 +205,7 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcome) {
   const auto [rounds, seed] = rounds_from_environment(4);
   Random random(seed);
   const TemporaryDirectory directory;
-  RunLog log(directory.path() + "/runs");
+  CallLog log(directory.path() + "/runs");
   const Context context = make_context(directory.path(), 0, GetParam());
   Caller caller(context, kClient);
   for (std::uint64_t round = 0; round < rounds; ++round) {
@@ -219,7 +238,7 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcomeWhenTheServersIdIsTaken
   Random random(seed);
   const TemporaryDirectory directory;
   const std::vector<std::string> arguments{directory.path(), GetParam(), directory.path() + "/runs"};
-  RunLog log(arguments.back());
+  CallLog log(arguments.back());
   const Context context = make_context(directory.path(), 0, GetParam());
   Caller caller(context, kClient);
   Process holder("server", arguments);
@@ -241,6 +260,48 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcomeWhenTheServersIdIsTaken
   ASSERT_TRUE(caller.settle()) << "a call never ends";
   EXPECT_EQ(caller.flaw(log), "");
   EXPECT_GT(caller.count(RIPC_CALL_ANSWERED), rounds);
+}
+
+TEST_P(CallsAndKills, RunAtMostOnceAndAreToldTrulyWhenTheClientIsKilled) {
+  const auto [rounds, seed] = rounds_from_environment(4);
+  Random random(seed);
+  const TemporaryDirectory directory;
+  const std::string told_path = directory.path() + "/told";
+  CallLog runs(directory.path() + "/runs");
+  CallLog told(told_path);
+  const Process server("server", {directory.path(), GetParam(), directory.path() + "/runs"});
+  std::uint64_t next = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    Process process("client", {directory.path(), GetParam(), told_path, std::to_string(next)});
+    // Most die after some answers, others before they are known to have one.
+    const std::uint64_t last = next + random.below(200);
+    const std::uint8_t wanted = round % 3 != 0 ? kEnded : kBegun;
+    ASSERT_TRUE(eventually([&] { return told.of(last) >= wanted; })) << "calls stand still";
+    process.kill();
+    while (told.of(next) != 0) ++next;
+  }
+  // The server has lost nothing by it.
+  const Context context = make_context(directory.path(), 0, GetParam());
+  Caller caller(context, kClient, nullptr, next);
+  ASSERT_TRUE(eventually([&] {
+    caller.run(2 * kSecond);
+    return caller.count(RIPC_CALL_ANSWERED) != 0;
+  })) << "nothing is answered";
+  ASSERT_TRUE(caller.settle()) << "a call never ends";
+  EXPECT_EQ(caller.flaw(runs), "");
+  std::uint64_t unknown = 0;
+  for (std::uint64_t call = 0; call < next; ++call) {
+    const std::uint8_t known = told.of(call);
+    const bool is_known = known >= kEnded;
+    unknown += is_known ? 0 : 1;
+    ASSERT_LE(runs.of(call), 1) << "call " << call;
+    ASSERT_TRUE(!is_known || is_true(static_cast<ripc_call_outcome>(known - kEnded), runs.of(call))) << "call " << call;
+  }
+  EXPECT_GT(unknown, 0u);
+  EXPECT_LT(unknown, next);
+  std::printf("%llu calls, %llu of them under way when their client was killed\n",
+              static_cast<unsigned long long>(next), static_cast<unsigned long long>(unknown));
 }
 
 // Two hosts.
@@ -275,7 +336,7 @@ class CallsOverABadCable : public RelayedHostTest {
   }
 
   std::string path_;
-  std::optional<RunLog> log_;
+  std::optional<CallLog> log_;
   Context context_;
   std::optional<Caller> caller_;
 };
@@ -305,4 +366,6 @@ TEST_F(CallsOverABadCable, SurviveAPartition) {
 }  // namespace
 }  // namespace fault
 
-int main(int argc, char** argv) { return fault::run(argc, argv, {{"server", fault::server}}); }
+int main(int argc, char** argv) {
+  return fault::run(argc, argv, {{"server", fault::server}, {"client", fault::client}});
+}
