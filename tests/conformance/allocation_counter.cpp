@@ -14,11 +14,20 @@
 
 namespace {
 std::atomic<std::uint64_t> allocations{0};
+std::atomic<std::uint64_t> allocations_there{0};
+thread_local bool is_counted = false;
+
+[[maybe_unused]] void note_allocation() {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (is_counted) allocations_there.fetch_add(1, std::memory_order_relaxed);
 }
+}  // namespace
 
 namespace conformance {
 bool can_count_allocations() { return CONFORMANCE_COUNTS_ALLOCATIONS != 0; }
 std::uint64_t allocation_count() { return allocations.load(std::memory_order_relaxed); }
+void count_allocations_here() { is_counted = true; }
+std::uint64_t allocation_count_there() { return allocations_there.load(std::memory_order_relaxed); }
 }  // namespace conformance
 
 #if CONFORMANCE_COUNTS_ALLOCATIONS
@@ -33,22 +42,22 @@ void* __libc_realloc(void* data, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
 
 void* malloc(size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  note_allocation();
   return __libc_malloc(size);
 }
 
 void* calloc(size_t nmemb, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  note_allocation();
   return __libc_calloc(nmemb, size);
 }
 
 void* realloc(void* ptr, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  note_allocation();
   return __libc_realloc(ptr, size);
 }
 
 void* memalign(size_t alignment, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  note_allocation();
   return __libc_memalign(alignment, size);
 }
 

@@ -11,5 +11,9 @@ namespace conformance {
 bool can_count_allocations();
 // Calls of malloc, calloc, realloc and the aligned ones since the process started, in all threads.
 std::uint64_t allocation_count();
+// The same, of the threads that have called count_allocations_here(), since they did: without what a context does now
+// and then by itself, such as heartbeats.
+void count_allocations_here();
+std::uint64_t allocation_count_there();
 
 }  // namespace conformance
