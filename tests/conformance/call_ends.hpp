@@ -23,6 +23,11 @@ inline ripc_rpc_options rpc_options() {
   ripc_rpc_options_init(&options);
   return options;
 }
+inline Rpc make_rpc(const Service& service, const ripc_rpc_options& options = rpc_options()) {
+  ripc_rpc* made = nullptr;
+  EXPECT_EQ(ripc_rpc_create(service.get(), &options, &made), RIPC_OK) << ripc_last_error();
+  return Rpc(made);
+}
 inline ripc_call_options call_options(std::uint64_t timeout = RIPC_DEFAULT_TIME) {
   ripc_call_options options;
   ripc_call_options_init(&options);
@@ -219,11 +224,6 @@ class CallServer {
 class CallTest : public TransportTest {
  protected:
   CallTest() : context_(make_context()), service_(make_service(context_)), rpc_(make_rpc(service_)) {}
-  static Rpc make_rpc(const Service& service, const ripc_rpc_options& options = rpc_options()) {
-    ripc_rpc* made = nullptr;
-    EXPECT_EQ(ripc_rpc_create(service.get(), &options, &made), RIPC_OK) << ripc_last_error();
-    return Rpc(made);
-  }
 
   // A caller that does not look for a service for long.
   struct Hasty {

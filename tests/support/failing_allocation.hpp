@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes memory scarce: the executable's operator new stands before that of the C++ library, for the library under test
-// too. malloc() is not touched: the C library does not live without it. To be included by one source file of an
-// executable.
+// Makes memory scarce, in executables of which one source file includes failing_new.hpp. malloc() is not touched: the C
+// library does not live without it.
 #pragma once
 
 #include <atomic>
@@ -81,46 +80,3 @@ inline FailingAllocation::~FailingAllocation() {
 inline bool FailingAllocation::failed() const { return failing::seen >= failing::nth_allocation; }
 
 }  // namespace support
-
-// The shared library must see these, whatever visibility the executable is compiled with. Seen through, they would look
-// like malloc() and free() that do not match.
-// NOLINTBEGIN(misc-definitions-in-headers): what replaces an operator new may not be inline
-#pragma GCC visibility push(default)
-[[gnu::noinline]] void* operator new(std::size_t size) { return support::failing::allocate_or_throw(size); }
-[[gnu::noinline]] void* operator new[](std::size_t size) { return support::failing::allocate_or_throw(size); }
-[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return support::failing::allocate(size);
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  return support::failing::allocate(size);
-}
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
-  return support::failing::allocate_or_throw(size, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return support::failing::allocate_or_throw(size, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return support::failing::allocate(size, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return support::failing::allocate(size, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-  std::free(memory);
-}
-#pragma GCC visibility pop
-// NOLINTEND(misc-definitions-in-headers)

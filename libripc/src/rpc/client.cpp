@@ -397,15 +397,26 @@ void Client::changed() noexcept {
   note_changed();
 }
 
+// False: what has changed is looked at when there is memory. Deadlines do not wait for that.
+bool Client::has_room_for_changed() noexcept {
+  try {
+    changed_sessions_.reserve(sessions_.size());
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 std::size_t Client::progress(Nanoseconds now) {
   mutex_.adopt();
   Lock lock(mutex_);
   sleeping_until_ = 0;
-  if (std::exchange(changed_, false)) {
+  // Sending lets go of the lock, and others add sessions meanwhile: so those that can send are noted first.
+  if (changed_ && has_room_for_changed()) {
+    changed_ = false;
     for (const auto& [to, status] : std::exchange(found_, {})) {
       if (ClientSession* const found = find_session(to)) path_found(*found, status, now);
     }
-    // Sending lets go of the lock, and others add sessions meanwhile: so these are noted first.
     changed_sessions_.clear();
     for (const auto& [to, session] : sessions_) {
       check_path(*session, now);

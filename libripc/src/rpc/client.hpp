@@ -104,7 +104,7 @@ class Client : public std::enable_shared_from_this<Client> {
   // True: the message is with the call.
   bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header,
                 Nanoseconds now) noexcept;
-  void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now);
+  void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   // A call whose request has to be sent again; or nullptr.
   Call* told(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   void call_due(Call& call, Nanoseconds now) noexcept;
@@ -115,6 +115,9 @@ class Client : public std::enable_shared_from_this<Client> {
   void send_again(Lock& lock, Call& call);
   void set_timer(Call& call) noexcept;
   void note_changed() noexcept;
+  bool has_room_for_changed() noexcept;
+  // The server gives no session.
+  void refused(ClientSession& session, ripc_status why) noexcept;
   static wire::call::Header request_header(const Call& call, Nanoseconds now) noexcept;
   void send_about(const Call& call, wire::call::Kind kind) noexcept;
   ripc_status send_header(const ClientSession& session, const wire::call::Header& header) noexcept;

@@ -69,9 +69,7 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
 Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
   const auto why = static_cast<ripc_status>(header.code);
   if (header.session == 0) {
-    if (session.state != ClientSession::State::opening || header.number != session.nonce) return nullptr;
-    while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
-    close(session);
+    if (session.state == ClientSession::State::opening && header.number == session.nonce) refused(session, why);
     return nullptr;
   }
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;

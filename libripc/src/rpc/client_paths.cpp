@@ -146,11 +146,20 @@ void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
   if (session.is_stale && session.is_idle()) open(session, now);
 }
 
-void Client::opened(ClientSession& session, const Header& header, Nanoseconds now) {
+void Client::refused(ClientSession& session, ripc_status why) noexcept {
+  while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
+  close(session);
+}
+
+void Client::opened(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
   if (session.state != ClientSession::State::opening || header.number != session.nonce) return;
   // A thread is still sending a call of the former session, whose slots it holds.
   if (!session.is_idle()) return timers_.set(session, now + TimerWheel::kTick);
-  session.start(header.session, header.incarnation, header.code);
+  try {
+    session.start(header.session, header.incarnation, header.code);
+  } catch (const std::bad_alloc&) {
+    return refused(session, RIPC_NO_MEMORY);
+  }
   session.state = ClientSession::State::open;
   session.used_at = now;
   timers_.set(session, now + wire::call::kSessionTime);

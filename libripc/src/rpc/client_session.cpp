@@ -4,8 +4,8 @@
 namespace ripc::internal::rpc {
 
 void ClientSession::start(std::uint64_t session, std::uint64_t server, std::uint32_t slot_count) {
+  free_slots.reserve(slot_count);  // the session stays idle if there is no memory for either
   slots.assign(slot_count, {});
-  free_slots.reserve(slot_count);
   free_slots.clear();
   // The last one is used first: a client with one call under way touches one slot of the server.
   for (std::uint32_t slot = slot_count; slot-- != 0;) {

@@ -2,6 +2,7 @@
 #include "rpc/endpoint.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace ripc::internal::rpc {
@@ -123,7 +124,7 @@ bool Endpoint::is_run_here() noexcept {
   return runner_ == std::this_thread::get_id();
 }
 
-Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
+Status Endpoint::run_some(Deadline deadline, std::size_t& events) noexcept try {
   for (;;) {
     const Nanoseconds now = messenger_.now();
     server_->progress(now);
@@ -141,6 +142,8 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) {
     if (status != RIPC_OK && status != RIPC_EMPTY && status != RIPC_TIMEOUT) return status;
     if (deadline.at() == 0 || deadline.expired()) return deadline.at() == 0 ? RIPC_EMPTY : RIPC_TIMEOUT;
   }
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {

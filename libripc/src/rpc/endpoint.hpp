@@ -54,7 +54,8 @@ class Endpoint {
 
  private:
   Endpoint(core::Service& service, const Options& options);
-  Status run_some(Deadline deadline, std::size_t& events);
+  // RIPC_NO_MEMORY: what was to be done is done the next time.
+  Status run_some(Deadline deadline, std::size_t& events) noexcept;
   // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is.
   Status enter() noexcept;
   void leave() noexcept;

@@ -32,7 +32,11 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
   {
     const std::lock_guard lock(mutex_);
     if (header.kind == Kind::open) {
-      open(*message, header, now);
+      try {
+        open(*message, header, now);
+      } catch (const std::bad_alloc&) {
+        refuse(*message, header, RIPC_NO_MEMORY);
+      }
     } else if (ServerSession* session = session_of(*message, header); session == nullptr) {
       ++counters_.requests_refused;
       const bool is_other = header.incarnation != messenger_.incarnation();
@@ -79,6 +83,13 @@ ServerSession* Server::session_of(const core::Message& message, const Header& he
   return session != nullptr && session->client == message.source ? session : nullptr;
 }
 
+void Server::refuse(const core::Message& message, const Header& header, ripc_status why) noexcept {
+  ++counters_.requests_refused;
+  tell(
+      message.source,
+      {.kind = Kind::state, .state = State::not_run, .number = header.number, .code = static_cast<std::uint32_t>(why)});
+}
+
 void Server::open(const core::Message& message, const Header& header, Nanoseconds now) {
   const auto tell_opened = [&](const ServerSession& session) {
     tell(message.source, {.kind = Kind::opened,
@@ -94,11 +105,7 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
     known->used_at = now;
     return tell_opened(*known);
   }
-  if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) {
-    ++counters_.requests_refused;
-    tell(message.source, {.kind = Kind::state, .state = State::not_run, .number = header.number, .code = RIPC_LIMIT});
-    return;
-  }
+  if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) return refuse(message, header, RIPC_LIMIT);
   if (free_sessions_.empty()) {
     free_sessions_.reserve(sessions_.size() + 1);
     sessions_.push_back(std::make_unique<ServerSession>());

@@ -107,6 +107,8 @@ class Server : public std::enable_shared_from_this<Server> {
   ServerSession* session_of(const core::Message& message, const wire::call::Header& header) noexcept;
   Slot* slot_of(const ripc_request& request) noexcept;
   void open(const core::Message& message, const wire::call::Header& header, Nanoseconds now);
+  // A session.
+  void refuse(const core::Message& message, const wire::call::Header& header, ripc_status why) noexcept;
   // A request to be run; nullptr: it is none. Then the message is still the caller's.
   ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header);
   Handler* handler_of(std::uint32_t method) noexcept;

@@ -6,7 +6,7 @@
 
 #include "directory_helpers.hpp"
 #include "multicast_helpers.hpp"
-#include "support/failing_allocation.hpp"
+#include "support/failing_new.hpp"
 
 namespace ripc::internal::test {
 namespace {

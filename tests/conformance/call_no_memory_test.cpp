@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls for which there is no memory, on any of their ways.
+#include "call_ends.hpp"
+#include "no_memory.hpp"
+
+namespace conformance {
+namespace {
+
+class CallWithoutMemory : public NoMemoryTest {};
+CONFORMANCE_SUITE(CallWithoutMemory);
+
+// Both ends are this thread's, from the search for the server to the answer; `argument` is what travels both ways.
+TEST_P(CallWithoutMemory, EndsOnceWithATrueOutcomeOrIsNotBegun) {
+  struct Ends {
+    Service caller_service, server_service;
+    Rpc caller, server;
+    int runs = 0;
+    int ends = 0;
+    ripc_call_outcome outcome = RIPC_CALL_ANSWERED;
+    static void run_one(const Rpc& rpc) {
+      const ripc_status status = ripc_rpc_run(rpc.get(), kMillisecond, nullptr);
+      EXPECT_TRUE(is_told(status) || status == RIPC_TIMEOUT) << ripc_status_name(status);
+    }
+    void run() const {
+      run_one(server);
+      run_one(caller);
+    }
+    static void answer(void* user, ripc_request* request) {
+      ++static_cast<Ends*>(user)->runs;
+      ripc_item_view view;
+      EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_OK);
+      const ripc_item item = item_at(view.data, view.size, RIPC_ITEM_AUTO);
+      if (ripc_request_reply(request, 0, &item, 1, nullptr) != RIPC_OK) ripc_request_drop(request, RIPC_NO_MEMORY);
+    }
+    static void end(void* user, const ripc_call_result* result) {
+      auto& self = *static_cast<Ends*>(user);
+      ++self.ends;
+      self.outcome = static_cast<ripc_call_outcome>(result->outcome);
+      ripc_message_release(result->message);
+    }
+  } ends;
+  const auto make_ends = [&] {
+    ends.caller.reset();
+    ends.server.reset();
+    ends.caller_service = make_service(client_context_);
+    ends.server_service = make_service(server_context_);
+    ends.caller = make_rpc(ends.caller_service);
+    ends.server = make_rpc(ends.server_service);
+    ASSERT_EQ(ripc_rpc_handle(ends.server.get(), 1, 0, &Ends::answer, &ends), RIPC_OK);
+    ends.runs = ends.ends = 0;
+  };
+  for (const std::size_t size : {std::size_t{32}, kLong}) {
+    SCOPED_TRACE(testing::Message() << size << " bytes");
+    const ripc_item argument = item_at(data_.data(), size, RIPC_ITEM_AUTO);
+    // An answer for which the server has no memory is lost, and the time of its call ends it.
+    const ripc_call_options options = call_options(50 * kMillisecond);
+    const auto begin = [&] {
+      return ripc_rpc_call(ends.caller.get(), id_of(ends.server_service), 1, &argument, 1, &options, &Ends::end, &ends,
+                           nullptr);
+    };
+    const auto end_it = [&] {
+      EXPECT_TRUE(eventually([&] {
+        ends.run();
+        return ends.ends != 0;
+      })) << "the call never ends";
+      EXPECT_EQ(ends.ends, 1);
+      EXPECT_LE(ends.runs, ends.outcome == RIPC_CALL_DID_NOT_RUN ? 0 : 1);
+      EXPECT_GE(ends.runs, ends.outcome == RIPC_CALL_ANSWERED ? 1 : 0);
+      ends.runs = ends.ends = 0;
+    };
+    fail_each(
+        [&] {
+          const ripc_status status = begin();
+          for (int round = 0; status == RIPC_OK && ends.ends == 0 && round < 5; ++round) ends.run();
+          return status;
+        },
+        [&](ripc_status status) {
+          if (status == RIPC_OK) end_it();
+          EXPECT_EQ(ends.ends, 0);
+          ASSERT_EQ(begin(), RIPC_OK) << "nothing is left behind";
+          end_it();
+        },
+        make_ends);
+  }
+}
+
+}  // namespace
+}  // namespace conformance
