@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "hosts_fixture.hpp"
 #include "ripc/rpc.h"
@@ -25,9 +26,11 @@ constexpr ripc_service_id kClient = 2002;
 constexpr std::uint32_t kMethod = 1;
 constexpr std::size_t kMaxCalls = 1 << 24;
 constexpr std::size_t kUnderWay = 16;
-constexpr int kIsFenced = 4;  // the server's exit code
+constexpr std::size_t kLarge = 100'000;  // of what some calls carry there, and back into a return buffer
+constexpr int kIsFenced = 4;             // the server's exit code
 
 using Rpc = std::unique_ptr<ripc_rpc, support::Release<ripc_rpc_destroy>>;
+using Bytes = std::vector<std::byte>;
 
 Rpc make_rpc(const Service& service) {
   ripc_rpc* made = nullptr;
@@ -59,6 +62,9 @@ class CallLog {
 constexpr std::uint8_t kBegun = 1;
 constexpr std::uint8_t kEnded = 2;
 
+bool is_large(std::uint64_t call) { return call % 50 == 3; }
+Bytes large_part_of(std::uint64_t call) { return Bytes(kLarge, static_cast<std::byte>(call * 31)); }
+
 bool is_true(ripc_call_outcome outcome, int runs) {
   return outcome == RIPC_CALL_ANSWERED ? runs == 1 : runs <= (outcome == RIPC_CALL_DID_NOT_RUN ? 0 : 1);
 }
@@ -77,8 +83,12 @@ int server(const std::vector<std::string>& arguments) {
     }
     static void answer(ripc_request* request) {
       const std::uint64_t answer = ~number_of(request);
-      const ripc_item item{&answer, sizeof answer, RIPC_ITEM_AUTO, 0};
-      if (ripc_request_reply(request, 0, &item, 1, nullptr) != RIPC_OK) ripc_request_drop(request, RIPC_CANCELLED);
+      ripc_item items[] = {{&answer, sizeof answer, RIPC_ITEM_AUTO, 0}, {}};
+      ripc_item_view large;
+      const std::size_t count = ripc_request_get_item_count(request);
+      if (count == 2 && ripc_request_get_item(request, 1, &large) == RIPC_OK)
+        items[1] = {large.data, large.size, RIPC_ITEM_RETURN, 0};
+      if (ripc_request_reply(request, 0, items, count, nullptr) != RIPC_OK) ripc_request_drop(request, RIPC_CANCELLED);
     }
     static void handle(void* user, ripc_request* request) {
       auto& self = *static_cast<State*>(user);
@@ -149,17 +159,25 @@ class Caller {
     ripc_call_outcome outcome = RIPC_CALL_ANSWERED;
     ripc_status status = RIPC_PENDING;
     bool is_right = true;
+    Bytes large = {};  // the return buffer
   };
 
   void begin(std::uint64_t timeout) {
     End& end = ends_.emplace_back(End{this, first_ + ends_.size()});
     if (told_ != nullptr) told_->of(end.number) = kBegun;
-    const ripc_item argument{&end.number, sizeof end.number, RIPC_ITEM_AUTO, 0};
+    const Bytes large = is_large(end.number) ? large_part_of(end.number) : Bytes();
+    const ripc_item arguments[] = {{&end.number, sizeof end.number, RIPC_ITEM_AUTO, 0},
+                                   {large.data(), large.size(), RIPC_ITEM_AUTO, 0}};
+    end.large.resize(large.size());
+    const ripc_return_buffer buffer{end.large.data(), end.large.size()};
     ripc_call_options options;
     ripc_call_options_init(&options);
     options.timeout = timeout;
+    options.returns = &buffer;
+    options.return_count = large.empty() ? 0 : 1;
     ++under_way_;
-    ASSERT_EQ(ripc_rpc_call(rpc_.get(), kServer, kMethod, &argument, 1, &options, &Caller::done, &end, nullptr),
+    ASSERT_EQ(ripc_rpc_call(rpc_.get(), kServer, kMethod, arguments, large.empty() ? 1 : 2, &options, &Caller::done,
+                            &end, nullptr),
               RIPC_OK)
         << ripc_last_error();
   }
@@ -170,9 +188,12 @@ class Caller {
     end.status = static_cast<ripc_status>(result->status);
     if (result->outcome == RIPC_CALL_ANSWERED) {
       const std::uint64_t expected = ~end.number;
-      end.is_right = result->item_count == 1 && result->items[0].size == sizeof expected &&
+      end.is_right = result->item_count == (end.large.empty() ? 1 : 2) && result->items[0].size == sizeof expected &&
                      std::memcmp(result->items[0].data, &expected, sizeof expected) == 0;
+      if (!end.large.empty() && end.is_right)
+        end.is_right = result->items[1].kind == RIPC_VIEW_RETURNED && end.large == large_part_of(end.number);
     }
+    end.large = Bytes();
     ripc_message_release(result->message);
     if (CallLog* const told = end.caller->told_) told->of(end.number) = static_cast<std::uint8_t>(kEnded + end.outcome);
     --end.caller->under_way_;
