@@ -40,7 +40,7 @@ struct Sending {
   if (sending.items == nullptr || check(from(sending.service)) != RIPC_OK) [[unlikely]]
     return RIPC_PENDING;
   if (sending.ticket != nullptr) *sending.ticket = nullptr;
-  return report(from(sending.service)->send_short(sending.to, tag, {sending.items, sending.count}));
+  return report(from(sending.service)->sender().send_short(sending.to, tag, {sending.items, sending.count}));
 }
 
 // For a ticket of this service's.
@@ -90,7 +90,7 @@ Status send_message(const Sending& sending) {
   // Before the message is sent, which nothing may fail after.
   std::unique_ptr<ripc_ticket> made;
   if (ticket != nullptr) made = make_ticket(service);
-  Status status = from(service)->send(arguments, made ? &made->ticket : nullptr);
+  Status status = from(service)->sender().send(arguments, made ? &made->ticket : nullptr);
   if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
   if (made && made->ticket) *ticket = made.release();
   return status;
@@ -176,7 +176,7 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
     for (auto& one : made) one = make_ticket(service);
     std::vector<std::shared_ptr<core::Ticket>> opened(made.size());
     std::size_t taken = 0;
-    Status status = from(service)->send_many(each, {messages, count}, opened, taken);
+    Status status = from(service)->sender().send_many(each, {messages, count}, opened, taken);
     for (std::size_t index = 0; index < made.size(); ++index) {
       if (!opened[index]) continue;
       made[index]->ticket = std::move(opened[index]);
@@ -203,7 +203,7 @@ ripc_status ripc_request_cancel(ripc_service* service, uint64_t request_id) {
 ripc_status ripc_short_limit(ripc_service* service, ripc_service_id to, size_t items, size_t* bytes) {
   return guarded_on(service, [&](auto& self) -> Status {
     if (bytes == nullptr || to == 0) return RIPC_INVALID_ARGUMENT;
-    Result<std::size_t> limit = self.short_limit(to, items);
+    Result<std::size_t> limit = self.sender().short_limit(to, items);
     if (limit.ok()) *bytes = *limit;
     return limit.status();
   });
@@ -360,7 +360,7 @@ ripc_status ripc_notify(ripc_service* service, const ripc_notification* notifica
   return guarded_on(service, [&](auto& self) -> Status {
     if (notification == nullptr || notification->handle == 0 || (items == nullptr && count != 0))
       return RIPC_INVALID_ARGUMENT;
-    return self.notify(notification->service, notification->handle, {items, count});
+    return self.sender().notify(notification->service, notification->handle, {items, count});
   });
 }
 

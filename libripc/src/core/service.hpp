@@ -12,10 +12,8 @@
 #include "core/context.hpp"
 #include "core/publication.hpp"
 #include "core/receive/receiver.hpp"
-#include "core/send/group_send.hpp"
-#include "core/send/long_send.hpp"
 #include "core/send/room.hpp"
-#include "core/send/short_send.hpp"
+#include "core/send/sender.hpp"
 #include "core/state/notification.hpp"
 #include "core/state/requests.hpp"
 #include "core/state/service_life.hpp"
@@ -44,19 +42,7 @@ class Service final {
   std::uint64_t incarnation() const noexcept { return publication_.incarnation(); }
 
   // ---- Any thread ----
-  // A message of short items with no option but a tag, where the channel is known: no allocation, no lock.
-  // RIPC_PENDING: send() has to look at it. `loses` (may be null): whether the path may lose it, where it is known.
-  [[gnu::always_inline]] ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items,
-                                                bool* loses = nullptr) noexcept {
-    return life_.status() == RIPC_OK ? short_.send_known(to, tag, items, loses) : RIPC_PENDING;
-  }
-  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
-  // Adds to `sent` what was sent; not ok: why the next message was not.
-  // `each`: what is the same for all of them. `tickets`: empty, or one for each message.
-  Status send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
-                   std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
-  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
-  Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
+  Sender& sender() noexcept { return sender_; }
   Status cancel_request(std::uint64_t id);
   Status wait_room(ripc_service_id to, Deadline deadline) { return room_.wait(to, deadline); }
   Status request_room_event(ripc_service_id to) { return room_.request_event(to); }
@@ -80,9 +66,6 @@ class Service final {
   }
 
  private:
-  Status send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
-  Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
-
   Context& context_;
   const ServiceOptions options_;
   ServiceLife life_;
@@ -90,9 +73,7 @@ class Service final {
   RequestTable requests_;
   std::shared_ptr<NotificationTable> notifications_;
   Publication publication_;
-  ShortSend short_;
-  LongSend long_;
-  GroupSend group_;
+  Sender sender_;
   Room room_;
   Receiver receiver_;
   std::mutex observer_mutex_;

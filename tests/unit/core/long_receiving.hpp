@@ -63,7 +63,7 @@ class LongReceiving : public testing::Test {
     arguments.to = FakeSource::kService;
     arguments.returns = std::span(&landing, 1);
     arguments.request_id = &request;
-    const Status sent = service_->send(arguments, nullptr);
+    const Status sent = service_->sender().send(arguments, nullptr);
     EXPECT_TRUE(sent.ok()) << sent.text();
     return request;
   }

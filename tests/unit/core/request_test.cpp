@@ -36,7 +36,7 @@ class Requests : public testing::Test {
     arguments.to = FakeSource::kService;
     arguments.expects_reply = true;
     arguments.request_id = &request;
-    const Status sent = service_->send(arguments, nullptr);
+    const Status sent = service_->sender().send(arguments, nullptr);
     EXPECT_TRUE(sent.ok()) << sent.text();
     return request;
   }
@@ -91,7 +91,7 @@ TEST_F(Requests, AreAnsweredByTheirName) {
   SendArguments arguments;
   arguments.to = FakeSource::kService;
   arguments.reply_to = message;
-  EXPECT_TRUE(service_->send(arguments, nullptr).ok());
+  EXPECT_TRUE(service_->sender().send(arguments, nullptr).ok());
   EXPECT_EQ(sent_number(channel()->last_packet(), wire::ItemType::reply), kRequest);
   MessagePool::release(message);
 }
@@ -101,7 +101,7 @@ TEST_F(Requests, ThatExpectNoReplyHaveNoName) {
   SendArguments arguments;
   arguments.to = FakeSource::kService;
   arguments.request_id = &request;
-  EXPECT_TRUE(service_->send(arguments, nullptr).ok());
+  EXPECT_TRUE(service_->sender().send(arguments, nullptr).ok());
   EXPECT_EQ(request, 0u);
   EXPECT_TRUE(channel()->last_packet().empty()) << "a plain message";
 }

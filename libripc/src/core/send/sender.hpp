@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a service sends: chooses for each message whether it goes as one packet, with long items, or to a group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/send/group_send.hpp"
+#include "core/send/long_send.hpp"
+#include "core/send/short_send.hpp"
+#include "core/state/requests.hpp"
+#include "core/state/service_life.hpp"
+
+namespace ripc::internal::core {
+
+// Any thread.
+class Sender {
+ public:
+  // All of them outlive it. resolve_timeout: how long members of groups are looked for.
+  struct Parts {
+    ServiceLife& life;
+    Paths& paths;
+    memory::Pool& pool;
+    TicketKeeper& tickets;
+    RequestTable& requests;
+    GroupTable& groups;
+    spi::Resolver& resolver;
+    Nanoseconds resolve_timeout;
+  };
+  Sender(ripc_service_id id, const Parts& parts)
+      : life_(parts.life),
+        paths_(parts.paths),
+        pool_(parts.pool),
+        short_(id, parts.paths),
+        long_(id, parts.paths, parts.pool, parts.tickets, parts.requests, short_.counters()),
+        group_(short_, parts.paths, parts.groups, parts.resolver, parts.resolve_timeout) {}
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  // A message of short items with no option but a tag, where the channel is known: no allocation, no lock.
+  // RIPC_PENDING: send() has to look at it. `loses` (may be null): whether the path may lose it, where it is known.
+  [[gnu::always_inline]] ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items,
+                                                bool* loses = nullptr) noexcept {
+    return life_.status() == RIPC_OK ? short_.send_known(to, tag, items, loses) : RIPC_PENDING;
+  }
+  Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  // Adds to `sent` what was sent; not ok: why the next message was not.
+  // `each`: what is the same for all of them. `tickets`: empty, or one for each message.
+  Status send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
+                   std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
+  Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
+  Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
+  // Ends what is under way.
+  void end() noexcept { long_.end(); }
+
+  GroupSend& groups() noexcept { return group_; }
+  SendCounters& counters() noexcept { return short_.counters(); }
+  const SendCounters& counters() const noexcept { return short_.counters(); }
+
+ private:
+  Status send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+  Status send_held(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
+
+  ServiceLife& life_;
+  Paths& paths_;
+  memory::Pool& pool_;
+  ShortSend short_;
+  LongSend long_;
+  GroupSend group_;
+};
+
+}  // namespace ripc::internal::core
