@@ -2,6 +2,7 @@
 package org.libripc.hadoop;
 
 import java.io.IOException;
+import java.util.List;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.reduce.ExceptionReporter;
@@ -9,7 +10,10 @@ import org.apache.hadoop.mapreduce.task.reduce.MapHost;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
 import org.apache.hadoop.mapreduce.task.reduce.ShuffleSchedulerImpl;
 
-/** Hadoop's scheduler, which counts the bytes of each path. */
+/**
+ * Hadoop's scheduler, which counts the bytes of each path. Over HTTP goes what a visit has left to
+ * it, and nothing that became known since.
+ */
 final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
   private final ShuffleCounters counters;
 
@@ -27,6 +31,13 @@ final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
         context.getReduceShuffleBytes(),
         context.getFailedShuffleCounter());
     this.counters = counters;
+  }
+
+  @Override
+  public List<TaskAttemptID> getMapsForHost(MapHost host) {
+    List<TaskAttemptID> left =
+        Thread.currentThread() instanceof RipcFetcher<?, ?> fetcher ? fetcher.forHttp() : null;
+    return left != null ? left : super.getMapsForHost(host);
   }
 
   @Override

@@ -3,7 +3,7 @@ package org.libripc.hadoop;
 
 /** Why an output was left to another path. Each has a counter of the job. */
 enum Fallback {
-  /** The reducer may not open a file of its host, or it is damaged there. */
+  /** The reducer cannot open or read a file of its host; the NodeManager may. */
   LOCAL_FILE("this task cannot read the file"),
   NO_SERVICE("no libripc shuffle answers there"),
   REFUSED("the request was refused"),

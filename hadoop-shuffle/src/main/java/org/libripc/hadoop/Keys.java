@@ -29,6 +29,7 @@ final class Keys {
   static final String HANDLER_FILES = HANDLER + "open-files";
   static final String INDEX_BYTES = HANDLER + "index.bytes";
   static final String SESSIONS = HANDLER + "sessions";
+  static final String UNDER_WAY = HANDLER + "under-way.bytes";
 
   // Of both.
   static final String PEERS = HANDLER + "peers";

@@ -4,6 +4,7 @@ package org.libripc.hadoop;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.file.Path;
 
 /** A part of a file as a stream, without a descriptor of its own. One thread. */
@@ -30,10 +31,20 @@ final class PartStream extends InputStream {
   public int read(byte[] to, int offset, int length) throws IOException {
     if (left == 0) return -1;
     int wanted = (int) Math.min(length, left);
-    int got = files.read(file, ByteBuffer.wrap(to, offset, wanted), position);
+    int got = read(ByteBuffer.wrap(to, offset, wanted));
     if (got < 0) return -1; // the file is too short; whoever checks the bytes says so
     position += got;
     left -= got;
     return got;
+  }
+
+  private int read(ByteBuffer to) throws IOException {
+    try {
+      return files.read(file, to, position);
+    } catch (ClosedByInterruptException end) {
+      throw end;
+    } catch (IOException problem) { // not what a checksum or a codec says
+      throw new ShuffleFailure(Fallback.LOCAL_FILE, problem.toString());
+    }
   }
 }

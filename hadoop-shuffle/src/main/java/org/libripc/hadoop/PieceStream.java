@@ -9,6 +9,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
 import org.libripc.ReturnBuffer;
@@ -159,6 +160,7 @@ final class PieceStream extends InputStream {
     for (int attempt = 0; ; ++attempt) {
       try (CallResult result = RemoteHost.await(piece.call)) {
         if (!host.isToRepeat(result, attempt)) {
+          if (result.isAnswered() && result.code() == Wire.NOT_THERE) throw lack(piece, result);
           RemoteHost.check(result);
           if (result.itemCount() != 2 || result.size(0) != piece.length)
             throw new ShuffleFailure(Fallback.FAILED, "an answer has a wrong size");
@@ -171,6 +173,17 @@ final class PieceStream extends InputStream {
       }
       send(piece);
     }
+  }
+
+  /** Of an answer that says which output is not there. */
+  private ShuffleFailure lack(Piece piece, CallResult result) throws IOException {
+    ByteBuffer answer = host.authentic(piece.request, result);
+    int index = answer.remaining() == 4 ? answer.getInt() : -1;
+    if (index < 0 || index >= piece.ranges.size())
+      return new ShuffleFailure(Fallback.FAILED, "an answer has a wrong content");
+    String missing = piece.ranges.get(index).attempt();
+    return new ShuffleFailure(
+        Fallback.NOT_THERE, "it cannot read " + missing, TaskAttemptID.forName(missing));
   }
 
   /** Gives up what is under way, and the memory. */

@@ -98,6 +98,7 @@ final class RemoteFetch<K, V> {
       target.fill(first.map, first.output, first.size, part);
     } catch (IOException | InternalError problem) { // the latter from codecs
       if (part.failure != null) throw part.failure;
+      if (problem instanceof ReducerFailure mine) throw mine;
       reserved.remove();
       first.output.abort();
       target.failed(first.map, new ShuffleFailure(Fallback.CHECKSUM, problem.toString()));

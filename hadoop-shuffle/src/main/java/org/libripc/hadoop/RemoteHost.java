@@ -24,7 +24,8 @@ final class RemoteHost {
   private static final long PAUSE = 20; // ms, between them
 
   private final RemoteShuffle shuffle;
-  private final ServiceId id;
+  private final String name;
+  private ServiceId id;
   private ServiceInfo way;
   private byte[] session;
   private long number;
@@ -32,13 +33,21 @@ final class RemoteHost {
   private String avoidedFor = "";
   private Fallback avoidedBy = Fallback.NO_SERVICE;
 
-  RemoteHost(RemoteShuffle shuffle, ServiceId id) {
+  RemoteHost(RemoteShuffle shuffle, String name) {
     this.shuffle = shuffle;
-    this.id = id;
+    this.name = name;
   }
 
   private static long now() {
     return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+  }
+
+  private ServiceId id() throws IOException {
+    if (id == null) {
+      shuffle.ripc(); // says why if the native library does not load
+      id = ServiceId.ofName(name);
+    }
+    return id;
   }
 
   /** After a failure: the next tries go another way, for a while. */
@@ -58,7 +67,7 @@ final class RemoteHost {
     }
     if (way == null) {
       try {
-        way = shuffle.ripc().findPath(id);
+        way = shuffle.ripc().findPath(id());
       } catch (RipcException | IOException | IllegalStateException problem) {
         throw new ShuffleFailure(Fallback.NO_SERVICE, problem.getMessage());
       }
@@ -103,7 +112,9 @@ final class RemoteHost {
   /** Begins a call; the request becomes its only argument. */
   RpcCall call(int method, ByteBuffer request, Outgoing arguments) throws IOException {
     try {
-      return shuffle.rpc().call(id, method, arguments.add(request.duplicate()), shuffle.options());
+      return shuffle
+          .rpc()
+          .call(id(), method, arguments.add(request.duplicate()), shuffle.options());
     } catch (RipcException | IllegalStateException problem) {
       throw new ShuffleFailure(Fallback.FAILED, problem.toString());
     }
@@ -141,18 +152,12 @@ final class RemoteHost {
       Fallback why = result.status() == Status.NO_SERVICE ? Fallback.NO_SERVICE : Fallback.FAILED;
       throw new ShuffleFailure(why, result.toString());
     }
-    switch (result.code()) {
-      case Wire.OK:
-        return;
-      case Wire.NOT_THERE:
-        throw new ShuffleFailure(Fallback.NOT_THERE, "it cannot read them");
-      default:
-        throw new ShuffleFailure(Fallback.REFUSED, "answer " + result.code());
-    }
+    if (result.code() != Wire.OK)
+      throw new ShuffleFailure(Fallback.REFUSED, "answer " + result.code());
   }
 
   /** The first item of an answer that has its MAC as the second one. */
-  private ByteBuffer authentic(ByteBuffer request, CallResult result) throws IOException {
+  ByteBuffer authentic(ByteBuffer request, CallResult result) throws IOException {
     if (result.itemCount() != 2 || result.size(0) > Wire.LONGEST_REQUEST)
       throw new ShuffleFailure(Fallback.REFUSED, "an answer has a wrong size");
     ByteBuffer answer = result.item(0);

@@ -10,7 +10,6 @@ import javax.crypto.SecretKey;
 import org.apache.hadoop.mapred.JobConf;
 import org.libripc.Ripc;
 import org.libripc.RipcException;
-import org.libripc.ServiceId;
 import org.libripc.rpc.CallOptions;
 import org.libripc.rpc.Rpc;
 import org.slf4j.Logger;
@@ -80,8 +79,7 @@ final class RemoteShuffle implements AutoCloseable {
   }
 
   RemoteHost host(String hostAndPort) {
-    return hosts.computeIfAbsent(
-        hostAndPort, name -> new RemoteHost(this, ServiceId.ofName(Wire.serviceName(name))));
+    return hosts.computeIfAbsent(hostAndPort, name -> new RemoteHost(this, Wire.serviceName(name)));
   }
 
   synchronized Ripc ripc() throws IOException {
@@ -103,7 +101,6 @@ final class RemoteShuffle implements AutoCloseable {
       rpc = Rpc.open(ripc.register());
     } catch (RuntimeException | LinkageError failed) {
       problem = failed.toString();
-      LOG.warn("Nothing is fetched over libripc: {}", problem);
       if (ripc != null) ripc.close();
       ripc = null;
       throw new IOException(problem, failed);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.hadoop.fs.ChecksumException;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
@@ -29,6 +31,7 @@ import org.apache.hadoop.util.Time;
  */
 final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Target<K, V> {
   private static final int CHECK_BUFFER = 256 << 10;
+  private static final int AT_ONCE = 20; // of Hadoop's scheduler
 
   /** What all fetchers of a reducer have. */
   record Shared<K, V>(
@@ -50,6 +53,8 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
   // Of the visit.
   private MapHost visited;
   private Set<TaskAttemptID> left;
+  private List<TaskAttemptID> rest; // HTTP may get them
+  private List<TaskAttemptID> forHttp;
 
   RipcFetcher(
       ShuffleConsumerPlugin.Context<K, V> context,
@@ -87,33 +92,44 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
   protected void copyFromHost(MapHost host) throws IOException {
     visited = host;
     left = new LinkedHashSet<>();
-    List<TaskAttemptID> forHttp = new ArrayList<>();
-    boolean waits;
+    rest = new ArrayList<>();
+    boolean waits = true;
     try {
-      take(host, forHttp);
-      waits = useLocal && fetchLocal();
-      if (!waits && useRemote && !left.isEmpty()) waits = fetchRemote();
+      take(host);
+      waits = useLocal && fetchLocal() || useRemote && !left.isEmpty() && fetchRemote();
     } catch (InterruptedException | InterruptedIOException end) {
       Thread.currentThread().interrupt();
-      waits = true;
     } finally {
       path = ShufflePath.HTTP;
-      for (TaskAttemptID map : left) shared.scheduler.putBackKnownMapOutput(host, map);
-      for (TaskAttemptID map : forHttp) shared.scheduler.putBackKnownMapOutput(host, map);
+      rest.addAll(left);
+      List<TaskAttemptID> later =
+          rest.subList(waits || stopped ? 0 : Math.min(AT_ONCE, rest.size()), rest.size());
+      for (TaskAttemptID map : later) shared.scheduler.putBackKnownMapOutput(host, map);
+      later.clear();
     }
-    if (waits || stopped || left.isEmpty() && forHttp.isEmpty()) return;
+    if (rest.isEmpty()) return;
     shared.counters.takes(host.getHostName(), path, "see the reasons above");
-    super.copyFromHost(host);
+    forHttp = rest;
+    try {
+      super.copyFromHost(host);
+    } finally {
+      forHttp = null;
+    }
   }
 
-  /** All that is known of a host: the scheduler gives 20 at once. */
-  private void take(MapHost host, List<TaskAttemptID> forHttp) {
-    while (left.size() < Wire.MOST_OUTPUTS - 20) {
+  /** What Hadoop's part of the visit is to get; null: it is not its turn. */
+  List<TaskAttemptID> forHttp() {
+    return forHttp;
+  }
+
+  /** All that is known of a host. */
+  private void take(MapHost host) {
+    while (left.size() < Wire.MOST_OUTPUTS - AT_ONCE) {
       List<TaskAttemptID> some = shared.scheduler.getMapsForHost(host);
       if (some.isEmpty()) return;
       for (TaskAttemptID map : some) {
         if (shared.onlyHttp.contains(map)) {
-          forHttp.add(map);
+          rest.add(map);
         } else {
           left.add(map);
         }
@@ -126,9 +142,8 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
   /** Returns whether the rest waits for room. */
   private boolean fetchLocal() throws IOException {
     path = ShufflePath.LOCAL;
-    Iterator<TaskAttemptID> maps = left.iterator();
-    while (maps.hasNext() && !stopped) {
-      TaskAttemptID map = maps.next();
+    for (TaskAttemptID map : List.copyOf(left)) {
+      if (stopped) break;
       MapOutput<K, V> output = null;
       try {
         long start = Time.monotonicNow();
@@ -144,45 +159,36 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
         }
         shared.counters.takes(visited.getHostName(), path, "they are in this task's directories");
         succeeded(map, output, found.length(), start);
-        maps.remove();
-      } catch (ReserveFailed mine) {
-        maps.remove();
-        shared.scheduler.reportLocalError(mine.reason);
+      } catch (ReducerFailure mine) {
+        if (output != null) output.abort();
+        shared.scheduler.reportLocalError(mine);
         return true;
-      } catch (InterruptedIOException | java.nio.channels.ClosedByInterruptException end) {
+      } catch (InterruptedIOException | ClosedByInterruptException end) {
         if (output != null) output.abort();
         throw new InterruptedIOException(end.getMessage());
       } catch (IOException | RuntimeException | InternalError problem) { // codecs throw the last
         if (output != null) output.abort();
-        // A damaged file is the same over any path; HTTP's failures are reported.
-        if (output != null) shared.onlyHttp.add(map);
-        shared.counters.fallsBack(visited.getHostName(), Fallback.LOCAL_FILE, 1, problem);
+        if (output == null || problem instanceof ShuffleFailure) {
+          // The NodeManager may be able to read it.
+          fallsBack(Fallback.LOCAL_FILE, List.of(map), problem);
+        } else {
+          failed(map, new ShuffleFailure(Fallback.CHECKSUM, problem.toString()));
+        }
       }
     }
     return false;
   }
 
-  private MapOutput<K, V> reserveLocal(TaskAttemptID map, LocalOutput found) throws ReserveFailed {
+  private MapOutput<K, V> reserveLocal(TaskAttemptID map, LocalOutput found) throws ReducerFailure {
     MapOutput<K, V> output = shared.merger.reserveInPlace(map, found);
     return output != null ? output : reserve(map, found.raw());
   }
 
-  /** Of Hadoop's merge: this reducer has no room on its disks. */
-  private static final class ReserveFailed extends IOException {
-    private static final long serialVersionUID = 1;
-    final transient IOException reason;
-
-    ReserveFailed(IOException reason) {
-      super(reason);
-      this.reason = reason;
-    }
-  }
-
-  private MapOutput<K, V> reserve(TaskAttemptID map, long raw) throws ReserveFailed {
+  private MapOutput<K, V> reserve(TaskAttemptID map, long raw) throws ReducerFailure {
     try {
       return shared.merger.reserve(map, raw - CryptoUtils.cryptoPadding(conf), id);
     } catch (IOException problem) {
-      throw new ReserveFailed(problem);
+      throw new ReducerFailure(problem);
     }
   }
 
@@ -190,14 +196,36 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
   private void fill(MapOutput<K, V> output, long part, long raw, InputStream decrypted)
       throws IOException {
     int padding = CryptoUtils.cryptoPadding(conf);
-    output.shuffle(visited, decrypted, part - padding, raw - padding, metrics, reporter);
+    try {
+      output.shuffle(visited, decrypted, part - padding, raw - padding, metrics, reporter);
+    } catch (ShuffleFailure
+        | ChecksumException
+        | EOFException
+        | InterruptedIOException
+        | ClosedByInterruptException read) {
+      throw read;
+    } catch (IOException problem) {
+      // In memory it is a codec's word for damage; to a disk the bytes go as they are.
+      if (output.getDescription().equals("DISK")) throw new ReducerFailure(problem);
+      throw problem;
+    }
   }
 
+  /** It is the reducer's now, and no longer of the visit. */
   private void succeeded(TaskAttemptID map, MapOutput<K, V> output, long part, long start)
-      throws IOException {
-    long bytes = part - CryptoUtils.cryptoPadding(conf);
-    shared.scheduler.copySucceeded(map, visited, bytes, start, Time.monotonicNow(), output);
+      throws ReducerFailure {
+    try {
+      long bytes = part - CryptoUtils.cryptoPadding(conf);
+      shared.scheduler.copySucceeded(map, visited, bytes, start, Time.monotonicNow(), output);
+    } catch (IOException problem) {
+      throw new ReducerFailure(problem);
+    }
     metrics.successFetch();
+    left.remove(map);
+  }
+
+  private void fallsBack(Fallback why, Collection<TaskAttemptID> maps, Object detail) {
+    shared.counters.fallsBack(visited.getHostName(), why, maps, detail);
   }
 
   // ---- Other hosts, and what this task may not open ----
@@ -205,28 +233,35 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
   private boolean fetchRemote() throws IOException, InterruptedException {
     String name = visited.getHostName();
     RemoteHost host = shared.remote.host(name);
-    try {
-      path = ShufflePath.of(host.way().transport());
-      shared.counters.takes(name, path, host.way().reason());
-      Collection<TaskAttemptID> wanted = List.copyOf(left);
-      return new RemoteFetch<>(shared.remote, host, reduce, this).fetch(wanted);
-    } catch (ReserveFailed mine) {
-      shared.scheduler.reportLocalError(mine.reason);
-      return true;
-    } catch (InterruptedIOException end) {
-      throw end;
-    } catch (ShuffleFailure failure) {
-      leave(host, failure);
-    } catch (IOException | RuntimeException problem) {
-      leave(host, new ShuffleFailure(Fallback.FAILED, problem.toString()));
+    while (!left.isEmpty()) {
+      try {
+        path = ShufflePath.of(host.way().transport());
+        shared.counters.takes(name, path, host.way().reason());
+        return new RemoteFetch<>(shared.remote, host, reduce, this).fetch(List.copyOf(left));
+      } catch (ReducerFailure mine) {
+        shared.scheduler.reportLocalError(mine);
+        return true;
+      } catch (InterruptedIOException end) {
+        throw end;
+      } catch (ShuffleFailure failure) {
+        TaskAttemptID missing = failure.output();
+        if (missing == null || !left.contains(missing)) {
+          leave(host, failure);
+          return false;
+        }
+        // The others come without it.
+        failed(missing, failure);
+      } catch (IOException | RuntimeException problem) {
+        leave(host, new ShuffleFailure(Fallback.FAILED, problem.toString()));
+        return false;
+      }
     }
     return false;
   }
 
   private void leave(RemoteHost host, ShuffleFailure failure) {
     host.avoid(failure);
-    shared.counters.fallsBack(
-        visited.getHostName(), failure.why(), left.size(), failure.getMessage());
+    fallsBack(failure.why(), left, failure.getMessage());
   }
 
   @Override
@@ -240,12 +275,14 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
     long start = Time.monotonicNow();
     fill(output, size.part(), size.raw(), CryptoUtils.wrapIfNecessary(conf, in, size.part()));
     succeeded(map, output, size.part(), start);
-    left.remove(map);
   }
 
   @Override
   public void failed(TaskAttemptID map, ShuffleFailure why) {
+    // Damage is the same over any path; HTTP's failures are reported.
     shared.onlyHttp.add(map);
-    shared.counters.fallsBack(visited.getHostName(), why.why(), 1, why.getMessage());
+    left.remove(map);
+    rest.add(map);
+    fallsBack(why.why(), List.of(map), why.getMessage());
   }
 }

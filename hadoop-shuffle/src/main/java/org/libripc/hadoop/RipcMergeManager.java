@@ -30,7 +30,6 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
   private static final Logger LOG = LoggerFactory.getLogger(RipcMergeManager.class);
   private static final int SMALLEST_WINDOW = 16 << 10;
   private static final int LARGEST_WINDOW = 256 << 10;
-  private static final int DECOMPRESSOR = 128 << 10; // about: they differ
 
   private final ShuffleConsumerPlugin.Context<K, V> context;
   private final JobConf conf;
@@ -38,7 +37,7 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
   private final ShuffleCounters counters;
   private final boolean inPlace;
   private final long budget;
-  private final int perOutput;
+  private final long perOutput; // of its decompressor
   private final List<InPlaceOutput<K, V>> outputs = new ArrayList<>();
   private long taken;
   private long otherBytes;
@@ -58,15 +57,20 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
     this.counters = counters;
     this.others = others;
     conf = context.getJobConf();
-    inPlace = conf.getBoolean(Keys.IN_PLACE, true) && conf.getBoolean(Keys.LOCAL, true);
+    CompressionCodec codec = context.getCodec();
+    perOutput = CodecMemory.of(codec, conf);
+    boolean wanted = conf.getBoolean(Keys.IN_PLACE, true) && conf.getBoolean(Keys.LOCAL, true);
+    inPlace = wanted && perOutput >= 0;
     budget = Keys.inPlaceBytes(conf);
-    perOutput = context.getCodec() == null ? 0 : DECOMPRESSOR;
     if (inPlace) {
       LOG.info(
-          "Outputs of this host are merged where they lie, through windows of together {} bytes{}{}",
+          "Outputs of this host are merged where they lie, through windows of together {} bytes{}{}{}",
           budget,
-          context.getCodec() == null ? "" : ", decompressed by " + context.getCodec().getClass(),
+          codec == null ? "" : ", decompressed by " + codec.getClass(),
+          CryptoUtils.isEncryptedSpillEnabled(conf) ? ", decrypted" : "",
           context.getCombinerClass() == null ? "" : "; the combiner is not run again on them");
+    } else if (wanted) {
+      LOG.info("Hadoop's merge takes all outputs: what {} takes is not known", codec.getClass());
     } else {
       LOG.info("Hadoop's merge takes all outputs, as the configuration says");
     }

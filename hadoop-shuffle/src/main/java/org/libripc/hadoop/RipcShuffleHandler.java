@@ -70,6 +70,7 @@ public class RipcShuffleHandler extends ShuffleHandler {
           outputs,
           readers,
           new Sessions(Keys.atLeast(1, conf, Keys.SESSIONS, 10_000)),
+          Keys.atLeast(Keys.LARGEST_PIECE, conf, Keys.UNDER_WAY, 128 << 20),
           metrics);
     } catch (Throwable failed) {
       DefaultMetricsSystem.instance().unregisterSource(HandlerMetrics.SOURCE);

@@ -3,8 +3,10 @@ package org.libripc.hadoop;
 
 import java.nio.ByteBuffer;
 import java.security.SecureRandom;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * Whose requests a NodeManager answers, and which of them have come. A session is random, so a
@@ -26,24 +28,30 @@ final class Sessions {
 
   private final SecureRandom random = new SecureRandom();
   private final Map<ByteBuffer, Session> sessions;
+  private final Set<ByteBuffer> begun; // the last nonces
 
   /**
    * @param limit with more the least recently used one ends; its reducer begins again
    */
   Sessions(int limit) {
-    sessions =
-        new LinkedHashMap<>(16, 0.75f, true) {
-          private static final long serialVersionUID = 1;
-
-          @Override
-          protected boolean removeEldestEntry(Map.Entry<ByteBuffer, Session> eldest) {
-            return size() > limit;
-          }
-        };
+    sessions = bounded(limit, true);
+    begun = Collections.newSetFromMap(bounded(limit, false));
   }
 
-  /** A new one. */
-  synchronized byte[] begin(String job) {
+  private static <V> Map<ByteBuffer, V> bounded(int limit, boolean byUse) {
+    return new LinkedHashMap<>(16, 0.75f, byUse) {
+      private static final long serialVersionUID = 1;
+
+      @Override
+      protected boolean removeEldestEntry(Map.Entry<ByteBuffer, V> eldest) {
+        return size() > limit;
+      }
+    };
+  }
+
+  /** A new one; null if the request with this nonce has come before. */
+  synchronized byte[] begin(String job, byte[] nonce) {
+    if (!begun.add(ByteBuffer.wrap(nonce))) return null;
     byte[] name = new byte[Wire.SESSION_BYTES];
     random.nextBytes(name);
     sessions.put(ByteBuffer.wrap(name), new Session(job));

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
+import java.util.Collection;
+import java.util.EnumMap;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.mapred.Reporter;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -15,9 +19,11 @@ final class ShuffleCounters {
 
   private final Reporter reporter;
   private final Set<String> told = ConcurrentHashMap.newKeySet();
+  private final Map<Fallback, Set<TaskAttemptID>> counted = new EnumMap<>(Fallback.class);
 
   ShuffleCounters(Reporter reporter) {
     this.reporter = reporter;
+    for (Fallback why : Fallback.values()) counted.put(why, ConcurrentHashMap.newKeySet());
   }
 
   private void add(String name, long value) {
@@ -33,9 +39,10 @@ final class ShuffleCounters {
     add(IN_PLACE, bytes);
   }
 
-  /** Outputs of a host are left to another path. */
-  void fallsBack(String host, Fallback why, int outputs, Object detail) {
-    add(why.counter(), outputs);
+  /** Outputs of a host are left to another path. Each counts once, however often it is tried. */
+  void fallsBack(String host, Fallback why, Collection<TaskAttemptID> outputs, Object detail) {
+    long fresh = outputs.stream().filter(counted.get(why)::add).count();
+    if (fresh > 0) add(why.counter(), fresh);
     if (told.add(host + why))
       LOG.warn("Outputs of {} come over another path: {} ({})", host, why.text, detail);
   }

@@ -2,19 +2,31 @@
 package org.libripc.hadoop;
 
 import java.io.IOException;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
 
-/** Why outputs of a host do not come over libripc. */
+/** Why outputs of a host, or one of them, do not come by a path. */
 final class ShuffleFailure extends IOException {
   private static final long serialVersionUID = 1;
 
   private final Fallback why;
+  private final transient TaskAttemptID output;
 
   ShuffleFailure(Fallback why, String detail) {
+    this(why, detail, null);
+  }
+
+  ShuffleFailure(Fallback why, String detail, TaskAttemptID output) {
     super(detail);
     this.why = why;
+    this.output = output;
   }
 
   Fallback why() {
     return why;
+  }
+
+  /** The only one that it is about; null: the host. */
+  TaskAttemptID output() {
+    return output;
   }
 }

@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import javax.crypto.SecretKey;
 import org.apache.hadoop.mapred.IndexRecord;
@@ -16,6 +17,7 @@ import org.libripc.RipcBuilder;
 import org.libripc.RipcException;
 import org.libripc.Service;
 import org.libripc.Status;
+import org.libripc.Ticket;
 import org.libripc.rpc.Request;
 import org.libripc.rpc.Rpc;
 import org.slf4j.Logger;
@@ -45,12 +47,14 @@ final class ShuffleServer implements AutoCloseable {
   private final DirectoryReaders readers;
   private final Sessions sessions;
   private final HandlerMetrics metrics;
+  private final Semaphore underWay; // bytes
   private final Ripc ripc;
   private final Service service;
   private final Rpc rpc;
   private final Thread thread;
 
   /**
+   * @param mostUnderWay bytes that were read and have not come to their reducers
    * @throws RipcException, UnsatisfiedLinkError if libripc cannot be used, with the reason
    */
   ShuffleServer(
@@ -60,11 +64,13 @@ final class ShuffleServer implements AutoCloseable {
       MapOutputs outputs,
       DirectoryReaders readers,
       Sessions sessions,
+      int mostUnderWay,
       HandlerMetrics metrics) {
     this.jobs = jobs;
     this.outputs = outputs;
     this.readers = readers;
     this.sessions = sessions;
+    underWay = new Semaphore(mostUnderWay);
     this.metrics = metrics;
     ripc = builder.open();
     try {
@@ -100,9 +106,13 @@ final class ShuffleServer implements AutoCloseable {
       Wire.Begin begin = Wire.decodeBegin(bytes);
       SecretKey key = jobs.key(begin.job());
       if (key == null || !Wire.isSealed(bytes, key)) throw new IOException("a wrong token");
-      ByteBuffer answer = ByteBuffer.wrap(sessions.begin(begin.job()));
+      byte[] session = sessions.begin(begin.job(), begin.nonce());
+      if (session == null) {
+        unknown(request);
+        return;
+      }
       metrics.sessions.incr();
-      reply(request, key, Wire.macOf(bytes), answer);
+      reply(request, Wire.OK, key, Wire.macOf(bytes), ByteBuffer.wrap(session));
     } catch (IOException | IllegalStateException problem) {
       refuse(request, problem);
     }
@@ -145,7 +155,7 @@ final class ShuffleServer implements AutoCloseable {
       if (checked == null) return;
       Wire.Sizes wanted = Wire.decodeSizes(bytes);
       for (String attempt : wanted.attempts()) checkJob(checked.job, attempt);
-      pass(DirectoryReaders.UNKNOWN, checked, kept -> answerSizes(kept, wanted), wanted.attempts());
+      pass(DirectoryReaders.UNKNOWN, checked, kept -> answerSizes(kept, wanted));
     } catch (IOException | IllegalStateException problem) {
       refuse(request, problem);
     }
@@ -157,18 +167,19 @@ final class ShuffleServer implements AutoCloseable {
       Checked checked = check(request, Wire.DATA, bytes);
       if (checked == null) return;
       Wire.Data wanted = Wire.decodeData(bytes);
-      List<String> attempts = new ArrayList<>();
       long total = 0;
       for (Wire.Range range : wanted.ranges()) {
         checkJob(checked.job, range.attempt());
-        attempts.add(range.attempt());
         total += range.length();
       }
       if (request.returnCount() != 1 || request.returnSize(0) < total)
         throw new IOException("there is no room for the bytes");
-      MapOutputs.Output first = outputs.known(attempts.get(0));
-      int directory = first == null ? DirectoryReaders.UNKNOWN : first.directory();
-      pass(directory, checked, kept -> answerData(kept, wanted), attempts);
+      MapOutputs.Output first = outputs.known(wanted.ranges().get(0).attempt());
+      if (first != null) {
+        pass(first.directory(), checked, kept -> answerData(kept, wanted));
+      } else {
+        pass(DirectoryReaders.UNKNOWN, checked, kept -> findForData(kept, wanted));
+      }
     } catch (IOException | IllegalStateException problem) {
       refuse(request, problem);
     }
@@ -179,23 +190,31 @@ final class ShuffleServer implements AutoCloseable {
   }
 
   private interface Task {
-    void run(Checked checked) throws IOException;
+    void run(Checked checked);
   }
 
-  private void pass(int directory, Checked checked, Task task, List<String> attempts) {
+  private void pass(int directory, Checked checked, Task task) {
     Request kept = checked.request.keep();
-    Checked lasting = new Checked(checked.job, checked.key, checked.mac, kept);
+    execute(directory, new Checked(checked.job, checked.key, checked.mac, kept), task);
+  }
+
+  private void execute(int directory, Checked checked, Task task) {
     try {
-      readers.execute(directory, () -> run(lasting, task, attempts));
+      readers.execute(directory, () -> run(checked, task));
     } catch (RejectedExecutionException full) {
-      metrics.busy.incr();
-      kept.refuse(Status.AGAIN);
+      turnAway(checked.request);
     }
+  }
+
+  /** The reducer asks again. */
+  private void turnAway(Request request) {
+    metrics.busy.incr();
+    request.refuse(Status.AGAIN);
   }
 
   // ---- Answering: in the readers ----
 
-  private void run(Checked checked, Task task, List<String> attempts) {
+  private void run(Checked checked, Task task) {
     try {
       // Nobody waits for it any more.
       if (checked.request.timeLeft(TimeUnit.NANOSECONDS) == 0) {
@@ -205,10 +224,6 @@ final class ShuffleServer implements AutoCloseable {
       task.run(checked);
       metrics.knownOutputs.set(outputs.count());
       metrics.openFiles.set(outputs.openFiles());
-    } catch (IOException missing) {
-      metrics.notThere.incr();
-      LOG.warn("Cannot serve {} of {}: {}", attempts, checked.job, missing.toString());
-      if (!checked.request.isEnded()) checked.request.reply(Wire.NOT_THERE, new Outgoing());
     } catch (RuntimeException problem) {
       LOG.warn("Cannot answer {}: {}", checked.request.source(), problem.toString());
       if (!checked.request.isEnded()) checked.request.drop(Status.CANCELLED);
@@ -236,40 +251,94 @@ final class ShuffleServer implements AutoCloseable {
       sizes.add(size);
     }
     metrics.sizeRequests.incr();
-    reply(checked.request, checked.key, checked.mac, Wire.encodeSizes(sizes));
+    reply(checked.request, Wire.OK, checked.key, checked.mac, Wire.encodeSizes(sizes));
   }
 
-  private void answerData(Checked checked, Wire.Data wanted) throws IOException {
-    int total = wanted.ranges().stream().mapToInt(Wire.Range::length).sum();
-    try (RegisteredBuffer piece = ripc.lease(Math.max(1, total))) {
-      ByteBuffer bytes = piece.buffer();
-      for (Wire.Range range : wanted.ranges()) {
-        MapOutputs.Output output = find(checked.job, range.attempt());
-        IndexRecord part = output.part(wanted.head().reduce());
-        if (part == null || range.offset() + range.length() > part.partLength)
-          throw new IOException("a range behind the end of " + range.attempt());
-        bytes.limit(bytes.position() + range.length());
-        outputs.read(output, part.startOffset + range.offset(), bytes);
-      }
-      ByteBuffer mac =
-          ByteBuffer.wrap(Wire.sealAnswer(checked.key, checked.mac, Wire.lengthOf(total)));
-      send(checked.request, new Outgoing().addReturn(bytes.flip(), 0).add(mac));
-      metrics.dataRequests.incr();
-      metrics.bytes.incr(total);
+  /** So that the bytes are read by those of their directory. */
+  private void findForData(Checked checked, Wire.Data wanted) {
+    try {
+      int directory = find(checked.job, wanted.ranges().get(0).attempt()).directory();
+      execute(directory, checked, kept -> answerData(kept, wanted));
+    } catch (IOException missing) {
+      lacks(checked, wanted, 0, missing);
     }
   }
 
-  private void reply(Request request, SecretKey key, byte[] mac, ByteBuffer answer) {
+  private void answerData(Checked checked, Wire.Data wanted) {
+    int total = wanted.ranges().stream().mapToInt(Wire.Range::length).sum();
+    RegisteredBuffer piece = lease(Math.max(1, total));
+    if (piece == null) {
+      turnAway(checked.request);
+      return;
+    }
+    Ticket ticket = null;
+    try (piece) {
+      ByteBuffer bytes = piece.buffer();
+      if (!read(checked, wanted, bytes)) return;
+      ByteBuffer mac =
+          ByteBuffer.wrap(Wire.sealAnswer(checked.key, checked.mac, Wire.lengthOf(total)));
+      ticket = send(checked.request, new Outgoing().addReturn(bytes.flip(), 0).add(mac));
+      metrics.dataRequests.incr();
+      metrics.bytes.incr(total);
+    } finally {
+      // The memory is in use until the reducer has the bytes.
+      if (ticket == null) {
+        underWay.release(piece.size());
+      } else {
+        ticket.whenComplete((done, problem) -> underWay.release(piece.size()));
+      }
+    }
+  }
+
+  /** Memory for an answer; null: as much as may is under way. */
+  private RegisteredBuffer lease(int bytes) {
+    if (!underWay.tryAcquire(bytes)) return null;
+    try {
+      return ripc.lease(bytes);
+    } catch (RipcException problem) {
+      underWay.release(bytes);
+      if (problem.status() == Status.NO_MEMORY) return null;
+      throw problem;
+    }
+  }
+
+  /** False: the reducer was told which output cannot be read. */
+  private boolean read(Checked checked, Wire.Data wanted, ByteBuffer bytes) {
+    for (int index = 0; index < wanted.ranges().size(); ++index) {
+      Wire.Range range = wanted.ranges().get(index);
+      try {
+        MapOutputs.Output output = find(checked.job, range.attempt());
+        IndexRecord part = output.part(wanted.head().reduce());
+        if (part == null || range.offset() + range.length() > part.partLength)
+          throw new IOException("a range behind the end");
+        bytes.limit(bytes.position() + range.length());
+        outputs.read(output, part.startOffset + range.offset(), bytes);
+      } catch (IOException missing) {
+        lacks(checked, wanted, index, missing);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private void lacks(Checked checked, Wire.Data wanted, int index, IOException missing) {
+    metrics.notThere.incr();
+    String attempt = wanted.ranges().get(index).attempt();
+    LOG.warn("Cannot serve {}: {}", attempt, missing.toString());
+    ByteBuffer answer = ByteBuffer.allocate(4).putInt(0, index);
+    reply(checked.request, Wire.NOT_THERE, checked.key, checked.mac, answer);
+  }
+
+  private void reply(Request request, int code, SecretKey key, byte[] mac, ByteBuffer answer) {
     ByteBuffer sealed = ByteBuffer.wrap(Wire.sealAnswer(key, mac, answer));
-    request.reply(new Outgoing().add(answer).add(sealed));
+    request.reply(code, new Outgoing().add(answer).add(sealed));
   }
 
   /** Waits for room, as long as the caller waits for the answer. */
-  private void send(Request request, Outgoing answer) {
+  private Ticket send(Request request, Outgoing answer) {
     while (true) {
       try {
-        request.reply(answer);
-        return;
+        return request.reply(answer);
       } catch (RipcException.NoRoom full) {
         if (request.timeLeft(TimeUnit.NANOSECONDS) == 0) throw full;
         try {

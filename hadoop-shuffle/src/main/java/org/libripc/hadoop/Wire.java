@@ -26,7 +26,7 @@ final class Wire {
   static final int SIZES = 2;
   static final int DATA = 3;
 
-  // The codes of answers. All but the first have no items.
+  // The codes of answers. REFUSED and NO_SESSION have no items.
   static final int OK = 0;
 
   /** The token is wrong or unknown, or the request is malformed. */
@@ -35,7 +35,7 @@ final class Wire {
   /** No such session, or a request of it that has come before: begin again. */
   static final int NO_SESSION = 2;
 
-  /** There is no such output, or it cannot be read. */
+  /** An output is not there, or cannot be read: the index of its range, in 4 bytes. */
   static final int NOT_THERE = 3;
 
   static final int MAC_BYTES = 32;

@@ -18,6 +18,9 @@ import org.apache.hadoop.io.BytesWritable;
 import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.DefaultCodec;
+import org.apache.hadoop.io.compress.GzipCodec;
+import org.apache.hadoop.io.compress.Lz4Codec;
+import org.apache.hadoop.io.compress.SnappyCodec;
 import org.apache.hadoop.mapred.RawKeyValueIterator;
 import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
@@ -84,7 +87,7 @@ class MergeTest {
     Random random = new Random(seed);
     List<MapFiles.Pair> expected = new ArrayList<>();
     // The smallest windows: records go over their ends.
-    maps.conf.setLong(Keys.IN_PLACE_BYTES, 4 << 20);
+    maps.conf.setLong(Keys.IN_PLACE_BYTES, 12 * (CodecMemory.of(codec, maps.conf) + (16 << 10)));
     RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
     LocalOutputs local = new LocalOutputs(maps.conf, REDUCE);
     for (int map = 0; map < 12; ++map) {
@@ -161,6 +164,39 @@ class MergeTest {
     RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
     assertNull(manager.reserveInPlace(MapFiles.attempt(0), found));
     MapFiles.check(new ArrayList<>(), manager.close());
+  }
+
+  private int inPlace(CompressionCodec of, long budget) throws Throwable {
+    codec = of;
+    maps.conf.setLong(Keys.IN_PLACE_BYTES, budget);
+    maps.write(0, null, List.of(List.of(), List.of()));
+    LocalOutput found = new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0));
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    int count = 0;
+    while (count < 1000 && manager.reserveInPlace(MapFiles.attempt(0), found) != null) ++count;
+    manager.close();
+    return count;
+  }
+
+  /** Of 10 MB; the windows of empty outputs take next to nothing. */
+  @Test
+  void whatDecompressionTakesIsReserved() throws Throwable {
+    maps();
+    assertEquals(1000, inPlace(null, 10_000_000));
+    assertEquals(2, inPlace(new BZip2Codec(), 10_000_000));
+    assertEquals(49, inPlace(new GzipCodec(), 10_000_000));
+    assertEquals(12, inPlace(new SnappyCodec(), 10_000_000));
+    maps.conf.setInt("io.compression.codec.lz4.buffersize", 1 << 20);
+    assertEquals(3, inPlace(new Lz4Codec(), 10_000_000));
+    maps.conf.setBoolean("mapreduce.job.encrypted-intermediate-data", true);
+    maps.conf.setInt("mapreduce.job.encrypted-intermediate-data.buffer.kb", 1 << 10);
+    assertEquals(1, inPlace(new Lz4Codec(), 10_000_000));
+  }
+
+  @Test
+  void aCodecOfWhichNothingIsKnownIsHadoops() throws Throwable {
+    maps();
+    assertEquals(0, inPlace(new DefaultCodec() {}, Long.MAX_VALUE));
   }
 
   @Test

@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.IntFunction;
 import javax.crypto.SecretKey;
@@ -46,6 +47,13 @@ final class OneProcess implements AutoCloseable {
   record Reduced(long millis, Map<String, Long> counters) {}
 
   final MapFiles files;
+
+  /** Attempts whose data the handler cannot read over libripc; over HTTP it can. */
+  final Set<String> unreadable = ConcurrentHashMap.newKeySet();
+
+  /** Those of the last reducer, also if it has failed. */
+  Map<String, Long> counters = Map.of();
+
   private final RipcShuffleHandler handler = new RipcShuffleHandler();
   private final int outputs;
   private final SecretKey key;
@@ -79,7 +87,7 @@ final class OneProcess implements AutoCloseable {
   /** Returns its address. */
   private String startHandler(Path root, ApplicationId application, ByteBuffer token)
       throws IOException {
-    handler.setAuxiliaryLocalPathHandler(new LocalPaths(root));
+    handler.setAuxiliaryLocalPathHandler(new LocalPaths(root, unreadable));
     Configuration conf = new Configuration();
     conf.setInt(ShuffleHandler.SHUFFLE_PORT_CONFIG_KEY, 0);
     conf.set("yarn.nodemanager.address", "127.0.0.1:0");
@@ -91,10 +99,15 @@ final class OneProcess implements AutoCloseable {
   }
 
   /** What a NodeManager gives its services. */
-  private record LocalPaths(Path root) implements AuxiliaryLocalPathHandler {
+  private record LocalPaths(Path root, Set<String> unreadable)
+      implements AuxiliaryLocalPathHandler {
     @Override
     public org.apache.hadoop.fs.Path getLocalPathForRead(String path) {
-      return new org.apache.hadoop.fs.Path(root.resolve(path).toString());
+      boolean hidden =
+          Thread.currentThread().getName().startsWith("ripc-")
+              && unreadable.stream().anyMatch(each -> path.endsWith(each + "/file.out"));
+      String name = hidden ? path.replace("file.out", "file.not") : path;
+      return new org.apache.hadoop.fs.Path(root.resolve(name).toString());
     }
 
     @Override
@@ -138,15 +151,15 @@ final class OneProcess implements AutoCloseable {
         });
   }
 
-  /** A reporter that adds the plugin's counters to {@code counters}. */
-  private Reporter reporter(Map<String, Long> counters) {
+  /** A reporter that adds the plugin's counters to {@code counted}. */
+  private Reporter reporter(Map<String, Long> counted) {
     return madeUp(
         Reporter.class,
         (proxy, method, arguments) -> {
           if (!method.getName().equals("incrCounter"))
             return method.invoke(Reporter.NULL, arguments);
           if (ShuffleCounters.GROUP.equals(arguments[0]))
-            counters.merge((String) arguments[1], (Long) arguments[2], Long::sum);
+            counted.merge((String) arguments[1], (Long) arguments[2], Long::sum);
           return null;
         });
   }
@@ -174,7 +187,7 @@ final class OneProcess implements AutoCloseable {
         Class.forName("org.apache.hadoop.mapred.ReduceTaskStatus").getDeclaredConstructor();
     makeStatus.setAccessible(true);
     TaskStatus status = (TaskStatus) makeStatus.newInstance();
-    Map<String, Long> counters = new ConcurrentHashMap<>();
+    counters = new ConcurrentHashMap<>();
     shuffle.init(MapFiles.context(conf, attempt, null, master(), status, task, reporter(counters)));
     long began = System.currentTimeMillis();
     RawKeyValueIterator merged = shuffle.run();

@@ -4,6 +4,7 @@ package org.libripc.hadoop;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -17,7 +18,11 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import javax.crypto.SecretKey;
 import javax.crypto.spec.SecretKeySpec;
 import org.apache.hadoop.mapred.Reporter;
@@ -40,8 +45,11 @@ import org.libripc.RegisteredBuffer;
 import org.libripc.ReturnBuffer;
 import org.libripc.Ripc;
 import org.libripc.ServiceId;
+import org.libripc.Status;
 import org.libripc.ViewKind;
+import org.libripc.rpc.CallOutcome;
 import org.libripc.rpc.CallResult;
+import org.libripc.rpc.RpcCall;
 
 /** A reducer's calls to a NodeManager, both in this process; in the RDMA lab over verbs. */
 @Tag("verbs")
@@ -56,6 +64,9 @@ class ServerTest {
   private final String name = "test-" + ProcessHandle.current().pid() + "-" + System.nanoTime();
   private final Map<String, SecretKey> keys = new LinkedHashMap<>(Map.of(JOB, KEY));
   private MapFiles maps;
+  private final Set<String> readers = ConcurrentHashMap.newKeySet();
+  private volatile Runnable beforeFinding = () -> {};
+  private long indexBytes = 1 << 20;
   private HandlerMetrics metrics;
   private ShuffleServer server;
   private RemoteShuffle shuffle;
@@ -65,11 +76,11 @@ class ServerTest {
     maps = new MapFiles(folder.resolve("usercache/ada/appcache/application_1700000000000_0001"));
     DefaultMetricsSystem.setMiniClusterMode(true);
     metrics = DefaultMetricsSystem.instance().register(new HandlerMetrics());
-    server = serve(256);
+    server = serve(256, 1 << 24);
     shuffle = new RemoteShuffle(maps.conf, JOB, KEY);
   }
 
-  private ShuffleServer serve(int queue) {
+  private ShuffleServer serve(int queue, int underWay) {
     MapOutputs outputs =
         new MapOutputs(
             relative -> {
@@ -78,7 +89,7 @@ class ServerTest {
               return file.toFile();
             },
             maps.conf,
-            1 << 20,
+            indexBytes,
             4);
     return new ShuffleServer(
         Ripc.builder(),
@@ -91,13 +102,23 @@ class ServerTest {
 
           @Override
           public String user(String job) {
+            readers.add(Thread.currentThread().getName());
+            beforeFinding.run();
             return keys.containsKey(job) ? "ada" : null;
           }
         },
         outputs,
         new DirectoryReaders(2, queue),
         new Sessions(100),
+        underWay,
         metrics);
+  }
+
+  /** Another server in place of the one that runs. */
+  private void serveAgain(int queue, int underWay) throws Exception {
+    server.close();
+    server = serve(queue, underWay);
+    shuffle.ripc().waitService(ServiceId.ofName(Wire.serviceName(name)), 10, TimeUnit.SECONDS);
   }
 
   @AfterEach
@@ -114,6 +135,7 @@ class ServerTest {
     int room = Integer.MAX_VALUE;
     int aborted;
     TaskAttemptID damaged;
+    IOException problem = new IOException("a wrong checksum");
     Runnable beforeReading = () -> {};
 
     @Override
@@ -151,7 +173,7 @@ class ServerTest {
       beforeReading.run();
       if (map.equals(damaged)) {
         in.read(new byte[3]);
-        throw new IOException("a wrong checksum");
+        throw problem;
       }
       came.put(map, in.readAllBytes());
     }
@@ -231,8 +253,7 @@ class ServerTest {
     write(0, 1200, 10_000); // six pieces of 1 MiB
     taken.beforeReading =
         () -> {
-          long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-          while (value(metrics.dataRequests) < 3 && System.nanoTime() < end) Thread.yield();
+          await(() -> value(metrics.dataRequests) >= 3);
           assertEquals(3, value(metrics.dataRequests));
         };
     fetch(0);
@@ -284,13 +305,119 @@ class ServerTest {
   }
 
   @Test
-  void aFileThatBecomesShorterFailsTheFetch() throws Exception {
-    write(0, 2000, 400);
-    shuffle.host(name).sizes(REDUCE, List.of(MapFiles.attempt(0).toString()));
-    Files.write(maps.data(0), new byte[10]);
-    ShuffleFailure failure = assertThrows(ShuffleFailure.class, () -> fetch(0));
+  void aFullDiskOfTheReducerIsNoDamage() throws Exception {
+    for (int map = 0; map < 3; ++map) write(map, 20, 40);
+    taken.damaged = MapFiles.attempt(1);
+    taken.problem = new ReducerFailure(new IOException("No space left on device"));
+    assertSame(taken.problem, assertThrows(ReducerFailure.class, () -> fetch(0, 1, 2)));
+    checkCame(0);
+    assertEquals(Map.of(), taken.failed);
+    assertEquals(2, taken.aborted);
+  }
+
+  @Test
+  void aFileThatBecomesShorterIsNamed() throws Exception {
+    for (int map = 0; map < 3; ++map) write(map, 20, 40);
+    shuffle.host(name).sizes(REDUCE, List.of(MapFiles.attempt(1).toString()));
+    Files.write(maps.data(1), new byte[10]);
+    ShuffleFailure failure = assertThrows(ShuffleFailure.class, () -> fetch(0, 1, 2));
     assertEquals(Fallback.NOT_THERE, failure.why());
-    assertEquals(1, taken.aborted, "its room is given back");
+    assertEquals(MapFiles.attempt(1), failure.output());
+    assertEquals(3, taken.aborted, "their room is given back");
+  }
+
+  @Test
+  void whatIsNotKnownIsReadByTheReadersOfItsDirectory() throws Exception {
+    indexBytes = 1; // only the last one is known
+    serveAgain(256, 1 << 24);
+    for (int map = 0; map < 2; ++map) write(map, 20, 40);
+    fetch(0, 1);
+    checkCame(0, 1);
+    String reader = "ripc-shuffle-reader-";
+    assertEquals(Set.of(reader + DirectoryReaders.UNKNOWN, reader + 0), readers);
+  }
+
+  private static void await(BooleanSupplier condition) {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+    while (!condition.getAsBoolean() && System.nanoTime() < end) Thread.yield();
+    assertTrue(condition.getAsBoolean());
+  }
+
+  @Test
+  void whoIsTurnedAwayAsksAgain() throws Exception {
+    serveAgain(1, 1 << 24);
+    for (int map = 0; map < 4; ++map) write(map, 20, 40);
+    CountDownLatch gate = new CountDownLatch(1);
+    beforeFinding =
+        () -> {
+          try {
+            gate.await();
+          } catch (InterruptedException closing) {
+            Thread.currentThread().interrupt();
+          }
+        };
+    RemoteHost host = shuffle.host(name);
+    List<RpcCall> calls = new ArrayList<>();
+    for (int map = 0; map < 3; ++map) { // two run, one waits
+      Wire.Sizes sizes =
+          new Wire.Sizes(host.head(REDUCE), List.of(MapFiles.attempt(map).toString()));
+      calls.add(host.call(Wire.SIZES, Wire.encode(sizes, KEY), new Outgoing()));
+    }
+    Thread opens =
+        new Thread(
+            () -> {
+              await(() -> value(metrics.busy) > 0);
+              gate.countDown();
+            });
+    opens.start();
+    assertFalse(fetch(3));
+    checkCame(3);
+    opens.join();
+    for (RpcCall call : calls) {
+      try (CallResult result = RemoteHost.await(call)) {
+        assertEquals(Wire.OK, result.code());
+      }
+    }
+  }
+
+  @Test
+  void piecesUnderWayAreBoundedAndEnd() throws Exception {
+    serveAgain(256, 64 << 10);
+    write(0, 2000, 1000);
+    RemoteHost host = shuffle.host(name);
+    Wire.Range range = new Wire.Range(MapFiles.attempt(0).toString(), 0, (64 << 10) + 1);
+    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), List.of(range)), KEY);
+    try (RegisteredBuffer memory = shuffle.ripc().lease(range.length())) {
+      Outgoing room = new Outgoing().attach(new ReturnBuffer(memory));
+      try (CallResult result = RemoteHost.await(host.call(Wire.DATA, request, room))) {
+        assertEquals(CallOutcome.DID_NOT_RUN, result.outcome());
+        assertEquals(Status.AGAIN, result.status());
+      }
+    }
+    assertEquals(1, value(metrics.busy));
+    // Pieces of which one is under way, each with the room that the one before gives back.
+    maps.conf.setInt(Keys.PIECE_BYTES, 64 << 10);
+    shuffle.close();
+    shuffle = new RemoteShuffle(maps.conf, JOB, KEY);
+    fetch(0);
+    checkCame(0);
+  }
+
+  /** Those are given back as well. */
+  @Test
+  void requestsThatCannotBeServedTakeNoRoom() throws Exception {
+    serveAgain(256, 64 << 10);
+    write(0, 2000, 1000);
+    shuffle.host(name).sizes(REDUCE, List.of(MapFiles.attempt(0).toString()));
+    byte[] bytes = Files.readAllBytes(maps.data(0));
+    Files.write(maps.data(0), new byte[10]);
+    maps.conf.setInt(Keys.PIECE_BYTES, 64 << 10);
+    shuffle.close();
+    shuffle = new RemoteShuffle(maps.conf, JOB, KEY);
+    for (int time = 0; time < 3; ++time) assertThrows(ShuffleFailure.class, () -> fetch(0));
+    Files.write(maps.data(0), bytes);
+    fetch(0);
+    checkCame(0);
   }
 
   @Test
@@ -320,6 +447,19 @@ class ServerTest {
   }
 
   @Test
+  void aReplayedBeginIsRefusedAndCounted() throws Exception {
+    RemoteHost host = shuffle.host(name);
+    ByteBuffer request = Wire.encode(new Wire.Begin(JOB, new byte[Wire.NONCE_BYTES]), KEY);
+    for (int time = 0; time < 3; ++time) {
+      try (CallResult result = RemoteHost.await(host.call(Wire.BEGIN, request, new Outgoing()))) {
+        assertEquals(time == 0 ? Wire.OK : Wire.NO_SESSION, result.code());
+      }
+    }
+    assertEquals(2, value(metrics.replayed));
+    assertEquals(1, value(metrics.sessions));
+  }
+
+  @Test
   void anotherJobsOutputIsRefused() throws Exception {
     write(0, 20, 40);
     RemoteHost host = shuffle.host(name);
@@ -345,9 +485,7 @@ class ServerTest {
   void aRestartedNodeManagerIsAskedAgain() throws Exception {
     write(0, 20, 40);
     fetch(0);
-    server.close();
-    server = serve(256);
-    shuffle.ripc().waitService(ServiceId.ofName(Wire.serviceName(name)), 10, TimeUnit.SECONDS);
+    serveAgain(256, 1 << 24);
     taken.came.clear();
     fetch(0);
     checkCame(0);

@@ -15,9 +15,25 @@ import org.junit.jupiter.api.Test;
 class SessionsTest {
   private final Sessions sessions = new Sessions(3);
 
+  private byte nonces;
+
+  private byte[] begin(String job) {
+    return sessions.begin(job, new byte[] {++nonces});
+  }
+
+  @Test
+  void aRepeatedBeginIsNone() {
+    byte[] session = sessions.begin("job_1_1", new byte[] {1});
+    assertNull(sessions.begin("job_1_1", new byte[] {1}));
+    assertEquals(1, sessions.count());
+    assertEquals("job_1_1", sessions.jobOf(session));
+    for (byte nonce = 2; nonce < 4; ++nonce) sessions.begin("job_1_1", new byte[] {nonce});
+    assertNull(sessions.begin("job_1_1", new byte[] {1}), "one of the last three");
+  }
+
   @Test
   void eachNumberCountsOnce() {
-    byte[] session = sessions.begin("job_1_1");
+    byte[] session = begin("job_1_1");
     assertTrue(sessions.isNew(session, 1));
     assertFalse(sessions.isNew(session, 1));
     assertTrue(sessions.isNew(session, 5));
@@ -33,7 +49,7 @@ class SessionsTest {
 
   @Test
   void nothingIsTakenTwiceInAnyOrder() {
-    byte[] session = sessions.begin("job_1_1");
+    byte[] session = begin("job_1_1");
     Random random = new Random(1);
     Set<Long> taken = new HashSet<>();
     long highest = 1;
@@ -48,11 +64,11 @@ class SessionsTest {
 
   @Test
   void theLeastRecentlyUsedEnds() {
-    byte[] first = sessions.begin("job_1_1");
-    byte[] second = sessions.begin("job_1_1");
-    sessions.begin("job_1_1");
+    byte[] first = begin("job_1_1");
+    byte[] second = begin("job_1_1");
+    begin("job_1_1");
     assertEquals("job_1_1", sessions.jobOf(first));
-    sessions.begin("job_1_1");
+    begin("job_1_1");
     assertNull(sessions.jobOf(second));
     assertFalse(sessions.isNew(second, 1));
     assertEquals(3, sessions.count());
@@ -60,8 +76,8 @@ class SessionsTest {
 
   @Test
   void theyEndWithTheirJob() {
-    byte[] ended = sessions.begin("job_1_1");
-    byte[] other = sessions.begin("job_1_2");
+    byte[] ended = begin("job_1_1");
+    byte[] other = begin("job_1_2");
     sessions.endJob("job_1_1");
     assertNull(sessions.jobOf(ended));
     assertEquals("job_1_2", sessions.jobOf(other));
