@@ -69,7 +69,8 @@ int run_ping(const PingOptions& options) {
   std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;  // not an answer to another process's ping
   std::vector<double> samples;
   std::uint64_t sent = 0;
-  ripc::Error failure;  // why the last ping could not be sent
+  std::uint64_t failed = 0;  // of those, what could not be sent
+  ripc::Error failure;       // why the last ping could not be sent
   ripc::ServiceInfo info;
   bool look = true;  // it may have restarted, or moved
   while (samples.size() < options.count) {
@@ -94,6 +95,7 @@ int run_ping(const PingOptions& options) {
     auto ticket = client->service.send(info.id, {ripc::short_item(std::as_bytes(std::span(&number, 1)))}, send_options);
     ++sent;
     failure = ticket.error();
+    if (!ticket.ok()) ++failed;
     const ripc::Error outcome =
         ticket.ok() ? await_ping(client->service, number, std::min(kAskAgain, time_left(started, timeout))) : failure;
     if (outcome.ok()) {
@@ -115,6 +117,7 @@ int run_ping(const PingOptions& options) {
                 {"pid", info.pid},
                 {"incarnation", info.incarnation},
                 {"sent", sent},
+                {"failed", failed},
                 {"answered", answered},
                 {"rtt_ns", figures}});
   } else if (answered > 0) {

@@ -44,12 +44,24 @@ bool is_member(const TrustOptions& options) {
                                      [&](const ripc::TrustMember& member) { return member.name == options.name; });
 }
 
+// This user's, as its programs find it; made in its default place if there is none.
+auto own_identity() {
+  const bool is_default = std::getenv("RIPC_IDENTITY_FILE") == nullptr;
+  auto made = is_default ? ripc::create_identity() : ripc::read_identity();
+  return made.ok() || !is_default ? std::move(made) : ripc::read_identity();
+}
+
 int run_add(const TrustOptions& options) {
   if (!options.force && is_member(options)) {
     print_error("'" + options.name + "' is a member already: `ripc trust list` shows it. --force replaces its line.");
     return kFailure;
   }
   std::string line = options.key;
+  if (line.empty()) {
+    const auto own = own_identity();
+    if (!own.ok()) return fail(own.error());
+    line = own->public_key;
+  }
   if (!options.holds.empty()) line += " holds=" + options.holds;
   if (!options.joins.empty()) line += " joins=" + options.joins;
   if (options.has_calls) line += " calls=" + options.calls;
@@ -130,8 +142,9 @@ void add_trust_command(CLI::App& app, int& exit_code) {
   CLI::App* made = add("sign", "Sign the file", run_sign, "ripc trust sign --signer admin.key");
   for (CLI::App* with_name : {added, removed})
     with_name->add_option("NAME", options->name, "The member's name")->required();
-  added->add_option("KEY", options->key, "The member's public key, as `ripc key show` prints it on its host")
-      ->required();
+  added->add_option("KEY", options->key,
+                    "The member's public key, as `ripc key show` prints it on its host; without: that of this user's "
+                    "identity, which is made if there is none");
   added->add_option("--holds", options->holds, "Service names that it may hold: exact, or a prefix with *; else none");
   added->add_option("--joins", options->joins, "Groups that it may join, or *; else none");
   CLI::Option* calls =

@@ -131,6 +131,16 @@ void DirectoryResolver::tell(const spi::Change& change) {
   if (observer) observer(change);
 }
 
+bool DirectoryResolver::displaces_known(const spi::ServiceRecord& record, const Entry& entry) const {
+  if (!spi::may_displace(record, *entry.record, options_.credentials)) return false;
+  // A takeover makes the incarnation larger, whatever the clocks say, so this one is from before it. But where the
+  // known holder ended unseen, one with a slower clock may have come: then sends to the known one fail.
+  if (record.context == entry.record->context || entry.is_doubtful || spi::displaces(record, *entry.record))
+    return true;
+  security::Counters::add(options_.credentials.counters->records_refused);
+  return false;
+}
+
 // Where there is no memory for what it says, nobody is asked any more, until link_up() asks anew.
 void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& answer) try {
   {
@@ -181,11 +191,12 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
         return entry.record.has_value() == record.has_value() &&
                (!record || (answer.node.created == entry.created && answer.node.version == entry.version));
       };
-      if (record && entry.record && !spi::may_displace(*record, *entry.record, options_.credentials)) {
+      if (record && entry.record && !displaces_known(*record, entry)) {
         ++counters_.refusals.not_permitted;
-        record.reset();
+        record = entry.record;
+      } else {
+        is_news = was_known && !is_same();
       }
-      is_news = was_known && !is_same();
       entry.is_known = true;
       entry.is_watched = true;
       entry.is_doubtful = false;

@@ -174,6 +174,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void ask(ripc_service_id id, Entry& entry);
   void ask_group(ripc_service_id group, Group& known);
   void ask_waiting();
+  bool displaces_known(const spi::ServiceRecord& record, const Entry& entry) const;
   RecordCheck check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record);
   // Without the lock.
   void answered(ripc_service_id id, const Directory::Answer& answer);

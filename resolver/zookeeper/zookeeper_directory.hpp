@@ -100,7 +100,7 @@ class ZooKeeperDirectory final : public Directory {
   static void children_done(int code, const zk::Strings* names, const void* data) noexcept;
   static void void_done(int code, const void* data) noexcept;
   static void string_done(int code, const char* value, const void* data) noexcept;
-  static void ignore_string(int, const char*, const void*) noexcept {}
+  static void folder_made(int code, const char* path, const void* data) noexcept;
   static void ignore_void(int, const void*) noexcept {}
 
   const ZooKeeperOptions options_;
@@ -125,7 +125,8 @@ class ZooKeeperDirectory final : public Directory {
   Backoff open_pause_;
   std::unordered_map<const Request*, std::unique_ptr<Request>> pending_;
   std::vector<Arrival> arrived_;
-  bool has_lost_ = false;  // there was no memory for what came, so the listener is to begin anew
+  int folder_failure_ = 0;  // why the folders of the next commit that is answered could not be made; 0: they were
+  bool has_lost_ = false;   // there was no memory for what came, so the listener is to begin anew
   std::thread thread_;
 };
 

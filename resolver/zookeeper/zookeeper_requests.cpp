@@ -193,8 +193,8 @@ int ZooKeeperDirectory::submit_commit(Request& request) {
                          request.results.data(), &void_done, &request);
 }
 
-// Those of new nodes, from above. That they exist is no error; what else is wrong, the next attempt finds out. A folder
-// of nodes that come and go with their makers goes with the last of them.
+// Those of new nodes, from above. That they exist is no error; what else is wrong counts where the next attempt lacks
+// one. A folder of nodes that come and go with their makers goes with the last of them.
 void ZooKeeperDirectory::make_folders(const Request& request) {
   for (const Write& write : request.writes) {
     if (write.kind != Write::Kind::create && write.kind != Write::Kind::add) continue;
@@ -202,8 +202,8 @@ void ZooKeeperDirectory::make_folders(const Request& request) {
     for (std::size_t end = folder.find('/', 1);; end = folder.find('/', end + 1)) {
       const bool is_last = end == std::string::npos;
       const int flags = is_last && write.kind == Write::Kind::add ? zk::kContainer : zk::kPersistent;
-      (void)library_->create(handle_, folder.substr(0, end).c_str(), "", 0, library_->open_access, flags,
-                             &ignore_string, nullptr);
+      (void)library_->create(handle_, folder.substr(0, end).c_str(), "", 0, library_->open_access, flags, &folder_made,
+                             this);
       if (is_last) break;
     }
   }
@@ -222,9 +222,24 @@ bool ZooKeeperDirectory::has_missing_folder(const Request& request, int code) co
   return false;
 }
 
+// Answers come in the order of the questions, so this is before that of the commit. Who may not make a folder that is
+// there may still make those below.
+void ZooKeeperDirectory::folder_made(int code, const char*, const void* data) noexcept {
+  auto& directory = *static_cast<ZooKeeperDirectory*>(const_cast<void*>(data));
+  if (code == zk::kOk || code == zk::kNodeExists) {
+    directory.folder_failure_ = zk::kOk;
+  } else if (directory.folder_failure_ == zk::kOk) {
+    directory.folder_failure_ = code;
+  }
+}
+
 void ZooKeeperDirectory::finish(Request& request, int code) {
   constexpr unsigned kMostAttempts = 3;
-  if (has_missing_folder(request, code) && request.attempts < kMostAttempts && handle_ != nullptr) {
+  const bool lacks_folder = has_missing_folder(request, code);
+  const int failure = request.kind == Request::Kind::commit ? std::exchange(folder_failure_, zk::kOk) : zk::kOk;
+  if (lacks_folder && failure != zk::kOk) {
+    code = failure;
+  } else if (lacks_folder && request.attempts < kMostAttempts && handle_ != nullptr) {
     auto again = std::move(pending_.extract(&request).mapped());
     make_folders(*again);
     submit(std::move(again));

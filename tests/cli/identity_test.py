@@ -64,6 +64,21 @@ class Files(IdentityTest):
         self.assertNotIn("alice", self.trust("list"))
         self.assertIn("no member 'alice'", self.trust("remove", "alice", code=1))
 
+    def test_without_a_key_this_users_identity_is_added_and_made_if_there_is_none(self):
+        default = os.path.join(self.folder, "config", "ripc", "identity.key")
+        self.trust("add", "alice")
+        key = self.ripc("key", "show", "-f", default)[0].decode().strip()
+        self.assertIn(key, self.trust("list"))
+        self.trust("add", "alice", "--force")
+        self.assertEqual(self.ripc("key", "show", "-f", default)[0].decode().strip(), key, "it is there already")
+        path, other = self.identity("other")
+        self.environment["RIPC_IDENTITY_FILE"] = path
+        self.trust("add", "bob")
+        self.assertIn(other, self.trust("list"))
+        self.environment["RIPC_IDENTITY_FILE"] = path + ".missing"
+        self.trust("add", "carol", code=1)
+        self.assertFalse(os.path.exists(path + ".missing"))
+
     def test_check_says_the_line_and_whose_identity_this_is(self):
         path, key = self.identity("alice")
         self.environment["RIPC_IDENTITY_FILE"] = path

@@ -258,6 +258,29 @@ TEST_P(RemoteCalls, AreNotDisturbedByOtherMessages) {
   EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).dropped == 3; }));
 }
 
+// A service between client and server makes each of them the other's next version.
+TEST_P(RemoteCalls, ToAServerOfAnotherVersionDoNotRunAndSayWhy) {
+  const Service between = make_service(context_);
+  std::thread translates([&] {
+    for (;;) {
+      const Message message = receive(between);
+      ASSERT_TRUE(message);
+      std::string header = text_of(message);
+      if (header == "the end") return;
+      // The client asks again where a message may be lost.
+      const bool is_from_server = ripc_message_get_source(message.get()) == server_.id();
+      header[0] = static_cast<char>(header[0] + (is_from_server ? -1 : 1));
+      EXPECT_EQ(send_text(between, is_from_server ? id_of(service_) : server_.id(), header), RIPC_OK);
+    }
+  });
+  EXPECT_EQ(call(rpc_, id_of(between), CallServer::kEcho), ended(kDidNotRun, RIPC_VERSION_MISMATCH));
+  EXPECT_EQ(send_text(make_service(context_), id_of(between), "the end"), RIPC_OK);
+  translates.join();
+  EXPECT_NE(std::string(ripc_status_text(RIPC_VERSION_MISMATCH)).find("another version"), std::string::npos);
+  EXPECT_GE(statistics_of(server_.rpc()).requests_refused, 1u);
+  EXPECT_EQ(statistics_of(server_.rpc()).sessions_served, 0u);
+}
+
 TEST_P(RemoteCalls, SayWhatIsWrongWithThem) {
   ripc_rpc* none = nullptr;
   EXPECT_EQ(ripc_rpc_create(nullptr, nullptr, &none), RIPC_INVALID_ARGUMENT);

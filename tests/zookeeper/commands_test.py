@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services in a ZooKeeper ensemble on the command line; the hosts are runtime directories, the servers are real."""
 
+import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -12,12 +15,19 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "cli")]
 
 import tls  # noqa: E402
-from ensemble import Ensemble, why_not  # noqa: E402
-from harness import PATIENCE, CliTest  # noqa: E402
+from ensemble import JAR, Ensemble, why_not  # noqa: E402
+from harness import PATIENCE, SOURCE, CliTest  # noqa: E402
 
 if why_not():
     print("skipped: " + why_not())
     sys.exit(77)
+
+
+def shell(server, *words):
+    """A command of ZooKeeper's own shell; what it prints."""
+    done = subprocess.run(["java", "-cp", JAR, "org.apache.zookeeper.ZooKeeperMain", "-server", server, *words],
+                          capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return done.stdout + done.stderr
 
 
 class Commands(CliTest):
@@ -67,6 +77,68 @@ class Commands(CliTest):
         former.wait(PATIENCE)
         self.other_host("third")
         self.ripc("ping", "files", "--count", "10")
+
+    def member(self, name):
+        """Makes an identity; returns its file and its public key."""
+        path = os.path.join(self.folder, name + ".key")
+        return path, self.ripc_json("key", "new", "--identity", "-o", path)["public_key"]
+
+    def test_signed_records_move_and_no_send_fails_meanwhile(self):
+        trust = os.path.join(self.folder, "trust")
+        identities = {}
+        for name, rights in (("alice", ["--holds", "files"]), ("bob", []), ("carol", ["--holds", "other"])):
+            identities[name], key = self.member(name)
+            self.ripc("trust", "add", name, key, *rights, "-f", trust)
+        self.environment["RIPC_TRUST_FILE"] = trust
+        self.environment["RIPC_IDENTITY_FILE"] = identities["alice"]
+        former = self.serve("files")
+        self.other_host("client")
+        self.environment["RIPC_IDENTITY_FILE"] = identities["bob"]
+        ping = self.start("ping", "files", "--count", "100000000", "--timeout", "8", "--json", stderr=subprocess.DEVNULL)
+        self.until(lambda: self.ticks(ping) > 10)  # it does nothing else for so long
+        self.other_host("thief")
+        self.environment["RIPC_IDENTITY_FILE"] = identities["carol"]
+        _, error = self.ripc("serve", self.served, "--service", "files", "--takeover", code=1)
+        self.assertIn(b"does not let carol hold the name 'files'", error)
+        self.other_host("second")
+        self.environment["RIPC_IDENTITY_FILE"] = identities["alice"]
+        self.serve("files", "--takeover")
+        former.wait(PATIENCE)
+        self.assertIsNone(ping.poll(), "it was sending when the service moved")
+        output, _ = ping.communicate(timeout=PATIENCE)
+        result = json.loads(output)
+        self.assertEqual(result["failed"], 0, result)
+        # One was with the former holder when it ended, and one under way when its own time was over.
+        self.assertLessEqual(result["sent"], result["answered"] + 2, result)
+
+    @staticmethod
+    def ticks(process):
+        """Processor time that a process has used, in hundredths of a second."""
+        with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    def test_the_servers_refuse_whom_an_access_list_leaves_out(self):
+        server = f"127.0.0.1:{self.ensemble.ports[0]}"
+        folder = "/" + self._testMethodName
+        shell(server, "create", folder, "", "world:anyone:r")
+        last = self.findings(code=1)[-1]
+        self.assertEqual(last["level"], "broken")
+        self.assertIn("publishing and reading is refused", last["text"])
+        _, error = self.ripc("serve", self.served, "--service", "files", code=1)
+        self.assertIn(b"does not let this process publish", error)
+
+    def test_the_access_list_of_the_documentation_keeps_others_from_the_folder(self):
+        with open(os.path.join(SOURCE, "docs", "zookeeper.md"), encoding="utf-8") as file:
+            example = re.search(r"`setAcl /ripc (ip:10\.0\.0\.0/16:\w+)`", file.read())[1]
+        server = f"127.0.0.1:{self.ensemble.ports[0]}"
+        folder = "/" + self._testMethodName
+        self.serve("files")
+        shell(server, "setAcl", folder, example.replace("10.0.0.0/16", "127.0.0.0/8"))
+        self.assertIn("[s]", shell(server, "ls", folder))
+        self.assertEqual({finding["level"] for finding in self.findings()}, {"good"})
+        shell(server, "setAcl", folder, example)
+        self.assertIn("Insufficient permission", shell(server, "ls", folder))
 
     def test_a_program_that_is_stopped_loses_its_names_and_has_them_again_afterwards(self):
         process = self.serve("files")

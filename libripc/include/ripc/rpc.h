@@ -156,9 +156,9 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
  * RIPC_FENCED, RIPC_CLOSED. Otherwise the result's status says how the call ended:
  *
  *   did not run   RIPC_NO_SERVICE (no path was found within the context's resolve_timeout), RIPC_UNSUPPORTED (no such
- *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions), RIPC_TIMEOUT,
- *                 RIPC_CANCELLED, RIPC_PEER_DEAD or RIPC_CLOSED (before it was sent), RIPC_FENCED (the server
- *                 restarted), or what ripc_send() gives
+ *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions),
+ *                 RIPC_VERSION_MISMATCH (of the server), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD or RIPC_CLOSED
+ *                 (before it was sent), RIPC_FENCED (the server restarted), or what ripc_send() gives
  *   may have run  RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD, RIPC_CLOSED (the server ended), and any status that a
  *                 handler dropped the request with */
 RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
@@ -186,7 +186,7 @@ typedef struct ripc_rpc_statistics {
   uint64_t answered, did_not_run, may_have_run;
   uint64_t repeats;          /* requests and questions sent again, on paths that lose packets */
   uint64_t requests_run;     /* handed to a handler */
-  uint64_t requests_refused; /* unknown method, busy workers, no session */
+  uint64_t requests_refused; /* unknown method, busy workers, no session, another version */
   uint64_t requests_expired; /* not run, because the caller's time was over or it had cancelled */
   uint64_t duplicates;       /* requests that had come already */
   uint64_t answers_repeated; /* kept answers sent again */

@@ -2,6 +2,7 @@
 // The parts of the self-check (ripc_diagnose) and what they report to.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -46,6 +47,8 @@ void check_multicast(Report& report, const Settings& settings);
 
 // Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.
 void check_zookeeper(Report& report, const Settings& settings);
+// Of its leader, in milliseconds: more than 0 if it is ahead of this host's.
+void check_clock(Report& report, std::int64_t difference);
 
 #ifdef RIPC_WITH_VERBS
 // Which RDMA devices, ports and addresses can be used, and what is wrong with the others.

@@ -16,15 +16,6 @@ namespace {
 
 constexpr std::int64_t kMostClockDifference = 30'000;  // milliseconds
 
-void check_clock(Report& report, std::int64_t difference) {
-  const std::int64_t distance = difference < 0 ? -difference : difference;
-  if (distance <= kMostClockDifference) return;
-  report.add(Level::limited, "zookeeper",
-             "the clock of its leader is " + std::to_string(distance / 1000) + " s " +
-                 (difference < 0 ? "behind" : "ahead of") + " that of this host",
-             "synchronise the clocks (NTP): the newer of two holders of an ID is told by their time");
-}
-
 // Each server by itself. How many serve.
 std::size_t check_servers(Report& report, const resolver::ZooKeeperOptions& options) {
   std::size_t serving = 0;
@@ -54,6 +45,15 @@ std::size_t check_servers(Report& report, const resolver::ZooKeeperOptions& opti
 }
 
 }  // namespace
+
+void check_clock(Report& report, std::int64_t difference) {
+  const std::int64_t distance = difference < 0 ? -difference : difference;
+  if (distance <= kMostClockDifference) return;
+  report.add(Level::limited, "zookeeper",
+             "the clock of its leader is " + std::to_string(distance / 1000) + " s " +
+                 (difference < 0 ? "behind" : "ahead of") + " that of this host",
+             "synchronise the clocks (NTP): the newer of two holders of an ID is told by their time");
+}
 
 void check_zookeeper(Report& report, const Settings& settings) {
   if (!settings.zookeeper) return;

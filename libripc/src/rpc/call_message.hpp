@@ -41,11 +41,11 @@ class CallMessage {
   std::size_t count_;
 };
 
-// The header of a message; false: it is no call's.
-inline bool read_header(const core::Message& message, wire::call::Header& header) noexcept {
-  if (message.item_count == 0 || message.items[0].kind != RIPC_VIEW_SHORT) return false;
+// The header of a message, and what decode() says of it.
+inline ripc_status read_header(const core::Message& message, wire::call::Header& header) noexcept {
+  if (message.item_count == 0 || message.items[0].kind != RIPC_VIEW_SHORT) return RIPC_CORRUPT;
   const ripc_item_view& first = message.items[0];
-  return wire::call::decode({static_cast<const std::byte*>(first.data), first.size}, header) == RIPC_OK;
+  return wire::call::decode({static_cast<const std::byte*>(first.data), first.size}, header);
 }
 
 // The application's items of a call's message. Once: it cuts the header off.

@@ -176,11 +176,14 @@ std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
 }
 
 std::size_t Endpoint::receive_one(core::Message* message, Nanoseconds now) {
-  if (wire::call::Header header; read_header(*message, header)) {
+  wire::call::Header header;
+  const ripc_status status = read_header(*message, header);
+  if (status == RIPC_OK) {
     return is_for_client(header.kind) ? client_->received(message, header, now)
                                       : server_->received(message, header, now);
   }
   dropped_.fetch_add(1, std::memory_order_relaxed);
+  if (status == RIPC_VERSION_MISMATCH) server_->refuse_version(*message, header);
   core::MessagePool::release(message);
   return 0;
 }

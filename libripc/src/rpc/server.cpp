@@ -63,6 +63,17 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
   return 1;
 }
 
+void Server::refuse_version(const core::Message& message, const Header& header) noexcept {
+  if (header.kind != Kind::open || message.item_count != 1 || message.items[0].size != wire::call::kHeaderSize) return;
+  const std::lock_guard lock(mutex_);
+  ++counters_.requests_refused;
+  tell(message.source, {.version = header.version,
+                        .kind = Kind::state,
+                        .state = State::not_run,
+                        .number = header.number,
+                        .code = RIPC_VERSION_MISMATCH});
+}
+
 void Server::run_next(Nanoseconds now) noexcept {
   ripc_request& request = ready_.pop();
   handler_began_at_.store(now, std::memory_order_relaxed);

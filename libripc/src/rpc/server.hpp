@@ -61,6 +61,8 @@ class Server : public std::enable_shared_from_this<Server> {
   // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
   // how many are with them.
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
+  // A message in another version: a client that asks for a session is told, in its own.
+  void refuse_version(const core::Message& message, const wire::call::Header& header) noexcept;
   bool has_ready() const noexcept { return !ready_.empty(); }
   // Runs the handler of the request that is ready for the longest time, unless nobody waits for it any more.
   void run_next(Nanoseconds now) noexcept;

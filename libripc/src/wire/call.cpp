@@ -40,7 +40,7 @@ bool is_valid(const Header& header) noexcept {
 void encode(const Header& header, std::byte* to) noexcept {
   // In large pieces: they are copied at once, and a processor cannot take one load out of several stores.
   const std::array<std::uint64_t, kHeaderSize / 8> words{
-      kVersion | std::uint64_t{static_cast<std::uint8_t>(header.kind)} << 8 |
+      header.version | std::uint64_t{static_cast<std::uint8_t>(header.kind)} << 8 |
           std::uint64_t{static_cast<std::uint16_t>(header.state)} << 16 | std::uint64_t{header.number} << 32,
       header.session, header.incarnation, header.code | std::uint64_t{header.time} << 32};
   for (std::size_t index = 0; index < words.size(); ++index) store_le(to + 8 * index, words[index]);
@@ -48,7 +48,7 @@ void encode(const Header& header, std::byte* to) noexcept {
 
 ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   if (bytes.size() < kHeaderSize) return RIPC_CORRUPT;
-  if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
+  header.version = static_cast<std::uint8_t>(bytes[0]);
   header.kind = static_cast<Kind>(bytes[1]);
   header.state = static_cast<State>(load_le<std::uint16_t>(bytes.data() + 2));
   header.number = load_le<std::uint32_t>(bytes.data() + 4);
@@ -56,6 +56,7 @@ ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   header.incarnation = load_le<std::uint64_t>(bytes.data() + 16);
   header.code = load_le<std::uint32_t>(bytes.data() + 24);
   header.time = load_le<std::uint32_t>(bytes.data() + 28);
+  if (header.version != kVersion) return RIPC_VERSION_MISMATCH;
   const bool has_items = header.kind == Kind::request || header.kind == Kind::answer;
   return is_valid(header) && (has_items || bytes.size() == kHeaderSize) ? RIPC_OK : RIPC_CORRUPT;
 }

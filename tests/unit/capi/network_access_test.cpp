@@ -117,6 +117,27 @@ TEST_F(NetworkAccessTest, WithoutAKeyWhatWasAskedForByNameIsRefusedWithTheRemedy
   EXPECT_EQ(read_settings(options("shm")).status().code(), RIPC_PERMISSION);
 }
 
+// RDMA devices do not encrypt.
+TEST_F(NetworkAccessTest, WhereEncryptionIsRequiredRdmaIsLeftOutAndRefusedByName) {
+  make_key(default_file());
+  const Environment group("RIPC_MULTICAST", "off");
+  ripc_context_options automatic = options(nullptr);
+  automatic.encrypt = RIPC_ENCRYPT_REQUIRED;
+  const Result<Settings> settings = read_settings(automatic);
+  ASSERT_TRUE(settings.ok()) << settings.status().text();
+  EXPECT_EQ(settings->transports, (std::vector<std::string>{"shm", "socket"}));
+#ifdef RIPC_WITH_VERBS
+  ripc_context_options by_name = options("shm,verbs,socket");
+  by_name.encrypt = RIPC_ENCRYPT_REQUIRED;
+  const Status refused = read_settings(by_name).status();
+  EXPECT_EQ(refused.code(), RIPC_PERMISSION);
+  EXPECT_TRUE(mentions(refused.text(), "RDMA devices do not encrypt")) << refused.text();
+  EXPECT_TRUE(mentions(refused.text(), "RIPC_ENCRYPT=auto")) << refused.text();
+  by_name.encrypt = RIPC_ENCRYPT_AUTO;
+  EXPECT_TRUE(read_settings(by_name).ok());
+#endif
+}
+
 TEST_F(NetworkAccessTest, TheKeyInTheDefaultPlaceIsUsedWithoutASetting) {
   EXPECT_TRUE(access()->is_closed);
   make_key(default_file());

@@ -30,11 +30,15 @@ class DirectoryTrust : public ::testing::Test {
     const auto credentials = member_credentials(make_keys(kKeyText), member);
     world_.put(resolver::service_path(id), resolver::encode_record(record, credentials));
   }
+  std::uint64_t records_refused() {
+    return security::Counters::read(victim_options_.credentials.counters->records_refused);
+  }
   spi::Refusals refusals() { return victim_->state().counters.refusals; }
 
   FakeWorld world_;
   DirectoryContext alice_{world_, directory_member(1)};
-  DirectoryContext victim_{world_, directory_member(3)};
+  resolver::DirectoryOptions victim_options_ = directory_member(3);
+  DirectoryContext victim_{world_, victim_options_};
 };
 
 TEST_F(DirectoryTrust, WhoMayHoldANameIsFoundAndKnown) {
@@ -89,13 +93,47 @@ TEST_F(DirectoryTrust, AStolenRecordIsWorthNothingAfterItsMemberWasRemoved) {
 
 TEST_F(DirectoryTrust, ARecordStolenBeforeATakeoverIsReplacedByTheHolder) {
   ASSERT_TRUE(publish(alice_).ok());
-  const std::string stolen = world_.nodes[resolver::service_path(kDirectoryBank)].data;
+  const std::string path = resolver::service_path(kDirectoryBank);
+  const std::string stolen = world_.nodes[path].data;
   DirectoryContext second(world_, directory_member(1));
   ASSERT_TRUE(publish(second, true).ok());
   EXPECT_TRUE(victim_.sees(kDirectoryBank, second.id()));
-  world_.put(resolver::service_path(kDirectoryBank), stolen);
-  EXPECT_TRUE(victim_.sees(kDirectoryBank, second.id()));
+  // While the holder cannot write its own again, neither in place nor in a new node.
+  second.directory().cut();
+  for (std::uint64_t count = 1; count <= 2; ++count) {
+    {
+      const std::lock_guard lock(world_.mutex);
+      if (count == 2) world_.nodes.erase(path);
+      world_.put(path, stolen);
+    }
+    victim_.directory().settle_down();
+    EXPECT_EQ(refusals().not_permitted, count);
+    EXPECT_EQ(victim_.holder(kDirectoryBank), second.id());
+  }
+  EXPECT_EQ(records_refused(), 2U);
+  second.directory().heal(false);
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(world_.mutex);
+    return world_.nodes[path].data != stolen;
+  }));
+  victim_.directory().settle_down();
+  EXPECT_EQ(victim_.holder(kDirectoryBank), second.id());
   EXPECT_EQ(second->state().counters.fenced, 0U);
+}
+
+TEST_F(DirectoryTrust, AHolderWithASlowerClockIsTakenOnceASendToTheFormerFailed) {
+  ASSERT_TRUE(publish(alice_).ok());
+  const Result<spi::ServiceRecord> former = victim_->resolve(kDirectoryBank, Deadline::after(kDirectoryPatience));
+  ASSERT_TRUE(former.ok());
+  alice_.directory().cut();
+  spi::ServiceRecord slow = alice_.record(kDirectoryBank, "bank");
+  slow.context = 4711;
+  slow.incarnation = former->incarnation - 5'000'000'000;
+  world_.put(resolver::service_path(kDirectoryBank), resolver::encode_record(slow, directory_member(1).credentials));
+  victim_.directory().settle_down();
+  EXPECT_EQ(victim_.holder(kDirectoryBank), alice_.id());
+  victim_->invalidate(*former);
+  EXPECT_TRUE(victim_.sees(kDirectoryBank, slow.context));
 }
 
 TEST_F(DirectoryTrust, AMemberIsRefusedAtOnceWhatItsOwnTrustFileDoesNotGiveIt) {

@@ -101,7 +101,7 @@ class FakeNode final : public Messenger {
       to = std::copy(item.begin(), item.end(), to);
     }
     wire::call::Header header;
-    if (!read_header(*message, header)) return core::MessagePool::release(message);
+    if (read_header(*message, header) != RIPC_OK) return core::MessagePool::release(message);
     if (wire::call::is_for_client(header.kind)) {
       client->received(message, header, network_.now);
     } else {

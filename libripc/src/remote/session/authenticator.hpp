@@ -15,7 +15,7 @@
 
 namespace ripc::internal::remote {
 
-// Any thread.
+// Any thread, but for what says otherwise.
 class Authenticator {
  public:
   Authenticator(ProofOptions options, PeerPolicy policy) : options_(std::move(options)), authorizer_(policy) {}
@@ -33,13 +33,16 @@ class Authenticator {
   // Why the other end has refused this one.
   Status refused_by(int socket) { return authorizer_.refused_by(socket); }
 
-  // A handshake was refused because of a missing or wrong proof.
+  // Of whoever answers. The listener's thread only.
+  SeenOffers& seen_offers() noexcept { return seen_offers_; }
+  // A handshake was refused because of a missing, wrong or recorded proof.
   void count_refused() noexcept { security::Counters::add(options_.credentials.counters->handshakes_refused); }
   const CountersPointer& counters() const noexcept { return options_.credentials.counters; }
 
  private:
   const ProofOptions options_;
   PeerAuthorizer authorizer_;
+  SeenOffers seen_offers_;
 };
 
 wire::session_control::Nonce random_nonce() noexcept;

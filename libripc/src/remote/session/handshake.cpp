@@ -245,7 +245,7 @@ void Handshake::on_hello(const Hello& hello) {
     return;
   }
   proof_.emplace(authenticator_.proof(std::move(*session), greeted_.connection.fd()));
-  if (proof_->examine(hello)) {
+  if (proof_->examine(hello, authenticator_.seen_offers())) {
     greeted_.reply = decide_.answer(greeted_.hello, greeted_.connection.fd());
   } else {
     // Nothing is done for strangers.

@@ -244,7 +244,19 @@ Status Proof::confirm(Confirm& confirm) {
 
 // ---- Whoever answers -----------------------------------------------------------------------------------------
 
-bool Proof::examine(const Hello& hello) {
+bool SeenOffers::contains_or_takes(std::span<const std::byte> message) {
+  const auto offer = wire::load_le<std::uint64_t>(message.data());
+  if (std::find(seen_.begin(), seen_.end(), offer) != seen_.end()) return true;
+  if (seen_.size() < kKept) {
+    seen_.push_back(offer);
+  } else {
+    seen_[next_] = offer;
+    next_ = (next_ + 1) % kKept;
+  }
+  return false;
+}
+
+bool Proof::examine(const Hello& hello, SeenOffers& seen) {
   others_ = hello.abilities;
   prologue_ = bound_hello(hello);
   chosen_.reset();
@@ -253,18 +265,19 @@ bool Proof::examine(const Hello& hello) {
   const std::vector<Secret> secrets = shared_secrets();
   for (const Pattern pattern : patterns()) {
     for (const Secret& shared : secrets) {
-      if (choose(hello.offers, pattern, shared)) return true;
+      if (choose(hello.offers, pattern, shared, seen)) return true;
     }
   }
   return false;
 }
 
-bool Proof::choose(std::span<const std::byte> offers, Pattern pattern, const Secret& shared) {
+bool Proof::choose(std::span<const std::byte> offers, Pattern pattern, const Secret& shared, SeenOffers& seen) {
   for (std::size_t index = 0; index < offers.size() / Offer::kSize; ++index) {
     const auto offer = offers.subspan(index * Offer::kSize, Offer::kSize);
     if (offer[0] != static_cast<std::byte>(pattern)) continue;
     Noise attempt = begin(pattern, false, shared);
     if (!attempt.read(offer.subspan(1), payload_) || !payload_.empty()) continue;
+    if (seen.contains_or_takes(offer.subspan(1))) continue;
     chosen_.emplace(std::move(attempt));
     choice_ = static_cast<std::uint32_t>(index + 1);
     return true;

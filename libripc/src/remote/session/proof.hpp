@@ -54,6 +54,18 @@ struct Proven {
   spi::Peer peer;
 };
 
+// The offers that were good, the last ones of an end that answers: a recorded one is good once. One thread at a time.
+class SeenOffers {
+ public:
+  static constexpr std::size_t kKept = 4096;
+  // Of a message that only who has the key can make. From now on it is one of them. Throws std::bad_alloc.
+  bool contains_or_takes(std::span<const std::byte> message);
+
+ private:
+  std::vector<std::uint64_t> seen_;  // the first bytes of their fresh public keys
+  std::size_t next_ = 0;
+};
+
 // One end of one handshake. One thread at a time. Everything throws std::bad_alloc.
 class Proof {
  public:
@@ -71,8 +83,8 @@ class Proof {
   Status confirm(wire::session_control::Confirm& confirm);
 
   // ---- Whoever answers ----
-  // False: it is none of those who may connect.
-  bool examine(const wire::session_control::Hello& hello);
+  // False: it is none of those who may connect, or was recorded. Up to here nothing is exponentiated.
+  bool examine(const wire::session_control::Hello& hello, SeenOffers& seen);
   // After that. Fills in abilities, choice and message, valid while this is there; the rest of the reply is bound.
   bool answer(wire::session_control::HelloReply& reply);
   // Judges the end of the handshake. Refused, but with a session to take: the other end has proven an identity, and the
@@ -86,7 +98,8 @@ class Proof {
   std::vector<security::Secret> shared_secrets() const;
   std::vector<security::Noise::Pattern> patterns() const;
   security::Noise begin(security::Noise::Pattern pattern, bool initiator, const security::Secret& shared) const;
-  bool choose(std::span<const std::byte> offers, security::Noise::Pattern pattern, const security::Secret& shared);
+  bool choose(std::span<const std::byte> offers, security::Noise::Pattern pattern, const security::Secret& shared,
+              SeenOffers& seen);
   bool is_needed() const noexcept { return session_ || options_.can_prove(); }
   bool requires_identity() const noexcept { return options_.credentials.trust && !is_local_; }
   std::uint32_t abilities() const noexcept;

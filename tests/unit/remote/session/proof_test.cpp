@@ -69,7 +69,8 @@ Outcome meet(const ProofOptions& one, const ProofOptions& other, bool is_local =
   initiator.offer(hello);
   const Sent<Hello> offered(hello, path.hello);
   HelloReply reply{.context = 7, .received = 8};
-  if (!responder.examine(offered.get())) {
+  SeenOffers seen;
+  if (!responder.examine(offered.get(), seen)) {
     outcome.responder = RIPC_REFUSED;
     reply = {.context = 1, .status = RIPC_REFUSED};
   }
@@ -100,6 +101,39 @@ TEST(Proof, WithTheSameKeyBothEndsHaveTheSameSecretsAndEachTimeOthers) {
   EXPECT_TRUE(first.to.session->protection.hides);
   const Outcome second = meet(with_key(), with_key());
   EXPECT_NE(first.to.session->secret.bytes(), second.to.session->secret.bytes());
+}
+
+TEST(Proof, ARecordedOfferIsGoodOnceWhateverElseIsSaid) {
+  const ProofOptions options = member(1);
+  Proof initiator(options, {}, true);
+  Hello hello = kHello;
+  initiator.offer(hello);
+  const Sent<Hello> recorded(hello);
+  SeenOffers seen;
+  const auto is_good = [&](const Hello& said) {
+    Proof responder(options, {}, true);
+    const bool is_chosen = responder.examine(said, seen);
+    HelloReply reply{.context = 7, .received = 8};
+    EXPECT_TRUE(responder.answer(reply));
+    EXPECT_EQ(reply.choice != 0, is_chosen);
+    return is_chosen;
+  };
+  EXPECT_TRUE(is_good(recorded.get()));
+  // Its other offer is for a pattern that was not chosen.
+  EXPECT_TRUE(is_good(recorded.get()));
+  for (int count = 0; count < 3; ++count) EXPECT_FALSE(is_good(recorded.get()));
+  initiator.offer(hello);
+  EXPECT_TRUE(is_good(Sent<Hello>(hello).get()));
+}
+
+TEST(Proof, TheLastOffersAreRemembered) {
+  SeenOffers seen;
+  const auto contains = [&](std::uint64_t number) {
+    return seen.contains_or_takes(std::as_bytes(std::span(&number, 1)));
+  };
+  for (std::uint64_t number = 0; number <= SeenOffers::kKept; ++number) EXPECT_FALSE(contains(number));
+  for (std::uint64_t number = 1; number <= SeenOffers::kKept; ++number) EXPECT_TRUE(contains(number));
+  EXPECT_FALSE(contains(0));
 }
 
 TEST(Proof, WithAnotherKeyOrNoneThereIsNoSessionAndASentenceSaysWhoLacksWhat) {

@@ -138,5 +138,83 @@ TEST(SecureSocket, AForgedRecordEndsItAndIsCounted) {
   EXPECT_EQ(pair.counters->packets_forged, 1U);
 }
 
+// What somebody on the path makes of records that were sealed for the second end, each with a text of 100 bytes.
+class RecordAttack : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kText = 100;
+  static constexpr std::size_t kRecord = kText + security::kRecordOverhead;
+
+  // What one end of a connection has sent, as the other end would read it.
+  static Bytes records_of(SecureSocket& from, const SecureSocket& to, int count) {
+    const Bytes text = some(kText);
+    for (int sent = 0; sent < count; ++sent) EXPECT_EQ(from.send(text.data(), text.size()), 100);
+    Bytes records(static_cast<std::size_t>(count) * kRecord);
+    EXPECT_EQ(::recv(to.fd(), records.data(), records.size(), 0), static_cast<ssize_t>(records.size()));
+    return records;
+  }
+  // The second end is given these bytes, and then the end of the connection.
+  void give(const Bytes& records) {
+    ASSERT_EQ(path_.one.send(records.data(), records.size()), static_cast<ssize_t>(records.size()));
+    path_.one.close();
+  }
+  // What it reads first.
+  ssize_t read() { return victim_.receive(received_.data(), received_.size()); }
+  void expect_forged() {
+    EXPECT_EQ(read(), -1);
+    EXPECT_EQ(errno, EBADMSG);
+    EXPECT_EQ(pair_.counters->packets_forged, 1U);
+    EXPECT_EQ(read(), -1) << "nothing more can be read";
+    EXPECT_EQ(errno, EBADMSG);
+    EXPECT_EQ(pair_.counters->packets_forged, 1U) << "one record is counted once";
+  }
+  void SetUp() override { pair_.protect_two(victim_); }
+
+  Pair pair_;
+  PlainPair path_;
+  SecureSocket& victim_ = path_.two;
+  Bytes received_{Bytes(10 * kText)};
+};
+
+TEST_F(RecordAttack, ARecordThatWasCutIsNotRead) {
+  Bytes records = records_of(pair_.one, pair_.two, 2);
+  records.resize(records.size() - 1);
+  give(records);
+  EXPECT_EQ(read(), 100) << "the first record is whole";
+  EXPECT_EQ(read(), 0) << "the connection has ended";
+  EXPECT_EQ(pair_.counters->packets_forged, 0U);
+}
+
+TEST_F(RecordAttack, ARecordWithoutItsEndTakesNothingFromTheNext) {
+  Bytes records = records_of(pair_.one, pair_.two, 2);
+  records.erase(records.begin() + kRecord - 1);
+  give(records);
+  expect_forged();
+}
+
+TEST_F(RecordAttack, WhatItSentItselfIsForged) {
+  give(records_of(pair_.two, pair_.one, 1));
+  expect_forged();
+}
+
+// Each connection has keys of its own.
+TEST_F(RecordAttack, ARecordOfAnotherConnectionIsForged) {
+  Pair other;
+  give(records_of(other.one, other.two, 1));
+  expect_forged();
+}
+
+TEST_F(RecordAttack, ARecordThatComesBeforeItsTurnIsForged) {
+  const Bytes records = records_of(pair_.one, pair_.two, 2);
+  give(Bytes(records.begin() + kRecord, records.end()));
+  expect_forged();
+}
+
+TEST_F(RecordAttack, AnotherLengthIsForged) {
+  Bytes records = records_of(pair_.one, pair_.two, 2);
+  records[0] ^= std::byte{1};
+  give(records);
+  expect_forged();
+}
+
 }  // namespace
 }  // namespace ripc::internal::remote

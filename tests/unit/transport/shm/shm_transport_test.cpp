@@ -141,6 +141,47 @@ TEST_F(ShmTransportTest, WhoEndsBeforeItHasGreetedIsGoneAndHasBrokenNothing) {
   player.join();
 }
 
+// What a context of another version says.
+template <typename T>
+void say_in_another_version(ControlConnection& connection, const T& message) {
+  std::vector<std::byte> bytes;
+  ASSERT_EQ(control::encode(message, bytes), RIPC_OK);
+  bytes[0] = std::byte{control::kProtocolVersion + 1};
+  ASSERT_EQ(connection.send(bytes), RIPC_OK);
+}
+
+TEST_F(ShmTransportTest, APeerOfAnotherVersionIsAVersionMismatchWhoeverNoticesIt) {
+  const control::HelloReply welcome{.context = kPeer, .pid = 1, .flags = 0, .status = RIPC_OK};
+  const control::HelloReply refusal{.context = kPeer, .pid = 1, .flags = 0, .status = RIPC_VERSION_MISMATCH};
+  std::thread player([&] {
+    ASSERT_TRUE(peer_->meet());
+    say_in_another_version(peer_->connection(), welcome);
+    ASSERT_TRUE(peer_->meet());
+    ASSERT_EQ(send_message(peer_->connection(), refusal), RIPC_OK);
+  });
+  for (int notice = 0; notice < 2; ++notice) {
+    const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+    const Status status = test::connect(*transport_, peer_address(), 7, deadline).status();
+    EXPECT_EQ(status.code(), RIPC_VERSION_MISMATCH);
+    EXPECT_NE(status.text().find("another version"), std::string_view::npos) << status.text();
+  }
+  player.join();
+}
+
+TEST_F(ShmTransportTest, WhoGreetsInAnotherVersionIsTold) {
+  auto socket = directory_->connect(kOwn);
+  ASSERT_TRUE(socket.ok()) << socket.status().text();
+  ControlConnection connection(std::move(*socket));
+  say_in_another_version(connection, control::Hello{.context = kPeer, .pid = 1, .flags = 0});
+  pollfd descriptor{connection.fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&descriptor, 1, kPatienceMilliseconds), 1);
+  Received received;
+  ASSERT_EQ(connection.receive(received), ControlConnection::Event::message);
+  const auto decoded = control::decode(std::span(received.bytes).first(received.size));
+  ASSERT_TRUE(decoded.ok() && std::holds_alternative<control::HelloReply>(*decoded));
+  EXPECT_EQ(std::get<control::HelloReply>(*decoded).status, RIPC_VERSION_MISMATCH);
+}
+
 TEST_F(ShmTransportTest, ThreadsThatFenceAtOnceSendNothingBeforeTheGreeting) {
   constexpr int kThreads = 4;
   constexpr std::uint64_t kRounds = 300;

@@ -18,6 +18,9 @@ using testing::BulkPair;
 using testing::kMebibyte;
 using testing::Pages;
 using testing::pattern;
+using testing::RawEnd;
+using testing::Side;
+using testing::tcp_pair;
 
 // A sealed session, and the memory of a message on both sides.
 class BulkSealed : public ::testing::Test {
@@ -126,6 +129,89 @@ TEST_F(BulkSealed, AMessageStillLandsInMemoryThatIsNotRegisteredAnyMoreButMapped
   ASSERT_EQ(pair_->receiver.begin(descriptor), RIPC_OK);
   EXPECT_EQ(pair_->receiver.pull(pull), RIPC_OK);
   EXPECT_TRUE(std::equal(source_.bytes().begin(), source_.bytes().end(), target_.bytes().begin()));
+}
+
+// Somebody on the path of a bulk connection to an end that has exposed an item.
+class BulkAttack : public ::testing::Test {
+ protected:
+  using Records = std::vector<std::byte>;
+
+  BulkAttack() : path_(connect(side_, sealing_)) {
+    const wire::Descriptor item = side_.expose(source_, transfer_);
+    request_ = {.type = wire::bulk::Type::pull_request,
+                .length = static_cast<std::uint32_t>(source_.size()),
+                .id = 7,
+                .key = item.key,
+                .location = item.location};
+  }
+  static RawEnd connect(Side& side, const remote::Sealing& sealing) {
+    auto [near, far] = tcp_pair();
+    remote::SecureSocket own(std::move(far));
+    sealing.protect_two(own);
+    side.peer->adopt(std::move(own));
+    return RawEnd(std::move(near));
+  }
+  // Requests for the item as one of the ends that seal this way sends them first, each in a record.
+  Records sealed(const remote::Sealing& sealing, int count, bool by_first_end = true) const {
+    auto [near, far] = tcp_pair();
+    remote::SecureSocket sender(std::move(near));
+    by_first_end ? sealing.protect_one(sender) : sealing.protect_two(sender);
+    std::array<std::byte, wire::bulk::kHeaderSize> bytes;
+    encode(request_, std::span(bytes));
+    for (int sent = 0; sent < count; ++sent) EXPECT_EQ(sender.send(bytes.data(), bytes.size()), std::ssize(bytes));
+    Records records(static_cast<std::size_t>(count) * kRecord);
+    EXPECT_TRUE(RawEnd(std::move(far)).read(records));
+    return records;
+  }
+  std::uint64_t forged() const { return security::Counters::read(sealing_.counters->packets_forged); }
+  void expect_nothing_but_the_end_of(const Records& records, std::uint64_t forged_ones) {
+    ASSERT_TRUE(path_.write(records));
+    if (forged_ones == 0) path_.close();
+    ASSERT_TRUE(side_.await_lost(1));
+    EXPECT_EQ(forged(), forged_ones);
+    EXPECT_EQ(side_.peer->counters().bytes_sent, 0U) << "nothing was answered";
+    EXPECT_EQ(side_.peer->transfer_status(transfer_), RIPC_PENDING);
+    // Over another connection the item is there as before.
+    const remote::Sealing other;
+    RawEnd honest = connect(side_, other);
+    ASSERT_TRUE(honest.write(sealed(other, 1)));
+    Records answer(1);
+    EXPECT_TRUE(honest.read(answer));
+    EXPECT_EQ(security::Counters::read(other.counters->packets_forged), 0U);
+  }
+
+  static constexpr std::size_t kRecord = wire::bulk::kHeaderSize + security::kRecordOverhead;
+  const remote::Sealing sealing_;
+  const std::vector<std::byte> source_ = pattern(1000);
+  Side side_;
+  RawEnd path_;
+  std::uint64_t transfer_ = 0;
+  wire::bulk::Frame request_;
+};
+
+TEST_F(BulkAttack, AForgedRecordEndsTheConnectionAndIsCounted) {
+  Records records = sealed(sealing_, 1);
+  records[20] ^= std::byte{1};
+  expect_nothing_but_the_end_of(records, 1);
+}
+
+TEST_F(BulkAttack, ARecordThatWasCutIsNotRead) {
+  Records records = sealed(sealing_, 1);
+  records.pop_back();
+  expect_nothing_but_the_end_of(records, 0);
+}
+
+TEST_F(BulkAttack, WhatItSentItselfIsForged) { expect_nothing_but_the_end_of(sealed(sealing_, 1, false), 1); }
+
+TEST_F(BulkAttack, ARecordOfAnotherConnectionIsForged) {
+  const remote::Sealing other;
+  expect_nothing_but_the_end_of(sealed(other, 1), 1);
+}
+
+TEST_F(BulkAttack, ARecordThatComesBeforeItsTurnIsForged) {
+  Records records = sealed(sealing_, 2);
+  records.erase(records.begin(), records.begin() + kRecord);
+  expect_nothing_but_the_end_of(records, 1);
 }
 
 }  // namespace

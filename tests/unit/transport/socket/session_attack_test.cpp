@@ -37,8 +37,8 @@ UniqueFd connect_to(std::uint16_t port) {
   return fd;
 }
 
-// Forwards TCP connections, in a thread of its own. Keeps the first frame of each, and may change what the client says
-// after it.
+// Forwards TCP connections, in a thread of its own. Keeps the first frame of each, and may withhold it, or change what
+// the client says after it.
 class OnThePath {
  public:
   explicit OnThePath(std::uint16_t to) : to_(to), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -64,6 +64,11 @@ class OnThePath {
     return greetings_;
   }
   void cut() { cuts_ = true; }
+  // The next greeting, with its connection.
+  void withhold() { withholds_ = true; }
+  // The version of the next greeting, or of what a server says next.
+  void change_version_of_hello() { changes_hello_ = true; }
+  void change_version_of_reply() { changes_reply_ = true; }
   // What the client says next is changed by a bit.
   void forge() { forges_ = true; }
   // Or comes twice.
@@ -104,12 +109,16 @@ class OnThePath {
     if (is_from_client && !std::exchange(pair.is_greeted, true)) {
       const std::lock_guard lock(mutex_);
       greetings_.push_back(bytes);
+      if (changes_hello_.exchange(false)) ++version_of(bytes);
+      if (withholds_.exchange(false)) return false;
     } else if (is_from_client && bytes.size() > 8 && bytes[4] != std::byte{control::kProtocolVersion}) {
       if (forges_.exchange(false)) bytes[6] ^= std::byte{1};
       if (repeats_.exchange(false) && !send(to, bytes)) return false;
     }
+    if (!is_from_client && changes_reply_.exchange(false)) ++version_of(bytes);
     return send(to, bytes);
   }
+  static std::uint8_t& version_of(Bytes& frame) { return reinterpret_cast<std::uint8_t*>(frame.data())[4]; }
   static bool send(int to, const Bytes& bytes) {
     return ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
@@ -120,7 +129,8 @@ class OnThePath {
   std::list<Pair> pairs_;
   mutable std::mutex mutex_;
   std::vector<Bytes> greetings_;
-  std::atomic<bool> cuts_{false}, forges_{false}, repeats_{false}, stopped_{false};
+  std::atomic<bool> cuts_{false}, withholds_{false}, changes_hello_{false}, changes_reply_{false}, forges_{false},
+      repeats_{false}, stopped_{false};
   std::thread thread_;
 };
 
@@ -128,13 +138,16 @@ class SessionAttack : public ::testing::Test {
  protected:
   void SetUp() override {
     port_ = server_.open_port(events_);
+    auto made = connect_by_path(client_);
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    channel_ = *made;
+  }
+  Result<std::shared_ptr<spi::Channel>> connect_by_path(Node& client) {
     remote::Locator locator;
     locator.context = server_.context();
     locator.port = path_.port();
     locator.ips = {"127.0.0.1"};
-    auto made = test::connect(client_.transport(), {"socket", locator.text()}, 7, Deadline::after(kLimit));
-    ASSERT_TRUE(made.ok()) << made.status().text();
-    channel_ = *made;
+    return test::connect(client.transport(), {"socket", locator.text()}, 7, Deadline::after(kLimit));
   }
   std::uint16_t server_port() { return remote::Locator::parse(server_.transport().address().locator).value().port; }
   // Sends that and returns the answer; empty: the connection was closed.
@@ -196,8 +209,9 @@ TEST_F(SessionAttack, ARecordedGreetingNeitherBeginsNorCutsASession) {
   say(3);
   EXPECT_EQ(status_of(ask(path_.greetings().front())), RIPC_REFUSED) << "the session is there";
   const std::size_t before = path_.greetings().size();
+  path_.withhold();
   path_.cut();
-  ASSERT_TRUE(eventually([&] { return path_.greetings().size() > before; }));
+  ASSERT_TRUE(eventually([&] { return path_.greetings().size() > before + 1; }));
   say(3);
   const std::vector<Bytes> greetings = path_.greetings();
   const auto resumed = std::find_if(greetings.begin(), greetings.end(), [](const Bytes& bytes) {
@@ -205,7 +219,8 @@ TEST_F(SessionAttack, ARecordedGreetingNeitherBeginsNorCutsASession) {
     return frame.ok() && std::get<control::Hello>(*frame).role == static_cast<std::uint32_t>(control::Role::resume);
   });
   ASSERT_NE(resumed, greetings.end());
-  for (int count = 0; count < 8; ++count) EXPECT_EQ(status_of(ask(*resumed)), RIPC_PEER_DEAD);
+  EXPECT_EQ(status_of(ask(*resumed)), RIPC_PEER_DEAD) << "it never came, and a later one has";
+  for (int count = 0; count < 8; ++count) EXPECT_EQ(status_of(ask(*resumed)), RIPC_REFUSED);
   say(20);
   EXPECT_EQ(path_.greetings().size(), greetings.size()) << "the connection was not made again";
   EXPECT_EQ(client_.host().losses(), 0);
@@ -219,9 +234,26 @@ TEST_F(SessionAttack, AChangedGreetingIsRefusedAndCounted) {
   EXPECT_EQ(server_.transport().counters().handshakes_refused, before + 1);
 }
 
-// Strangers cost their number, and nothing that they could use up.
+TEST_F(SessionAttack, APeerOfAnotherVersionIsAVersionMismatchWhoeverNoticesIt) {
+  for (const bool server_notices : {true, false}) {
+    server_notices ? path_.change_version_of_hello() : path_.change_version_of_reply();
+    Node another(keyed());
+    const Status status = connect_by_path(another).status();
+    EXPECT_EQ(status.code(), RIPC_VERSION_MISMATCH);
+    EXPECT_NE(status.text().find("another version"), std::string_view::npos) << status.text();
+  }
+  say(3);
+}
+
+// Strangers cost their number, and nothing that they could use up. A greeting that was good is worth no more.
 TEST_F(SessionAttack, AFloodOfHandshakesKeepsNobodyOut) {
-  Bytes greeting = path_.greetings().front();
+  const Bytes recorded = path_.greetings().front();
+  const std::uint64_t before = server_.transport().counters().handshakes_refused;
+  for (std::uint64_t count = 1; count <= 100; ++count) {
+    EXPECT_EQ(status_of(ask(recorded)), RIPC_REFUSED);
+    EXPECT_EQ(server_.transport().counters().handshakes_refused, before + count);
+  }
+  Bytes greeting = recorded;
   for (std::size_t index = 60; index < greeting.size(); ++index) greeting[index] ^= std::byte{0x55};
   std::vector<UniqueFd> strangers;
   for (int count = 0; count < 400; ++count) {

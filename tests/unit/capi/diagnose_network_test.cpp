@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the self-check says of encryption, and of the clock of a ZooKeeper ensemble.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "capi/diagnose.hpp"
+#include "unit/security/trust_helpers.hpp"
+
+namespace ripc::internal::capi {
+namespace {
+
+struct Said {
+  Level level;
+  std::string subject, text, advice;
+};
+
+template <typename Check>
+std::vector<Said> said_by(const Check& check) {
+  std::vector<Said> findings;
+  Report report(
+      [](void* user, const ripc_finding* finding) {
+        static_cast<std::vector<Said>*>(user)->push_back(
+            {static_cast<Level>(finding->level), finding->subject, finding->text, finding->advice});
+      },
+      &findings);
+  check(report);
+  return findings;
+}
+
+Said encryption(std::uint32_t encrypt, const std::vector<std::string>& transports) {
+  Settings settings;
+  settings.network.keys = security::keys_of("1");
+  settings.encrypt = encrypt;
+  settings.transports = transports;
+  const std::vector<Said> findings = said_by([&](Report& report) { check_encryption(report, settings); });
+  EXPECT_EQ(findings.size(), 1U);
+  return findings.empty() ? Said{} : findings.front();
+}
+
+bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
+
+TEST(DiagnoseNetwork, SaysWhatOfRdmaIsNotEncryptedAndWhatLeavesItOut) {
+  const Said with_rdma = encryption(RIPC_ENCRYPT_AUTO, {"shm", "verbs", "socket"});
+  EXPECT_EQ(with_rdma.level, Level::good);
+  EXPECT_TRUE(has(with_rdma.text, "with peers that do not say off; over RDMA short messages are signed, not secret"))
+      << with_rdma.text;
+  EXPECT_TRUE(has(with_rdma.advice, "RIPC_ENCRYPT=required leaves RDMA out")) << with_rdma.advice;
+  const Said required = encryption(RIPC_ENCRYPT_REQUIRED, {"shm", "socket"});
+  EXPECT_EQ(required.level, Level::good);
+  EXPECT_TRUE(has(required.text, "over sockets, or no connection")) << required.text;
+  EXPECT_FALSE(has(required.text, "RDMA")) << required.text;
+  EXPECT_EQ(required.advice, "");
+  const Said off = encryption(RIPC_ENCRYPT_OFF, {"shm", "verbs", "socket"});
+  EXPECT_EQ(off.level, Level::limited);
+  EXPECT_TRUE(has(off.text, "over RDMA only short messages are authentic")) << off.text;
+}
+
+TEST(DiagnoseNetwork, SaysNothingOfEncryptionWhereNobodyHasAKey) {
+  EXPECT_TRUE(said_by([](Report& report) { check_encryption(report, {}); }).empty());
+}
+
+TEST(DiagnoseNetwork, AClockOfTheEnsembleThatIsHalfAMinuteOffIsAFinding) {
+  const auto at = [](std::int64_t milliseconds) {
+    return said_by([&](Report& report) { check_clock(report, milliseconds); });
+  };
+  for (const std::int64_t little : {0, 30'000, -30'000}) EXPECT_TRUE(at(little).empty()) << little;
+  for (const std::int64_t much : {31'000, -31'000}) {
+    const std::vector<Said> findings = at(much);
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_EQ(findings[0].level, Level::limited);
+    EXPECT_TRUE(has(findings[0].text, much < 0 ? "31 s behind that of" : "31 s ahead of that of")) << findings[0].text;
+    EXPECT_TRUE(has(findings[0].advice, "NTP"));
+  }
+}
+
+}  // namespace
+}  // namespace ripc::internal::capi
