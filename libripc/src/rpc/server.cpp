@@ -66,12 +66,7 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
 void Server::refuse_version(const core::Message& message, const Header& header) noexcept {
   if (header.kind != Kind::open || message.item_count != 1 || message.items[0].size != wire::call::kHeaderSize) return;
   const std::lock_guard lock(mutex_);
-  ++counters_.requests_refused;
-  tell(message.source, {.version = header.version,
-                        .kind = Kind::state,
-                        .state = State::not_run,
-                        .number = header.number,
-                        .code = RIPC_VERSION_MISMATCH});
+  refuse(message, header, RIPC_VERSION_MISMATCH);
 }
 
 void Server::run_next(Nanoseconds now) noexcept {
@@ -96,9 +91,11 @@ ServerSession* Server::session_of(const core::Message& message, const Header& he
 
 void Server::refuse(const core::Message& message, const Header& header, ripc_status why) noexcept {
   ++counters_.requests_refused;
-  tell(
-      message.source,
-      {.kind = Kind::state, .state = State::not_run, .number = header.number, .code = static_cast<std::uint32_t>(why)});
+  tell(message.source, {.version = header.version,
+                        .kind = Kind::state,
+                        .state = State::not_run,
+                        .number = header.number,
+                        .code = static_cast<std::uint32_t>(why)});
 }
 
 void Server::open(const core::Message& message, const Header& header, Nanoseconds now) {
