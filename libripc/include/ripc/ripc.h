@@ -9,8 +9,8 @@
  *             destroyed must not be used again.
  *   Errors    A call that can fail returns ripc_status. ripc_last_error() then has a sentence for the
  *             calling thread. It says what happened and what to do.
- *   Options   Option and result structures start with their own size. Fill them with the matching _init
- *             function. A library newer or older than the caller then reads the fields that both know. An _init
+ *   Options   Option and result structures start with their own size. Fill those that you pass with the matching
+ *             _init function. A library newer or older than the caller then reads the fields that both know. An _init
  *             function ignores NULL.
  *   Time      Nanoseconds on the monotonic clock. 0 means "do not wait", and RIPC_FOREVER "no limit". In options
  *             RIPC_DEFAULT_TIME, which _init sets, means the default that the field names.

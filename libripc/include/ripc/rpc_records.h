@@ -1,6 +1,6 @@
 /* Calls without callbacks: requests and ends are read from memory, for languages in which calls from C are expensive
- * and for programs with a loop of their own. ripc/rpc.h says what a call promises. SPDX-License-Identifier: Apache-2.0
- */
+ * and for programs with a loop of their own. ripc/rpc.h says what a call promises.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef RIPC_RPC_RECORDS_H
 #define RIPC_RPC_RECORDS_H
 
