@@ -79,7 +79,8 @@ class Faults(SlowNetwork):
 
     def test_a_killed_node_manager_comes_back(self):
         """In mid-shuffle. With recovery its outputs and tokens are there again, and libripc serves them."""
-        # HTTP does not wait for it, and the master does not run maps again for that.
+        # HTTP does not wait for it, and the master does not run maps again for that. Hadoop's reducer may give up: its
+        # next attempt asks the NodeManager that has come back.
         running = self.start(8, ["-Dmapreduce.reduce.shuffle.ripc.retry.ms=1000", "-Dmapreduce.reduce.shuffle.connect.timeout=1000",
                                  "-Dmapreduce.reduce.shuffle.fetch.retry.enabled=false",
                                  "-Dmapreduce.reduce.shuffle.max-fetch-failures-notifications=1000"])
