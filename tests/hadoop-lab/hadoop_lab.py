@@ -49,12 +49,13 @@ def build_plugin(goal):
 
 
 def fetch_jars():
-    """Fetches Hadoop's jars with Maven, once."""
-    if (JARS / "complete").exists():
+    """Fetches Hadoop's jars with Maven, once for each state of pom.xml."""
+    complete = JARS / "complete"
+    if complete.exists() and complete.stat().st_mtime > (HERE / "pom.xml").stat().st_mtime:
         return
     maven(HERE, "fetch Hadoop's jars", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}", "-DincludeScope=runtime",
           f"-Dhadoop.version={VERSION}")
-    (JARS / "complete").touch()
+    complete.touch()
 
 
 def plugin_jar():
@@ -117,7 +118,7 @@ class Host:
         return subprocess.run(self.inside(*words), capture_output=True, text=True, check=check)
 
     def environment(self):
-        return dict(os.environ, HADOOP_CONF_DIR=str(self.folder / "conf"), RIPC_RUNTIME_DIR=str(self.folder / "ripc"),
+        return dict(os.environ, HADOOP_CONF_DIR=str(self.folder / "conf"), RIPC_RUNTIME_DIR=str(self.cluster.runtime_folder(self)),
                     RIPC_CLUSTER_KEY_FILE=str(self.cluster.work / "cluster.key"), RIPC_NETWORK="key",
                     RIPC_MULTICAST="on" if len(self.cluster.hosts) > 1 else "off")
 
@@ -125,12 +126,12 @@ class Host:
 class Cluster:
     """ResourceManager, JobHistoryServer and the first NodeManager on node1, further NodeManagers on further hosts.
 
-    handlers: the class of each NodeManager's shuffle service. same_machine: the hosts share one runtime directory, so that
-    libripc takes shared memory between them. node_settings: further settings of NodeManagers. rate: tc's, for instance 1gbit.
+    handlers: the class of each NodeManager's shuffle service. same_machine: the first so many hosts share one runtime
+    directory, so that libripc takes shared memory between them. node_settings: further settings of NodeManagers. rate: tc's, for instance 1gbit.
     disk_size: of each host's local directories together, for instance 300m.
     """
 
-    def __init__(self, work, handlers=(OUR_HANDLER,), node_settings=None, same_machine=False, rate=None, disk_size=None):
+    def __init__(self, work, handlers=(OUR_HANDLER,), node_settings=None, same_machine=1, rate=None, disk_size=None):
         self.work = pathlib.Path(work)
         self.handlers = handlers
         self.node_settings = node_settings or {}
@@ -195,8 +196,7 @@ class Cluster:
     def configure(self, host, handler):
         folder = host.folder / "conf"
         folder.mkdir(exist_ok=True)
-        runtime = self.hosts[0] if self.same_machine else host
-        passed = {"RIPC_RUNTIME_DIR": runtime.folder / "ripc", "RIPC_CLUSTER_KEY_FILE": self.work / "cluster.key", "RIPC_NETWORK": "key",
+        passed = {"RIPC_RUNTIME_DIR": self.runtime_folder(host), "RIPC_CLUSTER_KEY_FILE": self.work / "cluster.key", "RIPC_NETWORK": "key",
                   "RIPC_MULTICAST": "on" if len(self.hosts) > 1 else "off"}
         commas = ",".join([str(folder), *self.class_path])
         core = {"fs.defaultFS": "file:///", "hadoop.tmp.dir": host.folder / "tmp", "fs.local.block.size": 128 << 20}
@@ -249,6 +249,9 @@ class Cluster:
             (folder / f"{name}.xml").write_text(configuration(properties), encoding="utf-8")
         shutil.copy(HERE / "log4j.properties", folder)
 
+    def runtime_folder(self, host):
+        return (self.hosts[0] if host in self.hosts[:self.same_machine] else host).folder / "ripc"
+
     def command(self, host, heap, name, *arguments):
         path = ":".join([str(host.folder / "conf"), *self.class_path])
         return host.inside(self.java, *OPENED, f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4" if heap == "768m" else "-XX:TieredStopAtLevel=1",
@@ -256,10 +259,8 @@ class Cluster:
 
     def daemon(self, host, name, heap, main):
         with open(self.work / "logs" / f"{name}.log", "ab") as log:
-            environment = (self.hosts[0] if self.same_machine else host).environment()
-            environment["HADOOP_CONF_DIR"] = str(host.folder / "conf")
             self.processes[name] = subprocess.Popen(self.command(host, heap, main), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                                    env=environment, start_new_session=True)
+                                                    env=host.environment(), start_new_session=True)
 
     def start_node(self, host):
         self.daemon(host, f"nodemanager-{host.name}", "768m", NODE_MANAGER)
@@ -337,15 +338,17 @@ class Cluster:
         self.clients.append(client)
         return client
 
+    def log(self, name):
+        return (self.work / "logs" / name).read_text(encoding="utf-8", errors="replace")
+
     def job_id(self, log):
-        found = re.search(r"job_\d+_\d+", (self.work / "logs" / log).read_text(encoding="utf-8", errors="replace"))
+        found = re.search(r"job_\d+_\d+", self.log(log))
         return found.group() if found else None
 
     def job(self, main, *arguments, log="job.log"):
         """Runs a job, and returns its ID."""
         if self.start_job(main, arguments, log).wait():
-            text = (self.work / "logs" / log).read_text(encoding="utf-8", errors="replace")
-            raise Failed(f"{main} failed, see {self.work}/logs/{log}:\n{text[-2000:]}")
+            raise Failed(f"{main} failed, see {self.work}/logs/{log}:\n{self.log(log)[-2000:]}")
         return self.job_id(log)
 
     def history(self, job, path):

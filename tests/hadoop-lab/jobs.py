@@ -3,7 +3,7 @@
 """Jobs on real clusters, by name: they take from one to several minutes each.
 
   tests/hadoop-lab/jobs.py                      all of them
-  tests/hadoop-lab/jobs.py OneHost ThreeHosts.test_libripc_is_off_at_the_reducer
+  tests/hadoop-lab/jobs.py OneHost FourHosts.test_libripc_is_off_at_the_reducer
 """
 import filecmp
 import pathlib
@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -18,6 +19,8 @@ from hadoop_lab import OUR_HANDLER, OUR_SHUFFLE, STOCK_HANDLER, Cluster, main  #
 
 ROWS = 1_000_000
 WORD_COUNT = "org.apache.hadoop.examples.WordCount"
+CODECS = "org.apache.hadoop.io.compress."
+PARTITION = "mapreduce.partition.binarypartitioner."
 PLUGIN = f"-Dmapreduce.job.reduce.shuffle.consumer.plugin.class={OUR_SHUFFLE}"
 COMPRESSED = ["-Dmapreduce.map.output.compress=true"]
 
@@ -51,16 +54,28 @@ class Lab(unittest.TestCase):
     def assert_only(self, counted, *names):
         self.assertEqual(set(counted), set(names))
 
+    def assert_same(self, expected, output, parts):
+        self.assertEqual(len(list(expected.glob("part-r-*"))), parts)
+        for part in expected.glob("part-r-*"):
+            self.assertTrue(filecmp.cmp(part, output / part.name, shallow=False), str(output / part.name))
+
 
 class OneHost(Lab):
-    def test_one_two_and_four_reducers(self):
+    def test_one_two_and_four_reducers_sort_as_hadoops_shuffle_does(self):
+        rows = 200_000
+        output = self.cluster.work / "out"
+        stock = self.cluster.work / "out-stock"
         for reduces in [1, 2, 4]:
-            self.assert_only(self.sort(reduces=reduces), "LOCAL_BYTES", "IN_PLACE_BYTES")
-        self.cluster.validate(ROWS)
+            self.cluster.terasort(rows, reduces=reduces, plugin=False)
+            shutil.rmtree(stock, ignore_errors=True)
+            output.rename(stock)
+            self.assert_only(self.sort(reduces=reduces, rows=rows), "LOCAL_BYTES", "IN_PLACE_BYTES")
+            self.assert_same(stock, output, reduces)
+            self.cluster.validate(rows)
 
     def test_compressed_outputs_are_merged_in_place(self):
-        for codec in ["DefaultCodec", "SnappyCodec", "BZip2Codec"]:
-            counted = self.sort(rows=200_000, settings=[*COMPRESSED, f"-Dmapreduce.map.output.compress.codec=org.apache.hadoop.io.compress.{codec}"])
+        for codec in ["DefaultCodec", "GzipCodec", "SnappyCodec", "Lz4Codec", "BZip2Codec"]:
+            counted = self.sort(rows=200_000, settings=[*COMPRESSED, f"-Dmapreduce.map.output.compress.codec={CODECS}{codec}"])
             self.assert_only(counted, "LOCAL_BYTES", "IN_PLACE_BYTES")
 
     def test_encrypted_outputs_are_merged_in_place(self):
@@ -81,27 +96,53 @@ class OneHost(Lab):
         self.assertGreater(counted["LOCAL_BYTES"], counted["IN_PLACE_BYTES"])
         self.assertGreater(counted["IN_PLACE_BYTES"], 0)
 
-    def test_word_count_with_its_combiner_and_empty_partitions(self):
-        text = self.cluster.work / "text"
-        text.mkdir(exist_ok=True)
+    def text(self, words):
+        """50,000 lines of so many words."""
+        text = self.cluster.work / f"text-{words}"
         choose = random.Random(1)
-        for name, words in [("many", 5000), ("few", 2)]:
-            lines = (" ".join(f"word{choose.randrange(words)}" for _ in range(10)) for _ in range(50_000))
-            (text / name).write_text("\n".join(lines), encoding="ascii")
-            outputs = []
-            for settings in [[], [PLUGIN], [PLUGIN, "-Dmapreduce.reduce.shuffle.ripc.local=false"]]:
-                output = self.cluster.work / f"counted-{name}-{len(outputs)}"
-                shutil.rmtree(output, ignore_errors=True)
-                self.paths(self.cluster.job(WORD_COUNT, "-Dmapreduce.job.reduces=4", "-Dmapreduce.input.fileinputformat.split.maxsize=1000000",
-                                            *settings, text / name, output))
-                outputs.append(output)
-            for output in outputs[1:]:
-                for part in outputs[0].glob("part-r-*"):
-                    self.assertTrue(filecmp.cmp(part, output / part.name, shallow=False), f"{name} {part.name}")
+        lines = (" ".join(f"word{choose.randrange(words)}" for _ in range(10)) for _ in range(50_000))
+        text.write_text("\n".join(lines), encoding="ascii")
+        return text
+
+    def count_words(self, words, *settings):
+        """Returns the output and the job."""
+        output = self.cluster.work / f"counted-{time.monotonic_ns()}"
+        job = self.cluster.job(WORD_COUNT, "-Dmapreduce.job.reduces=4", "-Dmapreduce.input.fileinputformat.split.maxsize=1000000",
+                               *settings, self.text(words), output)
+        return output, job
+
+    def test_word_count_with_its_combiner_and_empty_partitions(self):
+        for words in [5000, 2]:
+            expected, _ = self.count_words(words)
+            for settings in [[PLUGIN], [PLUGIN, "-Dmapreduce.reduce.shuffle.ripc.local=false"]]:
+                output, job = self.count_words(words, *settings)
+                self.paths(job)
+                self.assert_same(expected, output, 4)
+
+    def test_a_partitioner_that_leaves_partitions_empty(self):
+        """It goes by the first letter, which all words share."""
+        partitioner = ["-Dmapreduce.job.partitioner.class=org.apache.hadoop.mapreduce.lib.partition.BinaryPartitioner",
+                       f"-D{PARTITION}left.offset=0", f"-D{PARTITION}right.offset=0"]
+        expected, _ = self.count_words(100, *partitioner)
+        self.assertEqual(sum(part.stat().st_size > 0 for part in expected.glob("part-r-*")), 1)
+        for settings, names in [([], ["LOCAL_BYTES", "IN_PLACE_BYTES"]), (["-Dmapreduce.reduce.shuffle.ripc.local=false"], ["SHM_BYTES"])]:
+            output, job = self.count_words(100, PLUGIN, *partitioner, *settings)
+            self.assert_only(self.paths(job), *names)
+            self.assert_same(expected, output, 4)
+
+    def test_the_local_job_runner_keeps_hadoops_shuffle(self):
+        expected, _ = self.count_words(100)
+        output, _ = self.count_words(100, PLUGIN, "-Dmapreduce.framework.name=local")
+        self.assert_same(expected, output, 4)
+        log = self.cluster.log("job.log")
+        self.assertIn("Running job: job_local", log)
+        self.assertIn(f"Using ShuffleConsumerPlugin: {OUR_SHUFFLE}", log)
 
     def test_libripc_does_not_start_at_the_reducer(self):
-        counted = self.sort(settings=["-Dmapreduce.reduce.shuffle.ripc.local=false", "-Dmapreduce.reduce.env=RIPC_TRANSPORTS=none"])
-        self.assert_only(counted, "HTTP_BYTES", "FALLBACK_NO_SERVICE")
+        for setting in ["-Dmapreduce.reduce.env=RIPC_TRANSPORTS=none", "-Dmapreduce.reduce.java.opts=-Xmx1g -Dorg.libripc.library.path=/nowhere"]:
+            counted = self.sort(rows=200_000, settings=["-Dmapreduce.reduce.shuffle.ripc.local=false", setting])
+            self.assert_only(counted, "HTTP_BYTES", "FALLBACK_NO_SERVICE")
+            self.assertEqual(counted["FALLBACK_NO_SERVICE"], 4, "each output once")
 
     def test_jobs_without_the_plugin_notice_nothing(self):
         job = self.cluster.terasort(ROWS, plugin=False)
@@ -109,17 +150,24 @@ class OneHost(Lab):
         self.assert_only(self.paths(job))
 
 
-class ThreeHosts(Lab):
-    """The third one has Hadoop's own handler."""
-    options = {"handlers": (OUR_HANDLER, OUR_HANDLER, STOCK_HANDLER)}
+class FourHosts(Lab):
+    """Two of them share a runtime directory, the fourth has Hadoop's own handler."""
+    options = {"handlers": (OUR_HANDLER, OUR_HANDLER, OUR_HANDLER, STOCK_HANDLER), "same_machine": 2}
+    names = ["LOCAL_BYTES", "IN_PLACE_BYTES", "SHM_BYTES", "SOCKET_BYTES", "HTTP_BYTES", "FALLBACK_NO_SERVICE"]
 
-    def test_local_sockets_and_http_in_one_job(self):
-        counted = self.sort(maps=12, reduces=3)
-        for name in ["LOCAL_BYTES", "SOCKET_BYTES", "HTTP_BYTES", "FALLBACK_NO_SERVICE"]:
-            self.assertGreater(counted.get(name, 0), 0, name)
-        self.assertNotIn("FALLBACK_FAILED", counted)
-        served = sum(self.cluster.metrics(host, "RipcShuffle").get("Bytes", 0) for host in self.cluster.hosts[:2])
-        self.assertGreaterEqual(served, counted["SOCKET_BYTES"])
+    def served(self):
+        return sum(self.cluster.metrics(host, "RipcShuffle").get("Bytes", 0) for host in self.cluster.hosts[:3])
+
+    def test_files_shared_memory_sockets_and_http_in_one_job(self):
+        before = self.served()
+        counted = self.sort(maps=16, reduces=4)
+        self.assert_only(counted, *self.names)
+        self.assertGreaterEqual(self.served() - before, counted["SHM_BYTES"] + counted["SOCKET_BYTES"])
+
+    def test_compressed_outputs_by_all_paths(self):
+        for codec in ["GzipCodec", "Lz4Codec"]:
+            settings = [*COMPRESSED, f"-Dmapreduce.map.output.compress.codec={CODECS}{codec}"]
+            self.assert_only(self.sort(maps=16, reduces=4, settings=settings), *self.names)
 
     def test_libripc_is_off_at_the_reducer(self):
         counted = self.sort(maps=12, settings=["-Dmapreduce.reduce.shuffle.ripc.remote=false"])
@@ -129,7 +177,7 @@ class ThreeHosts(Lab):
 
 class SharedMemory(Lab):
     """Two NodeManagers with one runtime directory, as containers of one machine."""
-    options = {"handlers": (OUR_HANDLER, OUR_HANDLER), "same_machine": True}
+    options = {"handlers": (OUR_HANDLER, OUR_HANDLER), "same_machine": 2}
 
     def test_local_and_shared_memory_in_one_job(self):
         counted = self.sort(maps=8, reduces=2)

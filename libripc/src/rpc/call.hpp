@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/state/ticket.hpp"
@@ -13,6 +14,7 @@
 #include "rpc/loan.hpp"
 #include "rpc/method_record.hpp"
 #include "rpc/timer_wheel.hpp"
+#include "wire/call.hpp"
 
 namespace ripc::internal::rpc {
 
@@ -66,9 +68,10 @@ struct Call : TimerWheel::Timer {
   Nanoseconds repeat_pause = 0;
   KeptItems arguments;  // while it waits, and of what may have to be repeated
   std::vector<ripc_return_buffer> returns;
-  std::uint64_t request = 0;             // names the return buffers in core; 0: there are none
-  std::shared_ptr<core::Ticket> ticket;  // of what travels long
-  Loan* loan = nullptr;                  // of LONG arguments; nullptr: nobody asks
+  std::optional<wire::call::Header> told;  // by the server, while it was in send
+  std::uint64_t request = 0;               // names the return buffers in core; 0: there are none
+  std::shared_ptr<core::Ticket> ticket;    // of what travels long
+  Loan* loan = nullptr;                    // of LONG arguments; nullptr: nobody asks
   ripc_call_done done = nullptr;
   void* user = nullptr;
   ripc_call_result result{};

@@ -242,6 +242,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   }
   call.state = Call::State::sending;
   call.is_in_send = true;
+  call.told.reset();
   std::shared_ptr<core::Ticket> ticket;
   Status status;
   lock.unlock();
@@ -262,6 +263,10 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
     return {};
   }
   call.ticket = std::move(ticket);
+  if (call.told && call.state == Call::State::sending) {
+    end_as_told(call, *call.told);
+    note_changed();
+  }
   return status;
 }
 

@@ -107,6 +107,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   // A call whose request has to be sent again; or nullptr.
   Call* told(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
+  void end_as_told(Call& call, const wire::call::Header& header) noexcept;
   void call_due(Call& call, Nanoseconds now) noexcept;
   // False: it was forgotten.
   bool session_due(ClientSession& session, Nanoseconds now) noexcept;

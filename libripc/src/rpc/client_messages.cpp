@@ -73,22 +73,15 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
     return nullptr;
   }
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
-  if (call == nullptr || call->is_in_send) return nullptr;
+  if (call == nullptr) return nullptr;
+  if (call->is_in_send) {
+    call->told = header;  // the thread that sends ends it
+    return nullptr;
+  }
   session.used_at = now;
   switch (header.state) {
     case wire::call::State::running:
       session.set_with_server(*call, true);
-      break;
-    case wire::call::State::not_run:
-      finish(*call, RIPC_CALL_DID_NOT_RUN, call->is_withdrawn ? RIPC_PEER_DEAD : why);
-      break;
-    case wire::call::State::may_have_run:
-      finish(*call, RIPC_CALL_MAY_HAVE_RUN, why);
-      break;
-    case wire::call::State::no_session:
-      // True of this message. Of a call that was sent several times, an earlier one may have run.
-      session.is_stale = true;
-      finish(*call, call->repeats == 0 ? RIPC_CALL_DID_NOT_RUN : RIPC_CALL_MAY_HAVE_RUN, why);
       break;
     case wire::call::State::unseen:
       if (call->ticket) break;  // what travels long is on its way
@@ -98,8 +91,31 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
       call->is_withdrawn = true;
       send_about(*call, Kind::cancel);
       send_about(*call, Kind::ask);
+      break;
+    default:
+      end_as_told(*call, header);
   }
   return nullptr;
+}
+
+void Client::end_as_told(Call& call, const Header& header) noexcept {
+  const auto why = static_cast<ripc_status>(header.code);
+  switch (header.state) {
+    case wire::call::State::not_run:
+      finish(call, RIPC_CALL_DID_NOT_RUN, call.is_withdrawn ? RIPC_PEER_DEAD : why);
+      break;
+    case wire::call::State::may_have_run:
+      finish(call, RIPC_CALL_MAY_HAVE_RUN, why);
+      break;
+    case wire::call::State::no_session:
+      // True of this message. Of a call that was sent several times, an earlier one may have run.
+      call.session->is_stale = true;
+      finish(call, call.repeats == 0 ? RIPC_CALL_DID_NOT_RUN : RIPC_CALL_MAY_HAVE_RUN, why);
+      break;
+    case wire::call::State::running:
+    case wire::call::State::unseen:
+      break;  // it has not ended
+  }
 }
 
 // Where there is no room, it is as lost.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
@@ -144,7 +145,9 @@ class FakeNode final : public Messenger {
   Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>*) override {
     if (!network_.nodes.contains(arguments.to)) return RIPC_NO_SERVICE;
     connected_.insert(arguments.to);
-    return Messenger::send_short(arguments.to, arguments.items);
+    const ripc_status status = Messenger::send_short(arguments.to, arguments.items);
+    if (during_send) during_send();
+    return status;
   }
   void release_given(std::span<const ripc_item>) noexcept override {}
   void ask_for_room(ripc_service_id) noexcept override {}
@@ -183,6 +186,7 @@ class FakeNode final : public Messenger {
 
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
+  std::function<void()> during_send;  // of what does not travel short, before it returns
 
  private:
   void change_path(ripc_service_id to) {

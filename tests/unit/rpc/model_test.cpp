@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstring>
 #include <string>
@@ -308,6 +309,42 @@ TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
   EXPECT_EQ(statistics.requests_run, 200u);
   EXPECT_GT(statistics.duplicates, 0u);
   EXPECT_GT(statistics.answers_repeated, 0u);
+}
+
+// Nothing is lost here, so a refusal comes once.
+TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
+  std::vector<ripc_call_result> ends;
+  std::array<std::byte, 100> memory{};
+  FakeNetwork network(1);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  const auto refuse = [](void*, ripc_request* request) {
+    request->server->drop(*request, RIPC_AGAIN, wire::call::State::not_run);
+  };
+  ASSERT_TRUE(server.server->handle(1, {refuse, nullptr, false}).ok());
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  CallRequest request;
+  request.to = kServer;
+  request.method = 1;
+  request.now = network.now;
+  request.deadline = network.now + 30'000 * kMillisecond;
+  request.done = [](void* user, const ripc_call_result* result) {
+    static_cast<std::vector<ripc_call_result>*>(user)->push_back(*result);
+  };
+  request.user = &ends;
+  std::uint64_t name = 0;
+  ASSERT_TRUE(client.client->begin(request, &name).ok());  // opens the session
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(ends.size(), 1U);
+
+  request.returns = {&room, 1};
+  client.during_send = [&] { network.run(kMillisecond); };
+  ASSERT_TRUE(client.client->begin(request, &name).ok());
+  client.during_send = nullptr;
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(ends.size(), 2U);
+  EXPECT_EQ(ends[1].outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(ends[1].status, RIPC_AGAIN);
 }
 
 }  // namespace
