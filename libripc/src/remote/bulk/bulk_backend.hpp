@@ -18,6 +18,7 @@
 #include "base/backoff.hpp"
 #include "base/standing_timer.hpp"
 #include "remote/bulk/bulk.hpp"
+#include "remote/bulk/lanes.hpp"
 #include "remote/bulk/rail_pace.hpp"
 #include "remote/bulk/silence.hpp"
 #include "remote/session/endpoint.hpp"
@@ -148,10 +149,10 @@ class BulkBackend : public Bulk {
   // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
   void look_for_silence() {
     const std::vector<std::shared_ptr<Connection>> present = connections();
-    bool any_owed = has_backlog();
+    bool any_owed = has_backlog() || pushes_.busy();
     std::vector<bool> owed;
     for (const auto& connection : present) {
-      owed.push_back(pulls_.is_owed(*connection) || finishes_.is_owed(*connection));
+      owed.push_back(pulls_.is_owed(*connection) || finishes_.is_owed(*connection) || pushes_.is_owed(*connection));
       any_owed = any_owed || owed.back();
     }
     std::vector<std::shared_ptr<Connection>> silent;
@@ -180,6 +181,14 @@ class BulkBackend : public Bulk {
     Endpoint peer;
     Silence silence{};
   };
+
+  // A push goes over one connection. What is large is pulled instead where that goes over several rails.
+  bool is_better_pulled(std::size_t size) const noexcept {
+    if (size <= kSegmentSize) return false;
+    const std::lock_guard lock(mutex_);
+    return std::any_of(connections_.begin(), connections_.end(),
+                       [&](const Member& member) { return !member.peer.same_ip(connections_.front().peer); });
+  }
 
   // Looks for connections that owe something and are silent, within the stall timeout.
   static constexpr unsigned kLooks = 16;

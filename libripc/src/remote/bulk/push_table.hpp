@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "base/event_loop.hpp"
 #include "remote/bulk/frame_sender.hpp"
@@ -30,6 +31,11 @@ class OutgoingPush {
   // The pusher. Its outcome; ends it with RIPC_UNSUPPORTED when it makes no progress for `patience`. Runs the loop if
   // this is its thread.
   ripc_status wait(EventLoop& loop, Nanoseconds patience) noexcept;
+  // Under the table's lock. Whether bytes of it have gone since the last call.
+  bool has_moved() noexcept {
+    const std::uint64_t progress = progress_.load(std::memory_order_relaxed);
+    return progress != std::exchange(looked_at_, progress);
+  }
 
   // Under the table's lock: what it goes over; null: it waits for a connection.
   const FrameSender* connection = nullptr;
@@ -48,6 +54,7 @@ class OutgoingPush {
   std::condition_variable ended_;
   std::atomic<ripc_status> status_{RIPC_PENDING};
   std::atomic<std::uint64_t> progress_{0};
+  std::uint64_t looked_at_ = 0;
 };
 
 // Any thread may call anything, unless a line says otherwise.
@@ -64,6 +71,20 @@ class PushTable {
     return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
       return entry.second->connection == nullptr && entry.second->is_pending();
     });
+  }
+  // Something is under way.
+  bool busy() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return !entries_.empty();
+  }
+  // For the watch over silent connections: a push on this one moves no more, so an answer is due.
+  bool is_owed(const FrameSender& connection) noexcept {
+    const std::lock_guard lock(mutex_);
+    bool is_owed = false;
+    for (auto& [id, push] : entries_) {
+      if (push->connection == &connection && push->is_pending() && !push->has_moved()) is_owed = true;
+    }
+    return is_owed;
   }
 
  protected:

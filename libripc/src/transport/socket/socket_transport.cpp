@@ -48,6 +48,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
     for (const remote::Rail& rail : remote::find_rails(remotes, transport_.rails_.most, can_be)) {
       const bool is_under_way =
           std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.remote); });
+      if (bulk_->connection_count() + dialers.size() >= kMaxBulkConnections) break;
       if (!is_under_way && bulk_->connections_to(rail.remote) < transport_.bulk_connections_)
         dialers.push_back(dial(session, rail.remote));
     }

@@ -111,6 +111,7 @@ ripc_status StreamBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
 
 ripc_status StreamBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  if (is_better_pulled(bytes.size())) return RIPC_UNSUPPORTED;
   std::shared_ptr<StreamPush> push;
   try {
     push = pushes_.open(grant, bytes);
@@ -119,6 +120,7 @@ ripc_status StreamBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcep
   }
   if (!push) return RIPC_PEER_DEAD;
   recover();
+  silence_.look_soon();
   const ripc_status status = push->wait(loop_, stall_timeout_);
   pushes_.close(*push);
   return status;

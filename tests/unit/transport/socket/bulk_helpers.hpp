@@ -31,12 +31,12 @@ namespace bulk = wire::bulk;
 inline constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 inline constexpr Nanoseconds kPatience = 20'000'000'000;
 
-// The two ends of a TCP connection on loopback.
-inline std::pair<UniqueFd, UniqueFd> tcp_pair() {
+// The two ends of a TCP connection to this address on loopback.
+inline std::pair<UniqueFd, UniqueFd> tcp_pair(std::uint32_t to = INADDR_LOOPBACK) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(to);
   socklen_t size = sizeof address;
   UniqueFd near(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener.get(), 1) != 0 ||
@@ -245,9 +245,9 @@ class RawEnd {
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   }
-  // Connected to `side`.
-  static RawEnd of(Side& side) {
-    auto [near, far] = tcp_pair();
+  // Connected to `side`, at this address.
+  static RawEnd of(Side& side, std::uint32_t address = INADDR_LOOPBACK) {
+    auto [near, far] = tcp_pair(address);
     side.peer->adopt(std::move(near));
     return RawEnd(std::move(far));
   }

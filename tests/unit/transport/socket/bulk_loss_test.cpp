@@ -198,6 +198,26 @@ TEST(BulkLoss, AConnectionThatOwesAnAnswerAndIsSilentIsGivenUp) {
   EXPECT_EQ(source, target);
 }
 
+TEST(BulkLoss, WhatASilentConnectionOwesComesOverAnotherLongBeforeThePatienceEnds) {
+  constexpr Nanoseconds kStall = 8'000'000'000;
+  Side receiver({.connections = 2, .stall_timeout = kStall});
+  const std::vector<std::byte> source = pattern(4 * kSegmentSize);
+  std::vector<std::byte> target(source.size());
+  RawEnd silent = RawEnd::of(receiver);
+  RawEnd lively = RawEnd::of(receiver);
+  std::thread answering([&] {
+    while (const std::optional<bulk::Frame> request = lively.receive()) answer(lively, *request, source);
+  });
+  spi::Pull pull{.descriptor = {.key = 1, .location = 2, .length = source.size()}, .destination = target.data()};
+  const Nanoseconds began = monotonic_now();
+  EXPECT_EQ(receiver.pull(pull), RIPC_OK);
+  EXPECT_LT(monotonic_now() - began, kStall * 3 / 4);
+  EXPECT_EQ(source, target);
+  EXPECT_TRUE(silent.receive()) << "it was asked for some of it";
+  receiver.peer->died();
+  answering.join();
+}
+
 TEST(BulkLoss, DeathOfThePeerEndsEverything) {
   Side side;
   RawEnd raw = RawEnd::of(side);

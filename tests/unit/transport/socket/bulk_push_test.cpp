@@ -154,6 +154,39 @@ TEST(BulkPush, APeerThatDoesNotAnswerIsGivenUp) {
   EXPECT_EQ(pusher.peer->push({.key = 1, .location = 2, .length = 1000}, bytes), RIPC_UNSUPPORTED);
 }
 
+TEST(BulkPush, OverASilentConnectionBesideAnotherIsGivenUpLongBeforeThePatienceEnds) {
+  constexpr Nanoseconds kStall = 8'000'000'000;
+  Side pusher({.stall_timeout = kStall});
+  RawEnd silent = RawEnd::of(pusher);
+  RawEnd other = RawEnd::of(pusher);
+  const std::vector<std::byte> bytes = pattern(1000);
+  const Nanoseconds began = monotonic_now();
+  EXPECT_EQ(pusher.peer->push({.key = 1, .location = 2, .length = 1000}, bytes), RIPC_UNSUPPORTED);
+  EXPECT_LT(monotonic_now() - began, kStall * 3 / 4);
+  EXPECT_EQ(pusher.peer->connection_count(), 1u);
+}
+
+TEST(BulkPush, OfManyBytesIsLeftToThePullThatUsesAllRails) {
+  Side pusher;
+  const std::vector<std::byte> bytes = pattern(kSegmentSize + 1);
+  const auto push = [&](std::size_t size) {
+    return pusher.peer->push({.key = 1, .location = 2, .length = size}, std::span(bytes).first(size));
+  };
+  RawEnd first = RawEnd::of(pusher);
+  RawEnd second = RawEnd::of(pusher, INADDR_LOOPBACK + 1);
+  EXPECT_EQ(push(kSegmentSize + 1), RIPC_UNSUPPORTED);
+  EXPECT_EQ(pusher.peer->connection_count(), 2u);
+  // What is small goes over one of them.
+  std::thread answering([&] {
+    const std::optional<bulk::Frame> frame = first.receive();
+    ASSERT_TRUE(frame);
+    EXPECT_EQ(frame->type, bulk::Type::push);
+    EXPECT_TRUE(first.send({.type = bulk::Type::pushed, .id = frame->id, .value = RIPC_OK}));
+  });
+  EXPECT_EQ(push(1000), RIPC_OK);
+  answering.join();
+}
+
 TEST(BulkPush, DeathOfThePeerEndsIt) {
   Side pusher;
   RawEnd silent = RawEnd::of(pusher);

@@ -206,6 +206,7 @@ void RdmaBulk::start_pulls() noexcept {
 
 ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  if (is_better_pulled(bytes.size())) return RIPC_UNSUPPORTED;
   return pushes_.push(grant, bytes, [this] { dial_if_needed(); });
 }
 

@@ -222,9 +222,4 @@ void RdmaPushTable::write_done(const QueuePairConnection& connection, std::uint6
   }
 }
 
-bool RdmaPushTable::busy() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return !entries_.empty();
-}
-
 }  // namespace ripc::internal::verbs

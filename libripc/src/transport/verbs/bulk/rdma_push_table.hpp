@@ -61,9 +61,6 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   // A write of this table has ended.
   void write_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept;
 
-  // Something is under way.
-  bool busy() const noexcept;
-
  private:
   using Step = RdmaPush::Step;
   using PushPointer = std::shared_ptr<RdmaPush>;
