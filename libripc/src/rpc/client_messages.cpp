@@ -67,9 +67,9 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
 }
 
 Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
-  const auto why = static_cast<ripc_status>(header.code);
   if (header.session == 0) {
-    if (session.state == ClientSession::State::opening && header.number == session.nonce) refused(session, why);
+    if (session.state == ClientSession::State::opening && header.number == session.nonce)
+      refused(session, static_cast<ripc_status>(header.code));
     return nullptr;
   }
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
