@@ -228,6 +228,8 @@ class ServerTest {
     }
     assertFalse(fetch(which));
     checkCame(which);
+    // The server counts an answer after it has sent it.
+    await(() -> value(metrics.dataRequests) > 0);
     assertEquals(1, value(metrics.dataRequests), "one piece holds them all");
     assertEquals(1, value(metrics.sizeRequests));
   }
@@ -242,6 +244,7 @@ class ServerTest {
     assertFalse(fetch(0, 1, 2));
     checkCame(0, 1, 2);
     long bytes = taken.came.values().stream().mapToLong(each -> each.length).sum();
+    await(() -> value(metrics.bytes) >= bytes);
     assertEquals(bytes, value(metrics.bytes));
     assertTrue(value(metrics.dataRequests) >= bytes / (64 << 10));
   }
