@@ -40,15 +40,16 @@ void rest() noexcept {
   (void)nanosleep(&pause, nullptr);
 }
 
-// Sleeps until the epoll instance has events or the deadline is over; false: a signal handler ran. epoll_wait(2) itself
-// also fails with EINTR when a process that was stopped goes on, and nothing tells the two apart; ppoll(2) goes on
-// then.
-bool sleep_on(int epoll, Deadline deadline, Nanoseconds now) noexcept {
+// Sleeps until the epoll instance has events or the deadline is over. epoll_wait(2) itself also fails with EINTR when a
+// process that was stopped goes on, and nothing tells that from a signal handler; ppoll(2) goes on then.
+ripc_status sleep_on(int epoll, Deadline deadline, Nanoseconds now) noexcept {
   constexpr Nanoseconds kSecond = 1'000'000'000;
   const Nanoseconds left = deadline.remaining(now);
   const timespec timeout{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
   pollfd ready{epoll, POLLIN, 0};
-  return ppoll(&ready, 1, deadline.is_never() ? nullptr : &timeout, nullptr) >= 0 || errno != EINTR;
+  const int count = ppoll(&ready, 1, deadline.is_never() ? nullptr : &timeout, nullptr);
+  if (count < 0 && errno == EINTR) return RIPC_INTERRUPTED;
+  return count == 0 ? RIPC_TIMEOUT : RIPC_OK;
 }
 
 Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wake_events) noexcept {
@@ -72,6 +73,7 @@ Result<EventSet> EventSet::create() {
 }
 
 Status EventSet::add(int fd, Kind kind) noexcept {
+  if (kind == Kind::doorbell) wake_->has_doorbells.store(true, std::memory_order_relaxed);
   return add_to_epoll(epoll_.get(), fd, EPOLLIN | EPOLLET, kind == Kind::doorbell ? kDoorbell : 0);
 }
 
@@ -83,11 +85,21 @@ void EventSet::drain() const noexcept {
 }
 
 ripc_status EventSet::wait(Deadline deadline, Nanoseconds now) const noexcept {
-  if (!sleep_on(epoll_.get(), deadline, now)) return RIPC_INTERRUPTED;
-  const int count = take_events();
-  if (count == 0) return RIPC_TIMEOUT;
-  if (count == kEventBatch) drain();
-  return RIPC_OK;
+  const ripc_status status = sleep_on(epoll_.get(), deadline, now);
+  if (status == RIPC_OK) drain();
+  return status;
+}
+
+// A doorbell stays readable until it is emptied, and wakes its owner again.
+ripc_status EventSet::sleep(Deadline deadline, Nanoseconds now) const noexcept {
+  return wake_->has_doorbells.load(std::memory_order_relaxed) ? wait(deadline, now)
+                                                              : sleep_on(epoll_.get(), deadline, now);
+}
+
+bool EventSet::forget_kept() const noexcept {
+  if (wake_->has_doorbells.load(std::memory_order_relaxed)) return false;
+  drain();
+  return true;
 }
 
 int EventSet::take_events() const noexcept {
@@ -263,7 +275,7 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
   }
   // Only who waits in a nested run wants to know of signals.
   if (nested && !pending) {
-    if (!sleep_on(epoll_.get(), deadline, monotonic_now())) ++signals_;
+    if (sleep_on(epoll_.get(), deadline, monotonic_now()) == RIPC_INTERRUPTED) ++signals_;
     pending = true;
   }
   const int timeout = pending ? 0 : deadline.remaining_milliseconds();

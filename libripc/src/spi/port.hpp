@@ -66,9 +66,10 @@ class Port {
   // Receiver. Offers up to `budget` packets to the sink, fairly over the sources; returns how many were taken.
   virtual std::size_t poll(PacketSink& sink, std::size_t budget) noexcept = 0;
 
-  // Receiver. From arm(true) on, whatever poll() could find makes the service's EventSet readable; the caller polls
-  // once more before it sleeps. arm(false) ends that.
-  virtual void arm(bool on) noexcept = 0;
+  // Receiver. From arm(true) on, whatever poll() could find makes the service's EventSet readable; arm(false) ends
+  // that. True: what came between the last poll() and now made no event, so the caller polls once more before it
+  // sleeps.
+  virtual bool arm(bool on) noexcept = 0;
 
   // Any.
   virtual PortStatistics statistics() const noexcept = 0;

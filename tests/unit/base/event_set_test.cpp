@@ -55,6 +55,37 @@ TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
   }
 }
 
+TEST_F(EventSetTest, SleepKeepsAnEventUntilItsDescriptorWasRead) {
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(set_->add(fd.get(), EventSet::Kind::packets).ok());
+  signal(fd);
+  for (int count = 0; count < 2; ++count)
+    EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << count;
+  read_eventfd(fd);
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  signal(fd);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << "it was not forgotten";
+}
+
+TEST_F(EventSetTest, SleepKeepsAWakeUntilItIsForgotten) {
+  set_->wake();
+  for (int count = 0; count < 2; ++count)
+    EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << count;
+  EXPECT_TRUE(set_->forget_kept());
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  set_->wake();
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+}
+
+TEST_F(EventSetTest, SleepKeepsNothingWhereThereIsADoorbell) {
+  const UniqueFd fd = make_eventfd();
+  ASSERT_TRUE(set_->add(fd.get(), EventSet::Kind::doorbell).ok());
+  signal(fd);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_FALSE(set_->forget_kept());
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+}
+
 TEST_F(EventSetTest, ForgetsARemovedDescriptor) {
   const UniqueFd fd = make_eventfd();
   ASSERT_TRUE(set_->add(fd.get()).ok());

@@ -155,7 +155,7 @@ class FakePort final : public spi::Port {
     std::erase_if(sources_, [](const auto& source) { return source->ended && source->packets.empty(); });
     return taken;
   }
-  void arm(bool) noexcept override {}
+  bool arm(bool) noexcept override { return true; }
   spi::PortStatistics statistics() const noexcept override { return {.sources = sources_.size()}; }
   void close() noexcept override {}
 

@@ -42,14 +42,9 @@ void Ports::add_to(ripc_service_statistics& statistics) const noexcept {
   }
 }
 
-void Ports::arm() noexcept {
-  is_armed_ = true;
-  for (const auto& port : ports_) port->arm(true);
-}
-
 void Ports::disarm_each() noexcept {
   is_armed_ = false;
-  for (const auto& port : ports_) port->arm(false);
+  for (const auto& port : ports_) (void)port->arm(false);
 }
 
 void Ports::close() noexcept {

@@ -28,8 +28,15 @@ class Ports {
   // Any thread.
   void add_to(ripc_service_statistics& statistics) const noexcept;
 
-  // The receiving thread. Between the two, whatever comes makes the service's EventSet readable.
-  void arm() noexcept;
+  // The receiving thread. Between the two, whatever comes makes the service's EventSet readable. Calls `look` with each
+  // port that is to be polled once more before a sleep.
+  template <class Look>
+  void arm(Look look) noexcept {
+    is_armed_ = true;
+    for (const auto& port : ports_) {
+      if (port->arm(true)) look(*port);
+    }
+  }
   void disarm() noexcept {
     if (is_armed_) [[unlikely]]
       disarm_each();

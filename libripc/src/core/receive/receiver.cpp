@@ -98,7 +98,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
 ripc_status Receiver::receive_nothing(std::size_t& count) noexcept {
   if (!life_.uses_fd()) return RIPC_EMPTY;
   life_.events().drain();
-  ports_.arm();
+  ports_.arm([](spi::Port&) {});
   if (life_.take_interrupt()) return RIPC_INTERRUPTED;
   // A packet that made no message may hide others, of which no event tells.
   while (poll_ports() == 0) {
@@ -115,11 +115,12 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
   ripc_status status = RIPC_OK;
   bool slept = false;
   for (;;) {
-    // What woke us usually is a message: then nothing needs to be armed.
-    if (slept && poll_ports() != 0) break;
+    // What woke us usually is a message: then nothing needs to be armed, nor an event forgotten.
+    if (slept && (poll_ports() != 0 || (life_.events().forget_kept() && poll_ports() != 0))) break;
     // Armed anew after each event: a sender wakes a receiver only once for each arming.
-    ports_.arm();
-    if (poll_ports() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
+    ports_.arm([this](spi::Port& port) { poll(port); });
+    if (took_ || inbox_.pending) (void)poll_ports();
+    if (inbox_.count() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
     // It would not be told of again.
     if (starved_) {
       status = RIPC_NO_MEMORY;
@@ -139,7 +140,7 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
     if (!slept) increase(counters_.sleeps);
     slept = true;
     const Deadline look = long_receives_.empty() ? Deadline::never() : Deadline::after(kLongReceiveSlice, now);
-    status = life_.events().wait(look.at() < deadline.at() ? look : deadline, now);
+    status = life_.events().sleep(look.at() < deadline.at() ? look : deadline, now);
     clock_.forget();
     if (status == RIPC_INTERRUPTED) break;
     status = RIPC_OK;

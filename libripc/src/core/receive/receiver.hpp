@@ -92,11 +92,11 @@ class Receiver final : private spi::PacketSink {
       poll_pending();
     took_ = false;
     starved_ = false;
-    for (const auto& port : ports_) {
-      if (inbox_.is_full()) break;
-      if (port->poll(*this, inbox_.room()) != 0) took_ = true;
-    }
+    for (const auto& port : ports_) poll(*port);
     return inbox_.count();
+  }
+  void poll(spi::Port& port) noexcept {
+    if (!inbox_.is_full() && port.poll(*this, inbox_.room()) != 0) took_ = true;
   }
   void poll_pending() noexcept;
   [[gnu::noinline]] ripc_status receive_later(Nanoseconds timeout, std::size_t& count) noexcept;

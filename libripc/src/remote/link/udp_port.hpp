@@ -15,8 +15,8 @@ class UdpPort final : public LinkPort {
   ~UdpPort() override { leave(); }
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override { return udp_.poll(sink, budget); }
-  // The sockets are always among the events: nothing to do.
-  void arm(bool) noexcept override {}
+  // The sockets are always among the events.
+  bool arm(bool) noexcept override { return false; }
   UdpReceiver& udp() noexcept override { return udp_; }
 
  private:

@@ -232,12 +232,13 @@ void ShmPort::remove(const std::shared_ptr<ShmSource>& source) noexcept {
   version_.fetch_add(1, std::memory_order_release);
 }
 
-void ShmPort::arm(bool on) noexcept {
+bool ShmPort::arm(bool on) noexcept {
   if (on) {
     prepare_sleep();
   } else {
     cancel_sleep();
   }
+  return on;
 }
 
 // A sender that sees kDrowsy executes a fence between its packet and its look at kAsleep, and so does this between

@@ -24,7 +24,7 @@ class ShmPort final : public spi::Port {
   ~ShmPort() override;
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
-  void arm(bool on) noexcept override;
+  bool arm(bool on) noexcept override;
   spi::PortStatistics statistics() const noexcept override;
   void close() noexcept override;
 

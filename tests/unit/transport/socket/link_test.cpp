@@ -106,8 +106,8 @@ TEST_F(LinkTest, APollThatFindsNothingTakesOneSystemCall) {
 TEST_F(LinkTest, APortWithoutSourcesMakesNoSystemCall) {
   for (int look = 0; look < 10; ++look) {
     EXPECT_EQ(port_->poll(sink_, 1), 0u);
-    port_->arm(true);
-    port_->arm(false);
+    (void)port_->arm(true);
+    (void)port_->arm(false);
   }
   EXPECT_EQ(port_->counters().receive_calls.load(), 0u);
 }
@@ -272,11 +272,11 @@ TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
   ASSERT_NE(channel, nullptr);
   (void)port_->poll(sink_, 1);
   events_.drain();
-  port_->arm(true);
+  (void)port_->arm(true);
   ASSERT_EQ(port_->poll(sink_, 1), 0u);
   ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
   EXPECT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
-  port_->arm(false);
+  (void)port_->arm(false);
   EXPECT_EQ(port_->poll(sink_, 1), 1u) << "waking reads nothing";
 }
 

@@ -342,12 +342,12 @@ TEST_F(MediumLink, ASleepingReceiverIsWoken) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
   for (int number = 0; number < 20; ++number) {
-    port_->arm(true);
+    (void)port_->arm(true);
     while (port_->poll(sink_, 64) != 0) continue;
     events_.drain();
     ASSERT_EQ(send_text(*channel, std::string(30'000, 'w')), RIPC_OK);
     ASSERT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK) << number;
-    port_->arm(false);
+    (void)port_->arm(false);
     ASSERT_TRUE(poll_until(static_cast<std::size_t>(number) + 1));
   }
 }

@@ -175,10 +175,11 @@ void VerbsPort::refresh() noexcept {
   }
 }
 
-void VerbsPort::arm(bool on) noexcept {
-  if (!on) return;
+bool VerbsPort::arm(bool on) noexcept {
+  if (!on) return false;
   if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
   for (Receiver* receiver : polled_receivers_) receiver->own.queue->arm_if_taken();
+  return true;
 }
 
 std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {

@@ -38,7 +38,7 @@ class VerbsPort final : public remote::LinkPort {
   ~VerbsPort() override;
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
-  void arm(bool on) noexcept override;
+  bool arm(bool on) noexcept override;
   remote::UdpReceiver& udp() noexcept override { return udp_; }
 
   // ---- For the transport, in the responder ----

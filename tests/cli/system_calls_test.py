@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a medium round trip over sockets costs beside one over bare TCP: system calls, and threads that run for it.
+
+`ripc bench pingpong` runs under strace; it measures a bare TCP connection too."""
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import unittest
+from collections import defaultdict
+
+import harness
+
+ROUNDS = 500
+OURS = re.compile(r"sendto\(.*, (\d+), MSG_DONTWAIT")
+BARE = re.compile(r"sendto\(.*, (\d+), MSG_NOSIGNAL,")
+SIZE = 4096
+
+
+@unittest.skipUnless(shutil.which("strace"), "strace is not installed (`scripts/setup test`)")
+class SystemCalls(harness.CliTest):
+    def trace(self, *shell):
+        """The system calls of each thread, as strace writes them."""
+        trace = os.path.join(self.folder, "trace")
+        ready = subprocess.run(["strace", "-o", trace, "true"], capture_output=True, check=False)
+        if ready.returncode != 0:
+            self.skipTest(f"strace cannot trace here: {ready.stderr.decode().strip()}")
+        bench = [harness.RIPC, "bench", "pingpong", "--transport", "socket", "--kind", "auto", "--size", str(SIZE),
+                 "--wait", "block", "--iterations", str(ROUNDS)]
+        done = subprocess.run([*shell, "strace", "-f", "-qq", "-o", trace, *bench], env=self.environment,
+                              capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        threads = defaultdict(list)
+        with open(trace, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                thread, call = line.split(None, 1)
+                # The end of a call that another thread interrupted in the trace.
+                if not call.startswith("<..."):
+                    threads[thread].append(call)
+        return threads
+
+    @staticmethod
+    def calls_between(calls, send):
+        """How many system calls each round trip takes: from one send to the next."""
+        sends = [at for at, call in enumerate(calls) if (found := send.match(call)) and int(found[1]) >= SIZE]
+        return [after - before for before, after in zip(sends, sends[1:])]
+
+    def check(self, threads):
+        sides = [calls for calls in threads.values() if len(self.calls_between(calls, OURS)) >= ROUNDS]
+        self.assertEqual(len(sides), 2)
+        for calls in sides:
+            ours, bare = self.calls_between(calls, OURS), self.calls_between(calls, BARE)
+            self.assertGreaterEqual(len(bare), ROUNDS - 1)
+            self.assertEqual(statistics.median(bare), 2)
+            self.assertLessEqual(statistics.median(ours), 2 + 2)
+            # Credits, once for many messages.
+            usual = sorted(ours)[: len(ours) * 9 // 10]
+            self.assertLess(statistics.mean(usual), 2 + 2.5)
+        for calls in threads.values():
+            if calls not in sides:
+                self.assertLess(len(calls), ROUNDS, "no other thread has work for each round trip")
+
+    def test_a_medium_round_trip_takes_two_more_than_tcp_on_each_side_and_no_other_thread(self):
+        self.check(self.trace())
+
+    @unittest.skipUnless(os.geteuid() == 0, "another network takes root")
+    def test_so_does_one_that_is_larger_than_a_packet(self):
+        self.check(self.trace("unshare", "-n", "sh", "-c", 'ip link set lo up mtu 1500 && exec "$@"', "sh"))
+
+
+if __name__ == "__main__":
+    unittest.main()
