@@ -119,10 +119,14 @@ ripc::Result<ripc::ServiceInfo> wait_for_service(ripc::Context& context, const T
     const std::uint64_t look = monotonic_now();
     auto info = target.resolve(context);
     if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
-    if (is_over(started, timeout, look))
+    if (is_over(started, timeout, look)) {
+      // Another look like this one would end too late.
+      const ripc::Nanoseconds left = time_left(started, timeout);
+      if (left.count() != 0 && context.wait_service(target.id, left).ok()) return target.resolve(context);
       return ripc::Error(RIPC_NO_SERVICE, "No living service is called '" + target.text +
                                               "'; `ripc services` shows what is there. " +
                                               std::string(info.error().text()));
+    }
     poll(nullptr, 0, kPauseMilliseconds);
   }
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "base/directory_reader.hpp"
 #include "base/event_loop.hpp"
 #include "base/file_time.hpp"
+#include "base/peer_policy.hpp"
 #include "base/plain_text.hpp"
 #include "resolver/local/record_file.hpp"
 #include "resolver/local/service_record.hpp"
@@ -357,6 +359,7 @@ template <typename Visit>
 Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, Visit&& visit) {
   // Many records belong to few contexts. A dead one stays dead; one that dies meanwhile is found out next time.
   std::unordered_map<std::uint64_t, bool> alive;
+  const PeerPolicy policy(directory_->peer_policy());
   DirectoryReader reader(directory_->services_fd());
   while (const char* name = reader.next()) {
     if (std::string_view(name).starts_with(RuntimeDirectory::kTemporaryPrefix)) {
@@ -365,6 +368,11 @@ Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, 
     }
     const std::optional<std::uint64_t> id = RuntimeDirectory::number_of(name);
     if (!id) continue;
+    // In a directory that everybody may use: there is no way to a service whose user is not admitted.
+    struct stat info {};
+    if (!policy.admits_all() && ::fstatat(directory_->services_fd(), name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !policy.admits(info.st_uid, info.st_gid))
+      continue;
     const Result<std::string> text = read_record(*directory_, *id);
     if (!text.ok()) {
       // Without descriptors or memory the list would be short without saying so.

@@ -65,6 +65,16 @@ TEST_P(CallItems, ThatAreLentComeBackFromACallThatWasNotSent) {
   EXPECT_EQ(ends, 1);
 }
 
+TEST_P(CallItems, ThatAreLentAreRefusedWhereNobodyLearnsOfTheEndOfTheLoan) {
+  const std::string plain = large(4);
+  const auto leased = lease(context_, kLarge);
+  for (int round = 0; round < 2; ++round) {  // before there is a session, and over one
+    EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {item(plain, RIPC_ITEM_LONG)}).begun, RIPC_INVALID_ARGUMENT);
+    const Outcome known = call(rpc_, server_.id(), CallServer::kEcho, {item_at(leased.get(), kLarge, RIPC_ITEM_LONG)});
+    EXPECT_EQ(known.outcome, RIPC_CALL_ANSWERED) << ripc_status_name(known.status);
+  }
+}
+
 TEST_P(CallItems, ThatAreGivenAreTheLibrarysAndAreTakenBack) {
   for (int round = 0; round < 2; ++round) {
     auto buffer = lease(context_, 4096);

@@ -9,9 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness.hpp"
+#include "call_ends.hpp"
 #include "peer_host.hpp"
-#include "ripc/rpc.h"
 
 namespace conformance {
 namespace {
@@ -128,6 +127,18 @@ TEST_P(Identities, AMemberReachesOnlyTheServicesThatItMayCall) {
   ASSERT_EQ(ripc_security_get_statistics(context.get(), &refused), RIPC_OK);
   EXPECT_GE(refused.links_refused, 1U);
   EXPECT_EQ(refused.handshakes_refused + refused.records_refused + refused.trust_reloads + refused.trust_failures, 0U);
+}
+
+TEST_P(Identities, ACallThatIsNotAdmittedSaysSo) {
+  trust("holds=* calls=");
+  const Context context = make_trusting_context();
+  const Service bank = named(context, "bank");
+  const Context other = make_context();
+  const Service client = make_service(other);
+  const Rpc rpc = make_rpc(client);
+  const Outcome refused = call(rpc, id_of(bank), 0);
+  EXPECT_EQ(refused.outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(refused.status, RIPC_REFUSED) << ripc_status_name(refused.status);
 }
 
 TEST_P(Identities, AMemberThatMayNotCallAnyMoreLosesItsOpenLink) {

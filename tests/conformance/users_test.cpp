@@ -182,6 +182,15 @@ TEST_P(Users, AStrangerInAGroupHearsNothingAndIsNotHeard) {
   });
 }
 
+TEST_P(Users, AStrangerIsNotListedThoughItAdmitsEverybody) {
+  in_each_world([&] {
+    start_stranger();
+    const std::string seen = owner_->call("list");
+    EXPECT_THAT(seen, HasSubstr(" 78"));
+    EXPECT_THAT(seen, Not(HasSubstr(" 79")));
+  });
+}
+
 TEST_P(Users, NeitherListsTheOther) {
   in_each_world([&] {
     start_stranger(RIPC_PEERS_SAME_USER);

@@ -63,8 +63,8 @@ RIPC_API void ripc_context_options_init(ripc_context_options *options);
  * hosts join with a copy of the file.
  *
  * `file`: NULL is the default place of this user, $XDG_CONFIG_HOME/ripc/cluster.key, else ~/.config/ripc/cluster.key.
- * Missing folders are made with mode 0700. `replace`: if not 0, replaces an existing file. `path`: NULL, or `path_size`
- * bytes for the name of the file, with its '\0'.
+ * Missing folders of that place are made with mode 0700. `replace`: if not 0, replaces an existing file. `path`: NULL,
+ * or `path_size` bytes for the name of the file, with its '\0'.
  *
  * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM
  * (also: this user has no home). */

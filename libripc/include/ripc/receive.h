@@ -41,13 +41,14 @@ typedef enum ripc_receive_flags {
  * in ripc.h), RIPC_FENCED, RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
-/* Receives up to `capacity` messages that are there now. It waits only for the first one. If that arrives while the
- * call waits awake, it comes alone. */
+/* Receives up to `capacity` messages that are there now; one call may leave some of them for the next. It waits only
+ * for the first one. If that arrives while the call waits awake, it comes alone. */
 RIPC_API ripc_status ripc_receive_many(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **messages,
                                        size_t capacity, size_t *count);
 
-/* Makes the running receive or room wait of this service, or the next one, return RIPC_INTERRUPTED.
- * Async-signal-safe. */
+/* Makes the running receive or room wait of this service, or the next one, return RIPC_INTERRUPTED. A receive that
+ * finds a message returns that first. Async-signal-safe, so it does not say RIPC_FORKED: in a forked child it does
+ * nothing. */
 RIPC_API ripc_status ripc_interrupt(ripc_service *service);
 
 /* A descriptor for poll and epoll (level-triggered). It becomes readable when, since a receive returned RIPC_EMPTY, a

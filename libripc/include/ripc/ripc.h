@@ -18,6 +18,7 @@
  *             waiting thread while it slept, with SA_RESTART or without. Stopping and continuing the process
  *             (SIGSTOP, Ctrl-Z, a debugger) ends no wait, and neither does a signal without a handler. The thread
  *             may be about to sleep, so a handler that must end the wait in any case calls ripc_interrupt().
+ *             ripc_ticket_wait() and ripc_rpc_call_wait() go on: they end with what they wait for, or in time.
  *   Callbacks Run in the context's responder thread. They may send, post windows and release handles. They must
  *             not destroy the context. All callbacks share that thread, so they should be short.
  */

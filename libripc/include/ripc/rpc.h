@@ -159,7 +159,7 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
  *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions),
  *                 RIPC_VERSION_MISMATCH (of the server), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD or RIPC_CLOSED
  *                 (before it was sent), RIPC_FENCED (the server restarted), or what ripc_send() gives
- *   may have run  RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD, RIPC_CLOSED (the server ended), and any status that a
+ *   may have run  RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD, RIPC_CLOSED (its endpoint ended), and any status that a
  *                 handler dropped the request with */
 RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
                                    size_t count, const ripc_call_options *options, ripc_call_done done, void *user,

@@ -220,8 +220,9 @@ void WatchTable::run() noexcept {
     watch->was_looked_at = true;
     if (again != kNever) watch->look_at = std::min(watch->look_at, monotonic_now() + again);
     if (watch->where == Where::table_thread && !watch->is_removed && !watch->seen) {
+      const ripc_status why = watch->failure.code();
       lock.unlock();
-      watch->callback(RIPC_NO_SERVICE, {});
+      watch->callback(why, {});
       lock.lock();
     }
   }

@@ -23,7 +23,8 @@ struct Resolution;
 // changed, and now and then at those that are not there: no resolver hears of everything.
 class WatchTable {
  public:
-  // RIPC_OK: the service has appeared; else why it ended, with what it was.
+  // RIPC_OK: the service has appeared; else why it ended, with what it was. Of a service that is sought: why it was not
+  // found.
   using Callback = std::function<void(ripc_status, const Resolution&)>;
   class Watch;
   using WatchPointer = std::shared_ptr<Watch>;

@@ -100,6 +100,11 @@ void Client::end_sent(ClientSession& session, ripc_status why) noexcept {
 void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept {
   if (session.state != ClientSession::State::finding) return;
   if (session.is_group()) return members_found(session, status, now);
+  if (status == RIPC_REFUSED) {
+    // To wait does not help.
+    end_sent(session, RIPC_PEER_DEAD);
+    return refused(session, status);
+  }
   if (status != RIPC_OK) {
     session.failure = status;
     session.avoid_until = now + kAvoidTime;

@@ -62,13 +62,23 @@ Status Endpoint::handle(std::uint32_t method, const Handler& handler) {
   return server_->handle(method, recorder_->handler(handler.user));
 }
 
+// The end of the call is not that of the loan: the server may hold the request.
+Status Endpoint::begin(const CallRequest& request, std::uint64_t* name) {
+  for (const ripc_item& item : request.items) {
+    if (item.kind != RIPC_ITEM_LONG || request.loan_ended != nullptr) continue;
+    if (const auto lent = core::LongSend::lend(service_.context().pool(), item, false); !lent.ok())
+      return lent.status();
+  }
+  return client_->begin(request, name);
+}
+
 Status Endpoint::call(const CallRequest& request, std::uint64_t* name) {
-  if (request.done != nullptr || !recorder_) return client_->begin(request, name);
+  if (request.done != nullptr || !recorder_) return begin(request, name);
   Recorder::Expected& end = recorder_->expect(request.user);
   CallRequest recorded = request;
   recorded.done = &Recorder::ended;
   recorded.user = &end;
-  Status begun = client_->begin(recorded, name);
+  Status begun = begin(recorded, name);
   if (!begun.ok()) recorder_->forget(end);
   return begun;
 }
@@ -208,7 +218,7 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
     self.is_over = true;
     self.endpoint.turn_changed_.notify_all();
   };
-  if (Status begun = client_->begin(waited, nullptr); !begun.ok()) return begun;
+  if (Status begun = begin(waited, nullptr); !begun.ok()) return begun;
   for (;;) {
     {
       std::unique_lock lock(turn_mutex_);

@@ -54,6 +54,9 @@ class Endpoint {
 
  private:
   Endpoint(core::Service& service, const Options& options);
+  // Hands a call to the client. RIPC_INVALID_ARGUMENT: LONG arguments whose owner would not learn of the end of the
+  // loan.
+  Status begin(const CallRequest& request, std::uint64_t* name);
   // RIPC_NO_MEMORY: what was to be done is done the next time.
   Status run_some(Deadline deadline, std::size_t& events) noexcept;
   // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is.

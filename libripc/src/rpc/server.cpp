@@ -400,6 +400,14 @@ void Server::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods
 void Server::close() noexcept {
   while (!ready_.empty()) drop(ready_.pop(), RIPC_CLOSED, State::not_run);
   const std::lock_guard lock(mutex_);
+  // The requests that handlers still hold.
+  for (const auto& session : sessions_) {
+    for (Slot& slot : session->slots) {
+      if (slot.request == nullptr) continue;
+      end(*session, slot, State::may_have_run, RIPC_CLOSED);
+      tell_state(*session, slot);
+    }
+  }
   is_closed_ = true;
   if (held_ != 0) self_ = shared_from_this();
   lost_paths_.clear();

@@ -119,11 +119,16 @@ Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_told) {
     if (copied.ok()) add(counters_.copies);
     return copied;
   }
-  Result<memory::Hold> lent = pool_.hold(item.data, item.size);
-  if (lent.ok() && !is_told && item.size != 0 && lent->arena() == nullptr && !pool_.find(item.data).ok())
+  return lend(pool_, item, is_told);
+}
+
+Result<memory::Hold> LongSend::lend(memory::Pool& pool, const ripc_item& item, bool is_told) {
+  Result<memory::Hold> lent = pool.hold(item.data, item.size);
+  if (lent.ok() && !is_told && item.size != 0 && lent->arena() == nullptr && !pool.find(item.data).ok())
     return Status(RIPC_INVALID_ARGUMENT,
                   "A RIPC_ITEM_LONG needs a way to report when its memory is free again: ask for the ticket or "
-                  "set a callback, lease or register the memory, or send a copy of it with RIPC_ITEM_AUTO.");
+                  "set a callback (of a call: loan_ended), lease or register the memory, or send a copy of it with "
+                  "RIPC_ITEM_AUTO.");
   return lent;
 }
 

@@ -27,6 +27,10 @@ class LongSend {
   // Ends what is under way.
   void end() noexcept { tickets_.end_sender(this); }
 
+  // Memory that the peer reads after the call. RIPC_INVALID_ARGUMENT: nobody is told when the loan ends, and the pool
+  // does not know the memory.
+  static Result<memory::Hold> lend(memory::Pool& pool, const ripc_item& item, bool is_told);
+
  private:
   struct Prepared;
   class Offer;
