@@ -125,18 +125,8 @@ struct Control {
 // The largest packet of a Control frame.
 inline constexpr std::size_t kMaxControlPacket = kMaxSize - kPrefixSize - sizeof(std::uint32_t) - sizeof(std::uint64_t);
 
-// The receiver's registration of this service, if it is this incarnation or an older one, has ended.
-struct Fence {
-  std::uint64_t request = 0;
-  std::uint64_t service = 0;
-  std::uint64_t incarnation = 0;
-};
-
-// Its answer.
-struct Fenced {
-  std::uint64_t request = 0;
-  ripc_status status = RIPC_OK;
-};
+using fields::Fence;
+using fields::Fenced;
 
 // Sent when nothing else was for a while, and to acknowledge frames.
 struct Heartbeat {
