@@ -53,11 +53,13 @@ class VerbsTransport final : public remote::SessionTransport {
 
   // Any. RDMA connections open now; for people and tests.
   std::size_t connection_count() const;
-  // Any. What was sent as datagrams so far, credit included; for tests.
-  DatagramCounters datagram_counters();
-  // Any. The queue pairs that send datagrams, and where they are; for tests.
-  std::vector<ibv_qp*> datagram_pairs();
-  std::vector<DatagramAddress> datagram_addresses();
+  // What sends datagrams from one address of this machine.
+  struct Senders {
+    std::shared_ptr<DatagramSender> datagrams;  // null: the address' device has none
+    std::shared_ptr<GroupSender> groups;        // null: not used
+  };
+  // Any. Made when they are first needed.
+  Result<Senders> senders_of(const std::string& ip);
   // Any. Where RDMA connections to this address of this machine are accepted; 0: nowhere. For tests.
   std::uint16_t connection_port(const remote::Endpoint& address) const { return manager_->port_at(address); }
   // Any. The bulk sides of all sessions so far; for tests.
@@ -170,13 +172,6 @@ class VerbsTransport final : public remote::SessionTransport {
   Status avoided(const remote::Session& session);
   PeerPointer peer_of(const remote::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
-  // What sends datagrams from one address of this machine.
-  struct Senders {
-    std::shared_ptr<DatagramSender> datagrams;  // null: the address' device has none
-    std::shared_ptr<GroupSender> groups;        // null: not used
-  };
-  // Any. Made when they are first needed.
-  Result<Senders> senders_of(const std::string& ip);
   std::shared_ptr<GroupSender> make_group_sender(const std::shared_ptr<DatagramSender>& datagrams);
 
   const std::size_t max_connections_;

@@ -58,7 +58,7 @@ class Ways : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     if (!devices_->ports().front().ethernet) GTEST_SKIP() << "here no address follows from another";
     library_ = const_cast<VerbsLibrary*>(devices_->library().get());
     create_of_device = library_->create_ah;

@@ -97,7 +97,7 @@ class PlainDatagrams : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     path_.emplace(devices_->ports().front().device->context);
     // With its greetings.
     ASSERT_TRUE(connect());
@@ -124,9 +124,7 @@ class PlainDatagrams : public Nodes {
     }
     return std::nullopt;
   }
-  std::uint64_t strange() const {
-    return server_->transport().datagram_counters().strange + client_->transport().datagram_counters().strange;
-  }
+  std::uint64_t strange() const { return sender_of(*server_)->counters().strange + counters().strange; }
   // Both ends have the same counters.
   std::uint64_t forged() const { return server_->transport().counters().packets_forged; }
   std::uint64_t replayed() const { return server_->transport().counters().packets_replayed; }
