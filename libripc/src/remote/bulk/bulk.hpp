@@ -70,7 +70,7 @@ class Bulk {
   }
 
   // Any. A packet of this size is going to announce a transfer, at once or with `more` that follow. RIPC_NO_MEMORY: it
-  // could not be repeated.
+  // could not be repeated. Most have nothing to send before it.
   virtual ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool /*more*/) noexcept {
     return transfers_.prepare_announcement(transfer, size);
   }

@@ -86,7 +86,7 @@ class LinkSource : public spi::Source {
   virtual ripc_status transmit(const wire::datagram::Header& header) noexcept = 0;
   // The cost of the largest datagram, in credits.
   virtual std::uint32_t largest_cost() const noexcept = 0;
-  // Datagrams that this machine had to drop for want of room, modulo 2^32.
+  // Datagrams that this machine had to drop for want of room, modulo 2^32. None where credit pays for whole buffers.
   virtual std::uint32_t dropped() noexcept { return 0; }
 
   const Parts parts_;

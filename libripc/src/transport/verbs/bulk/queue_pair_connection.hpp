@@ -78,7 +78,7 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
     // post() was refused for want of room, and now there is some.
     virtual void room(QueuePairConnection& connection) noexcept = 0;
     // All that had come was handled, for now.
-    virtual void handled(QueuePairConnection& /*connection*/) noexcept {}
+    virtual void handled(QueuePairConnection& connection) noexcept = 0;
     // The connection has ended, by itself; once. Its operations have been reported.
     virtual void lost(QueuePairConnection& connection, bool violation) noexcept = 0;
 
