@@ -33,6 +33,7 @@ constexpr long kWithdrawPause = 1'000'000;  // nanoseconds
 
 // A lock is held for some microseconds; whoever has it for this long is stopped.
 constexpr Nanoseconds kLockTimeout = 1'000'000'000;
+// A record that is overwritten in place is whole again after some microseconds.
 constexpr int kTornReads = 5;
 
 Deadline lock_deadline() noexcept { return Deadline::after(kLockTimeout); }

@@ -33,6 +33,7 @@ constexpr Nanoseconds kLongList = 400'000'000;
 // Channels that are kept for the next question, and packets that are read from one at a time.
 constexpr std::size_t kIdleChannels = 2;
 constexpr std::size_t kAnswerBurst = 64;
+// Any host can ask, perhaps in the name of another one: no more than this is sent because of questions.
 constexpr double kRepliesPerSecond = 5000;
 constexpr double kReplyBurst = 1000;
 constexpr double kListsPerSecond = 20;

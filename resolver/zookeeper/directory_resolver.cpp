@@ -16,7 +16,9 @@ namespace {
 constexpr Nanoseconds kConfirmedFor = 100'000'000;
 // A list gives up when nothing has come for so long.
 constexpr Nanoseconds kListSilence = 10'000'000'000;
+// Reads under way at a time: they share the round trips, and the connection with other requests.
 constexpr std::size_t kListedAtOnce = 256;
+// A read whose connection is lost is made again over the next one.
 constexpr unsigned kListAttempts = 4;
 
 Nanoseconds half_way(Nanoseconds now, Nanoseconds until) noexcept {

@@ -22,6 +22,7 @@
 namespace ripc::internal::resolver {
 namespace {
 
+// Someone waits for `ripc doctor`: what takes longer is reported as silent.
 constexpr Nanoseconds kServerTime = 1'000'000'000;
 constexpr Nanoseconds kSessionTime = 3'000'000'000;
 constexpr std::size_t kMostAnswer = 4096;

@@ -20,6 +20,7 @@ namespace ripc::internal {
 
 namespace {
 
+// One call takes so many events; if it takes them all, there may be more.
 constexpr int kEventBatch = 64;
 // Beside the descriptor in an event's data.
 constexpr std::uint64_t kDoorbell = std::uint64_t{1} << 32;

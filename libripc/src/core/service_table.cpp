@@ -15,6 +15,7 @@ namespace {
 
 // After addresses could not be published.
 constexpr Nanoseconds kPublishPause = 1'000'000'000;
+// Of 62 random bits, hardly any ID is in use: after so many, something else is wrong.
 constexpr int kRandomIdAttempts = 16;
 
 Status check_present(const Service& present, const ServiceOptions& options) {

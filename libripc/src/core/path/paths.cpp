@@ -17,7 +17,9 @@ namespace {
 
 // Between two looks at a service that is in the middle of restarting or moving.
 constexpr Nanoseconds kRetryPause = 2'000'000;
+// What was dropped is freed when no thread uses it any more; this is between two looks.
 constexpr Nanoseconds kReclaimPause = 10'000'000;
+// A former holder that takes longer is stopped or gone, and needs no answer.
 constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
 
 Deadline half_of(Deadline deadline) noexcept {

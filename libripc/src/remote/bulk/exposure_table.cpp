@@ -14,8 +14,10 @@ constexpr std::uint64_t kTransferMask = kMaxTransfers - 1;
 static_assert((kMaxTransfers & kTransferMask) == 0);
 static_assert(RIPC_MAX_ITEMS <= 0x100);
 
+// Announcements of one look. The others are due at the next one, so that the responder is not held up.
 constexpr std::size_t kMostAtATime = 8;
 
+// What kMaxTransfers free slots keep is 8 MiB at most.
 constexpr std::size_t kKeptPacket = 2048;
 
 constexpr auto status_of(std::uint64_t value) noexcept {

@@ -16,7 +16,9 @@ namespace ripc::internal::shm {
 
 namespace {
 
+// Messages for a peer that does not read; then its senders get RIPC_AGAIN.
 constexpr std::size_t kMaxQueued = 1024;
+// Bounds what a peer can make this process remember. No honest pool has nearly as many.
 constexpr std::size_t kMaxForeignArenas = 4096;
 // Room for every message but Control without another allocation.
 constexpr std::size_t kUsualMessage = 256;

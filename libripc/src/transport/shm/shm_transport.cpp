@@ -27,8 +27,10 @@ constexpr int kMessagesPerEvent = 64;
 constexpr Nanoseconds kEndpointRetry = 1'000'000;
 // Connections over the limit that are kept just long enough to be told so.
 constexpr std::size_t kRefusals = 64;
+// A peer greets as soon as it is connected. The responder waits for no other one.
 constexpr int kGreetingMilliseconds = 20;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
+// Between two looks at the trust file: while no one connects, nothing else notices that it has changed.
 constexpr Nanoseconds kTrustPause = 1'000'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }

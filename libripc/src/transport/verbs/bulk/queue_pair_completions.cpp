@@ -14,6 +14,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
+// Then the other connections of the responder have their turn.
 constexpr int kBatchesPerEvent = 16;
 
 ripc_status status_of(ibv_wc_status status) noexcept {
