@@ -27,7 +27,7 @@ Nanoseconds half_way(Nanoseconds now, Nanoseconds until) noexcept {
 
 }  // namespace
 
-// Counts one who waits for an entry or a group, which stays meanwhile.
+// Counts a thread that waits for an entry or a group, which stays meanwhile.
 class DirectoryResolver::Waiting {
  public:
   explicit Waiting(unsigned& waiters) noexcept : waiters_(waiters) { ++waiters_; }
@@ -68,7 +68,7 @@ Status DirectoryResolver::not_reached(std::string_view what) const {
                                   ": see whether most of its servers run (ripc doctor asks each).");
 }
 
-// Nobody waits for it then.
+// No one waits for it then.
 bool DirectoryResolver::is_hopeless(Nanoseconds now) const noexcept {
   return !is_linked_ && down_since_ + options_.patience <= now;
 }

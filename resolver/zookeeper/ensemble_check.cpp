@@ -90,7 +90,7 @@ ServerAnswer ask_server(const ZooKeeperServer& server) {
   return answer;
 }
 
-// One that is told when it can ask, and waits for its answers.
+// One that is notified when it can ask, and waits for its answers.
 class Checker final : public Directory::Listener {
  public:
   explicit Checker(Directory& directory) : directory_(directory) {}

@@ -27,7 +27,7 @@ inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a datagram
 // The largest answer to whether one context can read the other's memory (shm::Reach).
 inline constexpr std::uint32_t kMaxReach = 4;
 
-// First message of whoever connected.
+// First message of the connecting side.
 struct Hello {
   std::uint64_t context = 0;  // the sender's context id
   std::uint32_t pid = 0;      // as the sender sees itself

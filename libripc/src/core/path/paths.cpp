@@ -64,13 +64,13 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
         search(id, deadline, [&]() -> Result<std::shared_ptr<spi::Channel>> {
           path = try_paths(id, deadline);
           if (auto known = known_channel(id)) return known;
-          // Who waits here to send also takes the way that the service itself has told.
+          // A sender that waits here also takes the address that the service itself has sent.
           Counter not_counted{0};
           if (routes_.learned(id)) return find_channel(id, deadline, not_counted);
           return path->ok() ? Status(RIPC_PEER_DEAD) : path->status();
         });
     if (path) return *std::move(path);
-    // What another thread has found is told without opening a second link.
+    // What another thread has found is reported without opening a second link.
     if (!found.ok()) return found.status();
   }
 }

@@ -255,7 +255,7 @@ ripc_status ControlConnection::announce(const memory::Arena& arena) noexcept try
 void ControlConnection::retract(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   if (announced_.erase(arena) == 0) return;
-  // A peer that is too busy to hear it keeps a mapping of unused memory until the connection ends: harmless.
+  // A peer that is too busy to read it keeps a mapping of unused memory until the connection ends: harmless.
   if (wire::shm_control::encode(wire::shm_control::ArenaGone{.id = arena}, encoded_) == RIPC_OK)
     (void)send_locked(encoded_, {});
 }

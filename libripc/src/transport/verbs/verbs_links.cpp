@@ -60,7 +60,7 @@ bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::ses
     return true;
   }
   const auto* const accepts_at = std::get_if<wire::session_control::BulkPort>(&frame);
-  return accepts_at != nullptr && transport.told_port(session, shared_from_this(), *accepts_at);
+  return accepts_at != nullptr && transport.port_received(session, shared_from_this(), *accepts_at);
 }
 
 Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
@@ -148,7 +148,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
       next = now + pause.next();
     }
     if (give_up == 0 && now - began >= kGreetingPatience) {
-      // Whoever answers this could have answered the greetings.
+      // A peer that answers this could have answered the greetings.
       const auto sign = ask_for_link<wire::session_control::DatagramOpened>(session, question, deadline);
       if (!sign.ok()) return sign.status();
       session->stream.tell(wire::session_control::CloseLink{.link = question.link});

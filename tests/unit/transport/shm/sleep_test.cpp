@@ -110,7 +110,8 @@ TEST_F(ShmSleep, IsWithoutCostForTheSendersOfAReceiverThatWasAwakeForAWhile) {
 }  // namespace ripc::internal::shm
 
 // In place of the C library's, to count the barriers.
-extern "C" long syscall(long number, ...) noexcept {  // NOLINT(cert-dcl50-cpp): so it is declared
+// NOLINTNEXTLINE(cert-dcl50-cpp,readability-inconsistent-declaration-parameter-name): it is declared so
+extern "C" long syscall(long number, ...) noexcept {
   static const auto kReal = reinterpret_cast<long (*)(long, ...)>(::dlsym(RTLD_NEXT, "syscall"));
   va_list list;
   va_start(list, number);

@@ -81,8 +81,8 @@ class Ways : public Nodes {
   VerbsLibrary* library_ = nullptr;
 };
 
-TEST_F(Ways, NobodyIsMadeToLookForTheAddressOfAnotherMachine) {
-  // There is a way to this one, which nobody has to look for.
+TEST_F(Ways, NoOneIsMadeToLookForTheAddressOfAnotherMachine) {
+  // There is a way to this one, which no one has to look for.
   Liar liar(*devices_, "239.1.2.3");
   const auto channel = connect(liar.node);
   ASSERT_NE(channel, nullptr) << "it gets a link by UDP";

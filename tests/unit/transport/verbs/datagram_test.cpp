@@ -53,7 +53,7 @@ TEST_F(Datagrams, ALargeMessageIsCopiedOnceAndArrivesWhole) {
   EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE) << "the device would lose it without a word";
 }
 
-// One work request, one doorbell, and nobody has copied the payload: the device reads it where it lies.
+// One work request, one doorbell, and no one has copied the payload: the device reads it where it lies.
 TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   constexpr std::size_t kSize = 3000;
   std::byte* const data = client_->pool().lease(kSize).value();

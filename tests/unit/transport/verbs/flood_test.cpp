@@ -64,7 +64,7 @@ TEST_F(Floods, OfManySendersFillNoCompletionQueueAndLoseNothing) {
   std::size_t total = 0;
   const Deadline deadline = Deadline::after(kLimit);
   for (int round = 0; round < 3; ++round) {
-    // Nobody reads until all are stopped.
+    // No one reads until all are stopped.
     for (int sender = 0; sender < kSenders; ++sender) {
       const std::string text = std::to_string(sender);
       const std::size_t before = total;

@@ -93,7 +93,7 @@ class GroupSends : public Nodes {
   std::map<ripc_service_id, Member> members_;
 };
 
-TEST_F(GroupSends, NothingIsSentTogetherBeforeAllHaveHeardAGreeting) {
+TEST_F(GroupSends, NothingIsSentTogetherBeforeAllHaveReceivedAGreeting) {
   EXPECT_EQ(send_together("too early"), 0u);
   EXPECT_TRUE(comes_to_reach(3));
   EXPECT_TRUE(all_have("greeted?"));

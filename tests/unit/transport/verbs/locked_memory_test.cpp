@@ -51,7 +51,7 @@ class LockedMemory : public Nodes {
     lose_the_right_to_lock_more();
     if (!HasFailure()) Nodes::SetUp();
     if (!HasFailure() && !IsSkipped()) test();
-    // Nobody else prints what failed here.
+    // No one else prints what failed here.
     const testing::TestResult& result = *testing::UnitTest::GetInstance()->current_test_info()->result();
     for (int part = 0; part < result.total_part_count(); ++part)
       std::fprintf(stderr, "%s\n", result.GetTestPartResult(part).message());

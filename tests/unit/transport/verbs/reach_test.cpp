@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where TCP gets through and RDMA does not: who notices, and what is told to whoever sends and receives.
+// Where TCP gets through and RDMA does not: which side notices, and what the sender and the receiver learn.
 #include <errno.h>
 #include <gtest/gtest.h>
 

@@ -53,7 +53,7 @@ class Strangers : public Nodes {
   }
 };
 
-TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderAreNotHeard) {
+TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   StrangeSender stranger(port());
   std::mt19937_64 random(1);
@@ -106,7 +106,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
-// The name of the session is all that they know: not what its control connection has told.
+// The name of the session is all that they know: not what its control connection has sent.
 TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
