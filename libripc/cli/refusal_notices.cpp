@@ -46,8 +46,8 @@ void RefusalNotices::look_at_counters() {
   if (!refused.ok() || looks_until_notice_ > 0) return;
   const std::uint64_t sum =
       refused->handshakes_refused + refused->links_refused + refused->records_refused + refused->packets_refused;
-  if (sum == told_) return;
-  told_ = sum;
+  if (sum == reported_) return;
+  reported_ = sum;
   looks_until_notice_ = kLooksBetweenNotices;
   print_error("Refused since the start:" +
               counted(refused->handshakes_refused, "connections", "another cluster key, or a user of RIPC_PEERS") +

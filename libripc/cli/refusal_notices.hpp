@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells whoever runs a service, on stderr, what its context refuses.
+// Reports on stderr what the context of a service refuses.
 #pragma once
 
 #include <condition_variable>
@@ -26,8 +26,8 @@ class RefusalNotices {
   void look_at_counters();
 
   ripc::Context& context_;
-  std::string trouble_;         // with the trust file, as it was told last
-  std::uint64_t told_ = 0;      // refusals
+  std::string trouble_;         // with the trust file, as it was reported last
+  std::uint64_t reported_ = 0;  // refusals
   int looks_until_notice_ = 0;  // so that a flood does not fill the log
   std::mutex mutex_;
   std::condition_variable stopping_;

@@ -18,7 +18,7 @@ bool is_same_registration(const spi::ServiceRecord& one, const spi::ServiceRecor
   return one.id == other.id && one.context == other.context && one.incarnation == other.incarnation;
 }
 
-// Other contexts only ever see the newest of our own registrations; each displaced holder is told once.
+// Other contexts only ever see the newest of our own registrations; each displaced holder is notified once.
 void add_displaced(std::vector<spi::ServiceRecord>& displaced, std::vector<spi::ServiceRecord> found,
                    const std::vector<spi::ServiceRecord>& own) {
   for (spi::ServiceRecord& holder : found) {
@@ -73,7 +73,7 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
   std::vector<spi::ServiceRecord> others;
   spi::ServiceRecord candidate = record;
   Status status;
-  // A resolver may raise the incarnation above that of a holder only it has known; then those before it are told the
+  // A resolver may raise the incarnation above that of a holder only it has known; then those before it get the
   // new one. None raises one that is larger than all it knows, so one round is enough, or two.
   constexpr std::size_t kMostRounds = 8;
   std::size_t settled = 0;
@@ -87,9 +87,9 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
     const bool again = next < published.size();
     std::vector<spi::ServiceRecord> found;
     if (!again || published[next].incarnation != candidate.incarnation) {
-      Status told = resolvers_[next]->publish(candidate, takeover || again, &found);
+      Status outcome = resolvers_[next]->publish(candidate, takeover || again, &found);
       add_displaced(others, std::move(found), own);
-      if (!told.ok()) return told;
+      if (!outcome.ok()) return outcome;
       own.push_back(candidate);
     }
     if (again) {

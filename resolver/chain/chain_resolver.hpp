@@ -15,7 +15,7 @@ namespace ripc::internal::resolver {
 // As thread-safe as its resolvers. Owns them.
 class ChainResolver final : public spi::Resolver {
  public:
-  // In the order in which they are asked. hint: what those who find nothing are told besides, such as who was not
+  // In the order in which they are asked. hint: what is added to the error when nothing is found, such as who was not
   // asked; "": nothing. Called by any thread.
   using Hint = std::function<std::string()>;
   explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, Hint hint = {});
@@ -25,7 +25,7 @@ class ChainResolver final : public spi::Resolver {
 
   // The first answer wins. Each resolver gets the same deadline; one that is asked after it is over still says what it
   // can say at once. A resolver that fails (its file has a mistake, its network is down) does not keep the others from
-  // answering; if nobody answers, the first failure is returned, and RIPC_NO_SERVICE only if all said so.
+  // answering; if no one answers, the first failure is returned, and RIPC_NO_SERVICE only if all said so.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
   // The first that one of them knows of.

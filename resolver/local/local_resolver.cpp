@@ -33,8 +33,9 @@ namespace {
 constexpr int kWithdrawAttempts = 3;
 constexpr long kWithdrawPause = 1'000'000;  // nanoseconds
 
-// A lock is held for some microseconds; whoever has it for this long is stopped.
+// A lock is held for some microseconds; a process that has it for this long is stopped.
 constexpr Nanoseconds kLockTimeout = 1'000'000'000;
+// A record that is overwritten in place is whole again after some microseconds.
 constexpr int kTornReads = 5;
 
 Deadline lock_deadline() noexcept { return Deadline::after(kLockTimeout); }
@@ -114,7 +115,7 @@ Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
 Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadline deadline) {
   Result<LockedRecord> locked = LockedRecord::lock(*directory_, id, deadline);
   if (!locked.ok()) {
-    // Whoever has the lock may be making a new record.
+    // The process with the lock may be making a new record.
     Result<spi::ServiceRecord> record = read_whole(id);
     if (record.ok() && is_alive(*record)) return record;
     return no_service(id, "the process that registered it has ended");
@@ -176,7 +177,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
     registration.front().incarnation = candidate.incarnation;
     Status status = locked.ok() ? locked->replace(*text, was_record) : create_record(*directory_, record.id, *text);
     if (!locked.ok() && status == RIPC_AGAIN) {
-      // Somebody else was faster: see who.
+      // Someone else was faster: see who.
       if (!deadline.expired()) continue;
       return Status(RIPC_TIMEOUT, "Other processes keep registering and withdrawing " +
                                       record_path(*directory_, record.id) + ": find out which, and try again.");

@@ -5,12 +5,12 @@
 // stat() and one probe of each context that has members.
 //
 // A record counts while its holder's context is alive (RuntimeDirectory::probe). The next user of the ID replaces the
-// record of a dead process, and whoever meets it removes it. The incarnation of a record is max(wall clock in
+// record of a dead process, and any process that meets it removes it. The incarnation of a record is max(wall clock in
 // nanoseconds, previous + 1): with a record there, it grows even if the clock is set back.
 //
-// Permissions decide who may do what. A record has the file mode of its context's peer policy. So whoever the policy
-// admits may take an ID over. In a sticky directory (mode 1777) nobody can replace a record of another user with the
-// policy "same user", not even after its death: RIPC_PERMISSION.
+// Permissions decide who may do what. A record has the file mode of its context's peer policy. So a user that the
+// policy admits may take an ID over. In a sticky directory (mode 1777) no one can replace a record of another user with
+// the policy "same user", not even after its death: RIPC_PERMISSION.
 #pragma once
 
 #include <sys/stat.h>
@@ -41,7 +41,7 @@ class LocalResolver final : public spi::Resolver {
   LocalResolver(std::shared_ptr<RuntimeDirectory> directory, std::uint64_t own_context);
   ~LocalResolver() override;
 
-  // Makes the socket that shows others that the own context lives, for a context without a transport that does; nobody
+  // Makes the socket that shows others that the own context lives, for a context without a transport that does; no one
   // answers there. Once, before the first publish(). As RuntimeDirectory::listen().
   Status show_life();
 
@@ -120,7 +120,7 @@ class LocalResolver final : public spi::Resolver {
   std::list<Registration> published_;
   std::list<Registration> pending_;         // withdrawn, but their files could not be removed yet
   std::shared_ptr<const Grouped> grouped_;  // nullptr: not asked for yet
-  UniqueFd changes_;                        // invalid: nobody observes
+  UniqueFd changes_;                        // invalid: no one observes
   EventLoop* observed_by_ = nullptr;
 };
 

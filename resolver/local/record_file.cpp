@@ -19,7 +19,7 @@ namespace {
 constexpr int kAttempts = 64;
 constexpr Nanoseconds kShortestLockPause = 50'000;
 constexpr Nanoseconds kLongestLockPause = 2'000'000;
-// Files here may be links, pipes or devices that somebody else put there: never follow, never block, never own a
+// Files here may be links, pipes or devices that someone else put there: never follow, never block, never own a
 // terminal.
 constexpr int kCarefully = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
@@ -235,13 +235,13 @@ Status LockedRecord::remove(std::string_view vacant, bool may_overwrite) {
 
 Status LockedRecord::overwrite(std::string_view text, bool allowed) {
   struct stat info {};
-  // A second name would mean that somebody lures this process into writing to a file of another purpose.
+  // A second name would mean that someone lures this process into writing to a file of another purpose.
   if (!allowed || ::fstat(fd_.get(), &info) != 0 || info.st_nlink != 1)
     return file_error(EACCES, "Replacing", record_path(*directory_, id_));
   std::string padded(text);
   padded.resize(std::max(padded.size(), text_.size()), ' ');
   const int error = write_all(fd_.get(), padded);
-  // As after a rename: whoever remembers what is in the directory sees that it has changed.
+  // As after a rename: a process that remembers the directory sees that it has changed.
   static_cast<void>(::futimens(directory_->services_fd(), nullptr));
   return error == 0 ? Status() : writing_error(error, *directory_, id_);
 }

@@ -2,11 +2,11 @@
 // The files that hold service records. A reader never sees half a record, and two writers never both win. SIGKILL at
 // any instruction leaves files that the next process can use.
 //
-// Whoever changes or removes a file holds an exclusive lock on it. After getting the lock, it checks that the name
-// still leads to this file. The lock is an OFD lock: it belongs to the open file, so it excludes threads too, and it
-// ends with the process. A change writes a new file under a temporary name and renames it over the old one. Readers,
+// A process that changes or removes a file holds an exclusive lock on it. After getting the lock, it checks that the
+// name still leads to this file. The lock is an OFD lock: it belongs to the open file, so it excludes threads too, and
+// it ends with the process. A change writes a new file under a temporary name and renames it over the old one. Readers,
 // who lock nothing, see the old text or the new. A new file is made the same way with a rename that does not replace.
-// Temporary files are locked while they are written: one that can be locked has lost its writer, and anybody may remove
+// Temporary files are locked while they are written: one that can be locked has lost its writer, and anyone may remove
 // it. If that hits a writer between creating and locking, the rename fails and the writer starts again.
 //
 // The rename is not allowed where the directory is sticky and the file another user's. If that user's policy lets this
@@ -38,7 +38,7 @@ class LockedRecord {
   LockedRecord& operator=(LockedRecord&&) = delete;
   ~LockedRecord();
 
-  // At most kMaxRecordSize + 1 bytes; nobody changes it while the lock is held.
+  // At most kMaxRecordSize + 1 bytes; no one changes it while the lock is held.
   const std::string& text() const noexcept { return text_; }
 
   // `may_overwrite`: the old text was a record, so that the file may be overwritten in place if it cannot be replaced.
@@ -66,7 +66,7 @@ Status create_record(const RuntimeDirectory& directory, ripc_service_id id, std:
 // RIPC_NO_DESCRIPTORS, RIPC_SYSTEM like LockedRecord::lock().
 Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_id id);
 
-// Removes a temporary file if nobody is writing it; true if it did.
+// Removes a temporary file if no one is writing it; true if it did.
 bool remove_abandoned(const RuntimeDirectory& directory, const char* name) noexcept;
 
 // For messages.

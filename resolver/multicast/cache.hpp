@@ -31,7 +31,7 @@ class ServiceCache {
   // nothing.
   Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t timestamp = 0);
 
-  // The record, whatever is known: it is the only one that anybody answers for.
+  // The record, whatever is known: it is the only one that anyone answers for.
   void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t timestamp = 0);
 
   // The usable record that is young enough, or nullptr. Valid until the next change.

@@ -25,7 +25,7 @@ struct MulticastCounters {
   // Dropped, and nothing was changed by it:
   std::uint64_t malformed = 0;
   std::uint64_t other_version = 0;
-  std::uint64_t unsolicited = 0;    // replies nobody asked for
+  std::uint64_t unsolicited = 0;    // replies no one asked for
   std::uint64_t unsigned_ones = 0;  // we have a key, the packet has no MAC
   std::uint64_t forged = 0;         // its MAC, or its signature, is wrong
   std::uint64_t stale = 0;          // its time is too far from ours
@@ -35,7 +35,7 @@ struct MulticastCounters {
   std::uint64_t crowded_out = 0;    // more contexts than max_peers are active
   std::uint64_t limited = 0;        // questions that were not answered: too many at once
   std::uint64_t outdated = 0;       // records of an older incarnation than the one known
-  std::uint64_t conflicts = 0;      // somebody else claims an ID of ours
+  std::uint64_t conflicts = 0;      // someone else claims an ID of ours
   spi::Refusals refusals;           // records that the trust file does not allow
 };
 

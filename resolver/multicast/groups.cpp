@@ -16,7 +16,7 @@ constexpr Nanoseconds kFirstRepeat = 40'000'000;
 constexpr unsigned kFirstRounds = 2;
 // Joins, leaves and ends are announced: asking again only finds what was lost.
 constexpr Nanoseconds kAskAgain = 10'000'000'000;
-// Who has answered none of so many questions is not there.
+// A member that has answered none of so many questions is gone.
 constexpr std::size_t kMaxSilence = 4;
 constexpr std::size_t kMaxInterests = 1024;
 

@@ -19,7 +19,7 @@ struct Found {
   bool is_loopback = false;
 };
 
-// A port of a bridge, bond or team hears what its master hears.
+// A port of a bridge, bond or team receives what its master receives.
 bool has_master(const std::string& name) { return ::access(("/sys/class/net/" + name + "/master").c_str(), F_OK) == 0; }
 
 bool is_candidate(const ifaddrs& entry, const std::vector<std::string>& wanted) {

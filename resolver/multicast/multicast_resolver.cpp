@@ -33,6 +33,7 @@ constexpr Nanoseconds kLongList = 400'000'000;
 // Channels that are kept for the next question, and packets that are read from one at a time.
 constexpr std::size_t kIdleChannels = 2;
 constexpr std::size_t kAnswerBurst = 64;
+// Any host can ask, perhaps in the name of another one: no more than this is sent because of questions.
 constexpr double kRepliesPerSecond = 5000;
 constexpr double kReplyBurst = 1000;
 constexpr double kListsPerSecond = 20;
@@ -120,7 +121,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.id = question.id;
   header.number = question.incarnation;
   PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, common_limit_);
-  // The next services each time, so that in the end all were told.
+  // The next services each time, so that in the end all were announced.
   auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
     if (position == published_.end()) position = published_.begin();
@@ -141,8 +142,8 @@ void MulticastResolver::ask(const Question& question, std::unique_lock<std::mute
   Bytes bytes;
   spi::SentPackets sent;
   for (const auto& network : networks_) {
-    // Who hears the first round by two networks answers by the faster one: the second packet is a copy. Its repetitions
-    // differ, and are answered by each, because an answer by the faster one may be what was lost.
+    // A host that gets the first round by two networks answers by the faster one: the second packet is a copy. Its
+    // repetitions differ, and are answered by each, because an answer by the faster one may be what was lost.
     if (bytes.empty() || is_repeated) bytes = encode_question(question);
     lock.unlock();
     const bool by_channel = channel != nullptr && network.get() == udp_;
@@ -152,7 +153,7 @@ void MulticastResolver::ask(const Question& question, std::unique_lock<std::mute
   count(sent);
 }
 
-// For the first who asks; null for the others, without UDP, and where descriptors are short. The lock is held.
+// For the first asker; null for the others, without UDP, and where descriptors are short. The lock is held.
 MulticastResolver::ChannelPointer MulticastResolver::take_channel(Question& question) {
   if (question.channel != nullptr || udp_ == nullptr) return nullptr;
   ChannelPointer channel;
@@ -180,7 +181,7 @@ void MulticastResolver::wait(Question& question, const ChannelPointer& channel, 
   lock.unlock();
   channel->wait(until - now);
   spi::ReceivedPacket received;
-  // Replies only: whoever waits at a channel answers nobody.
+  // Replies only: a thread that waits at a channel answers no one.
   for (std::size_t i = 0; i < kAnswerBurst && channel->receive(received); ++i) process(*udp_, received);
   lock.lock();
 }
@@ -201,8 +202,8 @@ void MulticastResolver::ask_until(Question& question, const ChannelPointer& chan
   }
 }
 
-// One who asks, under the lock, which it has again when this ends: the question is no longer among those that are asked
-// if nobody else waits for it, and its channel, if this one brought it, is kept for the next.
+// One asker, under the lock, which it has again when this ends: the question is no longer among those that are asked
+// if no one else waits for it, and its channel, if this one brought it, is kept for the next.
 class MulticastResolver::Asking {
  public:
   Asking(MulticastResolver& resolver, std::shared_ptr<Question> question, std::unique_lock<std::mutex>& lock)
@@ -285,7 +286,7 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
   if (question.rounds == 0)
     return Status(RIPC_NO_SERVICE,
                   "There was no time left to ask other hosts for " + which + ": allow a longer resolve_timeout.");
-  if (reaches_nobody())
+  if (reaches_no_network())
     return Status(RIPC_NO_SERVICE, "Other hosts could not be asked for " + which + " (" + text() +
                                        "): bring a network interface up, or check interface= in RIPC_MULTICAST.");
   if (question.other_key_replies != 0)
@@ -386,7 +387,7 @@ void MulticastResolver::withdraw(const spi::ServiceRecord& record) noexcept {
       schedule(record, true);
     }
   } catch (const std::bad_alloc&) {
-    // Nobody is told; peers find out when they send.
+    // No one is notified; peers find out when they send.
   }
 }
 
@@ -394,7 +395,7 @@ void MulticastResolver::withdraw(const spi::ServiceRecord& record) noexcept {
 void MulticastResolver::schedule(const spi::ServiceRecord& record, bool is_gone) {
   const Nanoseconds due = monotonic_now() + kGather;
   announcements_[record.id] = {record, is_gone, due, is_gone ? 1 : kAnnouncementRounds};
-  // The thread looks at what is due when it wakes; only if it would sleep for longer it must be told.
+  // The thread looks at what is due when it wakes; it must be woken only if it would sleep for longer.
   if (due >= thread_wakes_at_) return;
   thread_wakes_at_ = due;
   wake_thread();
@@ -440,7 +441,7 @@ std::string MulticastResolver::text() const {
   return text;
 }
 
-bool MulticastResolver::reaches_nobody() const {
+bool MulticastResolver::reaches_no_network() const {
   return std::all_of(networks_.begin(), networks_.end(),
                      [](const auto& network) { return network->interfaces().empty(); });
 }

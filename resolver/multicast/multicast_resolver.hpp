@@ -66,16 +66,16 @@ class MulticastResolver final : public spi::Resolver {
   // thread. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   static Result<std::unique_ptr<MulticastResolver>> create(const MulticastOptions& options, std::uint64_t own_context,
                                                            Networks others = {});
-  // Tells what was withdrawn and not told yet, then ends. No other call may be running.
+  // Announces what was withdrawn and not announced yet, then ends. No other call may be running.
   ~MulticastResolver() override;
 
   std::string_view name() const noexcept override { return "multicast"; }
 
   // From the cache if it is there, else by asking: at once, then with growing pauses until the deadline. With a
-  // deadline that is over, only from the cache. RIPC_NO_SERVICE: nobody answered.
+  // deadline that is over, only from the cache. RIPC_NO_SERVICE: no one answered.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
-  // Asks for options.probe_time whether somebody has the ID (not for random IDs), then announces it. Two contexts that
+  // Asks for options.probe_time whether someone has the ID (not for random IDs), then announces it. Two contexts that
   // ask at the same time find each other: the one that began earlier, by its incarnation, gets the ID. RIPC_ID_IN_USE,
   // RIPC_NAME_COLLISION, RIPC_LIMIT (its addresses do not fit in a packet), RIPC_INVALID_ARGUMENT.
   Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
@@ -98,7 +98,7 @@ class MulticastResolver final : public spi::Resolver {
   // Of what others announce and tell of themselves in their questions.
   Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
-  // Asks everybody, and visits those who answer within some tenths of a second and the services of this context.
+  // Asks everyone, and visits those who answer within some tenths of a second and the services of this context.
   Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
 
   MulticastCounters counters() const;
@@ -156,7 +156,7 @@ class MulticastResolver final : public spi::Resolver {
   void count(const spi::SentPackets& sent) noexcept;
   void wake_thread() const noexcept;
   std::string text() const;
-  bool reaches_nobody() const;
+  bool reaches_no_network() const;
 
   // groups.cpp
   Interest& interest_in(ripc_service_id group, Nanoseconds now);
@@ -209,7 +209,7 @@ class MulticastResolver final : public spi::Resolver {
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;
   std::uint64_t last_timestamp_ = 0;
-  ripc_service_id last_advertised_ = 0;  // up to where questions have told our services
+  ripc_service_id last_advertised_ = 0;  // up to where questions have announced our services
   Nanoseconds thread_wakes_at_ = 0;
   bool stopping_ = false;
 

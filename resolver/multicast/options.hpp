@@ -6,7 +6,7 @@
 //   RIPC_MULTICAST=[ff15::17]:5000,239.1.2.3:5000         two groups: questions go to both
 //   RIPC_MULTICAST=interface=eth0,interface=eth1          the default groups, on these interfaces
 //   RIPC_MULTICAST=fabric                                 only the datagrams of RDMA devices, no UDP
-//   RIPC_MULTICAST=off                                    no multicast (read by whoever composes the context)
+//   RIPC_MULTICAST=off                                    no multicast (read by the code that composes the context)
 //
 // Items are separated by commas, in any order. `udp` and `fabric` name the networks to use; without either, both are
 // used as far as there are RDMA devices. A group is ADDRESS[:PORT][%INTERFACE]; brackets enclose an IPv6 address before
@@ -49,7 +49,7 @@ using spi::NameHash;
 
 struct MulticastOptions {
   bool udp = true;
-  bool fabric = true;  // the datagrams of RDMA devices, if whoever composes the context has some
+  bool fabric = true;  // the datagrams of RDMA devices, if the code that composes the context has some
   std::vector<MulticastGroup> groups;
   std::vector<std::string> interfaces;  // network interfaces; empty: every usable one (interfaces.hpp)
   unsigned ttl = 1;                     // hops that a question may take
@@ -58,7 +58,7 @@ struct MulticastOptions {
   // What was learned this long ago is asked for again.
   Nanoseconds max_age = 300'000'000'000;
   std::size_t max_cached = 16384;  // services
-  std::size_t max_peers = 4096;    // contexts whose packets are told apart from copies
+  std::size_t max_peers = 4096;    // contexts whose packets are distinguished from copies
   // With keys: packets whose time differs more than this from ours are refused.
   Nanoseconds clock_tolerance = 30'000'000'000;
   security::Credentials credentials;  // no keys: nothing is authenticated
@@ -66,7 +66,7 @@ struct MulticastOptions {
   // Names from peers are checked with it; called from any thread. Must be set.
   NameHash hash_name;
   // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);
-  // otherwise the kernel drops them before they wake anybody.
+  // otherwise the kernel drops them before they wake anyone.
   bool receives_own_packets = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question on its way: who asks, when it is repeated, what was answered.
+// A question on its way: which threads ask, when it is repeated, what was answered.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ inline constexpr Nanoseconds kLongestPause = 500'000'000;
 // Protected by its resolver's lock.
 struct Question {
   ripc_service_id id = 0;         // 0: all
-  bool is_probe = false;          // somebody wants to publish the ID
-  std::uint64_t incarnation = 0;  // probe: that of the one who wants
+  bool is_probe = false;          // someone wants to publish the ID
+  std::uint64_t incarnation = 0;  // probe: that of the publication that wants
   std::uint64_t nonce = random_u64() | 1;
 
   unsigned rounds = 0;         // sent so far

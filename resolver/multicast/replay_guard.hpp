@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a packet from a copy of it: the second one that took another way, or one that somebody recorded and sent again.
+// Tells a packet from a copy of it: the second one that took another way, or one that someone recorded and sent again.
 #pragma once
 
 #include <array>

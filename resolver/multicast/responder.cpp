@@ -20,7 +20,7 @@ namespace {
 // Packets of one socket before the next one has its turn.
 constexpr int kQuestionBurst = 16;
 constexpr Nanoseconds kRepeat = 1'000'000'000;
-// All contexts hear a question for all services at once; their replies spread over this time.
+// All contexts receive a question for all services at once; their replies spread over this time.
 constexpr Nanoseconds kListSpread = 30'000'000;
 // The same for the members of a group: few contexts, and a sender waits.
 constexpr Nanoseconds kMembersSpread = 10'000'000;
@@ -100,7 +100,7 @@ void MulticastResolver::read_all(spi::MulticastNetwork& network, int fd) {
   }
 }
 
-// Whoever could not hear the last round shall not have to wait for the next one.
+// A host that missed the last round shall not have to wait for the next one.
 void MulticastResolver::ask_again() {
   const std::lock_guard lock(mutex_);
   const Nanoseconds now = monotonic_now();
@@ -112,8 +112,8 @@ void MulticastResolver::ask_again() {
 
 // ---- What comes in -------------------------------------------------------------------------------------------
 
-// By the thread, and for replies also by whoever waits for them: only what is_expected() refuses to others may touch
-// the replay guard.
+// By the thread, and for replies also by the threads that wait for them: only what is_expected() refuses to others may
+// touch the replay guard.
 void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
   PacketHeader header;
   const DecodeStatus decoded = decode_header(received.bytes, header);
@@ -172,9 +172,9 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
   if (header.type == PacketType::question) reply(packet, network, received.from);
 }
 
-// Somebody who does not have our key, or has one where we have none. Who asks is told that there are others, and no
+// Someone who does not have our key, or has one where we have none. An asker learns that there are others, and no
 // more: the same whatever is asked for, in less than 100 bytes, and seldom. The MAC is random, because a right one
-// would be a reply that somebody could use.
+// would be a reply that someone could use.
 void MulticastResolver::reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network,
                                           const spi::PeerAddress& from) {
   Bytes hint;
@@ -210,7 +210,7 @@ bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi:
     return false;
   }
   ++counters_.unknown_users;
-  // Whoever ends says so, and has closed its socket. A false word of it only makes this side ask again.
+  // A process that ends says so, and has closed its socket. A false word of it only makes this side ask again.
   std::erase_if(packet.services, [](const PacketService& service) { return !service.is_gone; });
   if (packet.header.type == PacketType::announcement) learn(packet);
   return false;
@@ -267,7 +267,7 @@ void MulticastResolver::learn(const MulticastPacket& packet) {
     } else {
       learn_alive(service.record, question, packet.header.timestamp);
     }
-    // Whoever asks sees the answer.
+    // The asker sees the answer.
     if (observer_ && question == nullptr) observer_({.id = service.record.id});
   }
 }
@@ -276,7 +276,7 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   const bool is_member = question != nullptr && record.is_in(question->id);
   const bool is_asked = question != nullptr && (question->id == 0 || question->id == record.id || is_member);
   if (is_asked && question->is_probe) {
-    // A holder, or one who wants the ID too and began earlier: neither is known to be there in a moment.
+    // A holder, or a context that wants the ID too and began earlier: neither is known to be there in a moment.
     if (!question->answer) question->answer = record;
     question->notify();
     return;
@@ -345,7 +345,7 @@ void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwo
     if (const auto own = published_.find(asked.id); own != published_.end() && !own->second.is_superseded)
       record = &own->second.record;
     if (const auto wanted = probing_.find(asked.id); record == nullptr && asked.is_probe && wanted != probing_.end()) {
-      // Both want it: whoever was first keeps it.
+      // Both want it: the first one keeps it.
       const spi::ServiceRecord& ours = wanted->second;
       if (std::pair(ours.incarnation, own_context_) < std::pair(asked.number, asked.context)) record = &ours;
     }
@@ -362,7 +362,7 @@ void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwo
     if (!builder.add(*record, false)) return;
     bytes = builder.finish();
     if (bytes.size() > network.packet_limit()) {
-      // Told by a network that carries it. What is announced while somebody asks is an answer.
+      // Sent by a network that carries it. An announcement during a question is an answer.
       schedule(*record, false);
       return;
     }
@@ -397,7 +397,7 @@ void MulticastResolver::reply_with_list(const PacketHeader& asked, spi::Multicas
                            .number = 0});
 }
 
-// is_last_chance: the resolver ends; what is gone is told now, nothing else.
+// is_last_chance: the resolver ends; only what is gone is announced now.
 void MulticastResolver::announce_due(bool is_last_chance) {
   std::vector<Bytes> packets;
   std::unique_lock lock(mutex_);
@@ -472,7 +472,7 @@ void MulticastResolver::reply_lists_due() {
         const bool is_wanted = !is_superseded && (job.group == 0 || record.is_in(job.group));
         if (is_wanted && !builder.add(record, false)) {
           if (!builder.empty()) break;
-          // Too large for this network: told by one that carries it.
+          // Too large for this network: sent by one that carries it.
           schedule(record, false);
         }
         job.after = position->first;

@@ -369,7 +369,7 @@ spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::Recei
     message.msg_controllen = control.bytes.size();
     const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT);
     if (size < 0 && errno == EAGAIN) return spi::Arrival::nothing;
-    // Anything else is what some earlier packet of ours met (such as: nobody listens at its destination).
+    // Anything else is what some earlier packet of ours met (such as: no one listens at its destination).
     if (size < 0) continue;
     if ((message.msg_flags & MSG_TRUNC) != 0) continue;
     received.bytes = buffer.first(static_cast<std::size_t>(size));

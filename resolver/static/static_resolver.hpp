@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static resolver: services whose addresses somebody wrote into a file (static_file.hpp).
+// The static resolver: services whose addresses someone wrote into a file (static_file.hpp).
 #pragma once
 
 #include <sys/stat.h>

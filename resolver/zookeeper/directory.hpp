@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory: a tree of small nodes that several servers keep in agreement. Clients hold sessions with it; nodes may
-// end with the session that made them, and whoever watches a node is told once when it changes. ZooKeeper is one
+// end with the session that made them, and a watch of a node reports its next change. ZooKeeper is one
 // (zookeeper_directory.hpp); another one, such as etcd, needs no more than this.
 #pragma once
 
@@ -45,12 +45,12 @@ class Directory {
 
   enum class Read : std::uint8_t {
     plain,
-    watched,  // and the listener is told of the next change, also of the coming of a node that is absent
+    watched,  // and the listener is notified of the next change, also when an absent node appears
     exact,    // with Node::guard
   };
   // One step of a commit; what is made ends with this session. `create`: a node that others may want too, where there
   // is none, or after the `remove` of the same path. `replace`, `remove`: what was seen by an exact read, and only if
-  // it is that node still. `add`, `drop`: a node that nobody else makes.
+  // it is that node still. `add`, `drop`: a node that no one else makes.
   struct Write {
     enum class Kind : std::uint8_t { create, replace, remove, add, drop };
     Kind kind = Kind::create;
@@ -82,7 +82,7 @@ class Directory {
   virtual void children(std::string path, bool is_watched, Done done) = 0;
   // All of it or nothing.
   virtual void commit(std::vector<Write> writes, Done done) = 0;
-  // Answers that follow have everything that any client was told before this was asked.
+  // Answers that follow have all that any client had received before this was asked.
   virtual void sync(Done done) = 0;
   // Ends the watches of a node.
   virtual void forget(std::string path) = 0;

@@ -28,7 +28,7 @@ DirectoryResolver::Entry& DirectoryResolver::entry_of(ripc_service_id id) {
   return entry;
 }
 
-// Those used longest ago go, with their watches, but not those that somebody waits for.
+// Those used longest ago go, with their watches, but not those that someone waits for.
 void DirectoryResolver::make_room() {
   for (auto next = order_.begin(); next != order_.end() && entries_.size() >= options_.max_cached;) {
     const auto current = next++;
@@ -141,7 +141,7 @@ bool DirectoryResolver::displaces_known(const spi::ServiceRecord& record, const 
   return false;
 }
 
-// Where there is no memory for what it says, nobody is asked any more, until link_up() asks anew.
+// Where there is no memory for what it says, no one is asked any more, until link_up() asks anew.
 void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& answer) try {
   {
     const std::lock_guard lock(mutex_);

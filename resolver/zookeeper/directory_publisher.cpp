@@ -22,7 +22,7 @@ using WriteKind = Directory::Write::Kind;
 constexpr std::size_t kSettledAtOnce = 256;
 // Attempts in a row: others change the same folder at the same time, but not for ever.
 constexpr unsigned kMostAttempts = 64;
-// How often a record that is not authentic is replaced, in each session: somebody else writes there too.
+// How often a record that is not authentic is replaced, in each session: someone else writes there too.
 constexpr unsigned kMostFights = 8;
 
 bool is_same_record(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
@@ -55,7 +55,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
   own->takes_over = takeover;
-  // Who asks for takeover gets it, also from one who has displaced this context in this moment.
+  // A takeover succeeds, also from a holder that has displaced this context in this moment.
   own->is_established = was_established && !takeover;
   own->is_fenced = false;
   own->failure = {};
@@ -127,7 +127,7 @@ void DirectoryResolver::settle_waiting() {
   while (is_linked_ && settling_ < kSettledAtOnce && !to_settle_.empty()) {
     const OwnPointer own = to_settle_.front();
     own->step_goal = own->goal;
-    // Nobody has most IDs: that is found out by making the node.
+    // No one has most IDs: that is found out by making the node.
     if (own->is_new && own->is_wanted && !own->takes_over) {
       write(own, nullptr, {});
     } else {
@@ -199,7 +199,7 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
                      [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
-// So that the end of the node is told, whoever ends it.
+// So that the end of the node is reported, whichever side ends it.
 void DirectoryResolver::watch_own(const OwnPointer& own) {
   ++counters_.reads;
   const ripc_service_id id = own->id;
@@ -234,7 +234,7 @@ void DirectoryResolver::forget(const OwnPointer& own) {
   if (found != own_.end() && found->second == own) own_.erase(found);
 }
 
-// What was established waits for the next session: somebody may correct the access list.
+// What was established waits for the next session: someone may correct the access list.
 void DirectoryResolver::fail(const OwnPointer& own, Status failure) {
   own->failure = std::move(failure);
   if (!own->is_established) forget(own);
@@ -289,7 +289,7 @@ void DirectoryResolver::read_answered(const OwnPointer& own, const Directory::An
   if (winner) tell({.id = winner->id, .now = &*winner});
 }
 
-// Without the lock. winner: who has taken the ID over.
+// Without the lock. winner: the context that has taken the ID over.
 void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& answer,
                                 std::optional<spi::ServiceRecord>& winner) {
   spi::ServiceRecord holder;
@@ -317,7 +317,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
                                            " that is not of this cluster: give each cluster a folder of its own."));
   }
   if (own->is_established) {
-    // It was there before: nobody could displace it but by a larger incarnation.
+    // It was there before: no one could displace it but by a larger incarnation.
     const bool is_allowed = spi::may_displace(holder, own->record, options_.credentials);
     if (!is_allowed) ++counters_.refusals.not_permitted;
     if (!is_allowed || !spi::displaces(holder, own->record)) return write(own, &answer.node, groups);

@@ -16,7 +16,9 @@ namespace {
 constexpr Nanoseconds kConfirmedFor = 100'000'000;
 // A list gives up when nothing has come for so long.
 constexpr Nanoseconds kListSilence = 10'000'000'000;
+// Reads under way at a time: they share the round trips, and the connection with other requests.
 constexpr std::size_t kListedAtOnce = 256;
+// A read whose connection is lost is made again over the next one.
 constexpr unsigned kListAttempts = 4;
 
 Nanoseconds half_way(Nanoseconds now, Nanoseconds until) noexcept {
@@ -25,7 +27,7 @@ Nanoseconds half_way(Nanoseconds now, Nanoseconds until) noexcept {
 
 }  // namespace
 
-// Counts one who waits for an entry or a group, which stays meanwhile.
+// Counts a thread that waits for an entry or a group, which stays meanwhile.
 class DirectoryResolver::Waiting {
  public:
   explicit Waiting(unsigned& waiters) noexcept : waiters_(waiters) { ++waiters_; }
@@ -66,7 +68,7 @@ Status DirectoryResolver::not_reached(std::string_view what) const {
                                   ": see whether most of its servers run (ripc doctor asks each).");
 }
 
-// Nobody waits for it then.
+// No one waits for it then.
 bool DirectoryResolver::is_hopeless(Nanoseconds now) const noexcept {
   return !is_linked_ && down_since_ + options_.patience <= now;
 }

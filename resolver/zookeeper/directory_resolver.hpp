@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds and publishes services by a directory (directory.hpp). Each service is a node that ends with its context's
-// session. What was looked up is kept and watched, so the directory tells of moves and ends; nobody has to ask twice.
+// session. What was looked up is kept and watched, so the directory tells of moves and ends; no one has to ask twice.
 //
 // Own services are "settled": what is wanted is compared with what the directory has, and the difference is written.
 // The same few steps publish, take over, repeat after a lost connection, and make everything anew in a new session.
@@ -41,7 +41,7 @@ struct DirectoryOptions {
 struct DirectoryCounters {
   std::uint64_t reads = 0;  // of nodes and of groups
   std::uint64_t writes = 0;
-  std::uint64_t changes = 0;        // that watches told of
+  std::uint64_t changes = 0;        // that watches reported
   std::uint64_t sessions_lost = 0;  // everything was made anew
   std::uint64_t fenced = 0;         // own services that another context has taken over
   std::uint64_t not_permitted = 0;  // questions that the servers refused
@@ -87,7 +87,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
 
   // Waits for the directory, but not longer than options.patience: without it the service is published as soon as there
-  // is one. Should somebody else have the ID then, the larger incarnation wins. Random IDs are not waited for.
+  // is one. Should someone else have the ID then, the larger incarnation wins. Random IDs are not waited for.
   // RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_LIMIT, RIPC_INVALID_ARGUMENT, RIPC_PERMISSION (the servers refuse it).
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
   // Does not wait. RIPC_FENCED: another context has the ID.
@@ -109,7 +109,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   DirectoryState state() const;
 
  private:
-  // A service that somebody asked for. What is known of it stays true until its watch fires.
+  // A service that someone asked for. What is known of it stays true until its watch fires.
   struct Entry {
     std::optional<spi::ServiceRecord> record;  // nullopt: absent, or not known
     std::uint64_t created = 0;                 // of its node; it never goes back

@@ -22,6 +22,7 @@
 namespace ripc::internal::resolver {
 namespace {
 
+// Someone waits for `ripc doctor`: what takes longer is reported as silent.
 constexpr Nanoseconds kServerTime = 1'000'000'000;
 constexpr Nanoseconds kSessionTime = 3'000'000'000;
 constexpr std::size_t kMostAnswer = 4096;
@@ -89,7 +90,7 @@ ServerAnswer ask_server(const ZooKeeperServer& server) {
   return answer;
 }
 
-// One that is told when it can ask, and waits for its answers.
+// One that is notified when it can ask, and waits for its answers.
 class Checker final : public Directory::Listener {
  public:
   explicit Checker(Directory& directory) : directory_(directory) {}

@@ -17,7 +17,7 @@ struct ServerAnswer {
   std::string failure;             // why it was not reached; empty: it was
   std::string mode;                // "leader", "follower", ...; empty: it does not say
   std::string version;             // likewise
-  bool is_without_quorum = false;  // it runs, and serves nobody
+  bool is_without_quorum = false;  // it runs, and serves no one
 };
 
 // Each in turn; a server that does not answer takes a second.

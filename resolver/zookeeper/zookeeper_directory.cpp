@@ -199,8 +199,8 @@ void ZooKeeperDirectory::look_at_state() {
   deliver();
 }
 
-// What is told here may lead to questions, which are asked in the next turn. What there is no memory for takes nothing
-// else with it.
+// What is reported here may lead to questions, which are asked in the next turn. What there is no memory for takes
+// nothing else with it.
 void ZooKeeperDirectory::deliver() {
   std::vector<Arrival> arrived;
   arrived.reserve(pending_.size());

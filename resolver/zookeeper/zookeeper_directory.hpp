@@ -66,7 +66,7 @@ class ZooKeeperDirectory final : public Directory {
     std::vector<zk::OperationResult> results;
     std::vector<bool> is_folder;  // of operations: it needs only the folder
   };
-  // What the client has told, in its order.
+  // What the client has reported, in its order.
   struct Arrival {
     std::unique_ptr<Request> request;  // answered; nullptr: a watch
     std::string path;                  // of the watch

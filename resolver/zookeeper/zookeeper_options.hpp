@@ -27,7 +27,7 @@ struct ZooKeeperServer {
 struct ZooKeeperOptions {
   std::vector<ZooKeeperServer> servers;
   std::string chroot{kDefaultChroot};  // the folder of everything; "": the root
-  // The servers end a session that they have not heard of for this long.
+  // The servers end a session that was silent for this long.
   Nanoseconds session_timeout = 10'000'000'000;
 
   // All servers, as the client library wants them.

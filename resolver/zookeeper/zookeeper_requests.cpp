@@ -277,7 +277,7 @@ void ZooKeeperDirectory::finish(Request& request, int code) {
 }
 
 void ZooKeeperDirectory::watched(zk::Handle*, int type, int, const char* path, void* context) noexcept {
-  // Every watch is told of the session's state too, which look_at_state() sees by itself.
+  // Every watch gets the session's state too, which look_at_state() sees by itself.
   if (type != zk::kCreated && type != zk::kDeleted && type != zk::kChanged && type != zk::kChildren) return;
   auto& directory = *static_cast<ZooKeeperDirectory*>(context);
   try {

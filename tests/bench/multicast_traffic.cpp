@@ -106,7 +106,7 @@ Traffic traffic_of(const Contexts& contexts) {
   return total;
 }
 
-// Until nobody has sent or heard anything for a while.
+// Until no one has sent or heard anything for a while.
 void settle(const Contexts& contexts) {
   for (Traffic before = traffic_of(contexts);;) {
     const timespec pause{1, 200'000'000};

@@ -59,18 +59,17 @@ void measure(ripc::internal::verbs::Registrar& registrar, ripc::internal::memory
   const auto use = [&](const void* data) {
     const auto local = registrar.local(data, size, false);
     if (!local.ok()) fail(local.status());
+    return local->region;
   };
   for (int round = 0; round < rounds; ++round) once.push_back(time_of([&] { use(memory); }));
   if (const ripc::internal::Status status = pool.register_memory(memory, size); !status.ok()) fail(status);
   // The first use of each registers it.
-  use(memory);
-  use(*lease);
-  const std::uint64_t made = registrar.range_count();
+  const auto own = use(memory), of_pool = use(*lease);
   for (int round = 0; round < rounds; ++round) {
     registered.push_back(time_of([&] { use(memory); }));
     pooled.push_back(time_of([&] { use(*lease); }));
   }
-  if (registrar.range_count() != made) fail(RIPC_UNSUPPORTED);
+  if (use(memory) != own || use(*lease) != of_pool) fail(RIPC_UNSUPPORTED);
   if (const ripc::internal::Status status = pool.release(*lease); !status.ok()) fail(status);
   if (const ripc::internal::Status status = pool.unregister_memory(memory); !status.ok()) fail(status);
   ::munmap(memory, size);

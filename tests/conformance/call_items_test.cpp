@@ -142,7 +142,7 @@ TEST_P(CallItems, WaitForWorkersWhileOthersAreAnswered) {
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kWork).status, RIPC_AGAIN);  // and it did not run
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).code, 7u);
   EXPECT_EQ(expired.end(rpc_).status, RIPC_TIMEOUT);
-  // The server's clock for it began when it arrived. What follows the word that nobody waits comes after that.
+  // The server's clock for it began when it arrived. What follows the word that no one waits comes after that.
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).code, 7u);
   server_.release();
   for (Begun& one : busy) EXPECT_EQ(one.end(rpc_).code, 9u);

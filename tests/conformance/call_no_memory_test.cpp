@@ -19,7 +19,7 @@ TEST_P(CallWithoutMemory, EndsOnceWithATrueOutcomeOrIsNotBegun) {
     ripc_call_outcome outcome = RIPC_CALL_ANSWERED;
     static void run_one(const Rpc& rpc) {
       const ripc_status status = ripc_rpc_run(rpc.get(), kMillisecond, nullptr);
-      EXPECT_TRUE(is_told(status) || status == RIPC_TIMEOUT) << ripc_status_name(status);
+      EXPECT_TRUE(is_reported(status) || status == RIPC_TIMEOUT) << ripc_status_name(status);
     }
     void run() const {
       run_one(server);

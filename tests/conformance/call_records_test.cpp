@@ -179,7 +179,7 @@ TEST_P(CallRecords, TellHowCallsEndedThatWereClosed) {
   ripc_request_drop(request, RIPC_CANCELLED);
 }
 
-TEST_P(CallRecords, ThatNobodyReadsAreDropped) {
+TEST_P(CallRecords, ThatNoOneReadsAreDropped) {
   begin(1);
   begin(2);
   for (const std::uint64_t limit = now() + kLimit; statistics_of(server_).requests_run < 2 && now() < limit;) {

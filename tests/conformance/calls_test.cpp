@@ -49,7 +49,7 @@ TEST_P(RemoteCalls, OfAnUnknownMethodDoNotRun) {
   EXPECT_EQ(statistics_of(server_.rpc()).requests_refused, 1u);
 }
 
-TEST_P(RemoteCalls, ToNobodyDoNotRun) {
+TEST_P(RemoteCalls, ToNoOneDoNotRun) {
   const Hasty hasty(*this);
   EXPECT_EQ(call(hasty.rpc, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE));
 }
@@ -339,7 +339,7 @@ TEST_P(RemoteCalls, AreAnsweredOnce) {
   EXPECT_EQ(outcome.items, std::vector<std::string>{text});
 }
 
-TEST_P(RemoteCalls, DoNotStartWhenTheirTimeWentWithWhatWasToldBefore) {
+TEST_P(RemoteCalls, DoNotStartWhenTheirTimeWentWithEarlierReports) {
   constexpr std::uint64_t kTime = 20 * kMillisecond;
   ASSERT_EQ(ripc_rpc_handle(
                 rpc_.get(), 1, 0,
@@ -359,7 +359,7 @@ TEST_P(RemoteCalls, DoNotStartWhenTheirTimeWentWithWhatWasToldBefore) {
   };
   const Begun first(caller, id_of(service_), 1);
   run_both(first);
-  // An answer and a request are there when the endpoint runs. Whoever is told of the answer takes the request's time.
+  // An answer and a request are there when the endpoint runs. The report of the answer takes the request's time.
   Begun answered(rpc_, server_.id(), CallServer::kKeep);
   ripc_request* const request = server_.take(rpc_);
   ASSERT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);

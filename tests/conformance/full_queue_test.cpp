@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A receiver that has no room: what its senders are told, and how they wait.
-#include <pthread.h>
+// A receiver that has no room: what its senders learn, and how they wait.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -131,23 +130,7 @@ TEST_P(FullQueue, ASignalHandlerMayInterruptWaitRoom) {
 
 TEST_P(FullQueue, ASignalEndsWaitRoom) {
   fill();
-  struct sigaction action {};
-  struct sigaction previous {};
-  action.sa_handler = [](int) {};
-  action.sa_flags = SA_RESTART;
-  ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
-  std::atomic<bool> returned{false};
-  std::jthread waiter([&] {
-    EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), kLimit), RIPC_INTERRUPTED);
-    returned = true;
-  });
-  // A signal that comes before the sleep is not seen; so again until it is.
-  EXPECT_TRUE(eventually([&] {
-    if (!returned) pthread_kill(waiter.native_handle(), SIGUSR1);
-    return returned.load();
-  }));
-  waiter.join();
-  sigaction(SIGUSR1, &previous, nullptr);
+  expect_signal_ends([&] { return ripc_wait_room(client_.get(), id_of(small_), kLimit); });
 }
 
 TEST_P(FullQueue, WaitRoomInACallbackIsInterruptible) {

@@ -12,7 +12,7 @@ class Given : public PairTest {
  protected:
   static constexpr std::size_t kSize = 700;  // more than any path copies into its work request
 
-  // A buffer that nobody releases but the call it is given to.
+  // A buffer that no one releases but the call it is given to.
   unsigned char* lease_to_give(unsigned seed, std::size_t size = kSize) {
     void* data = nullptr;
     EXPECT_EQ(ripc_buffer_lease(client_context_.get(), size, &data), RIPC_OK);

@@ -18,7 +18,7 @@ CONFORMANCE_SUITE(GroupSend);
 
 // ---- Sending -----------------------------------------------------------------------------------------------------
 
-TEST_P(GroupSend, EachMemberReceivesAMessageOnceAndNobodyElse) {
+TEST_P(GroupSend, EachMemberReceivesAMessageOnceAndNoOneElse) {
   const Context third = make_context();
   std::vector<Service> members;
   for (int count = 0; count < 3; ++count) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness.hpp"
 
+#include <signal.h>
+
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <ostream>
 #include <sstream>
+#include <thread>
 
 void PrintTo(ripc_status status, std::ostream* out) { *out << ripc_status_name(status); }
 
@@ -255,6 +259,26 @@ void PairTest::SetUp() {
 void PairTest::expect_nothing_more(const Service& service) {
   ASSERT_EQ(send_text(client_, id_of(service), "mark"), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(text_of(receive(service)), "mark");
+}
+
+void expect_signal_ends(const std::function<ripc_status()>& wait) {
+  struct sigaction action {};
+  struct sigaction previous {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
+  std::atomic<bool> returned{false};
+  std::jthread waiter([&] {
+    EXPECT_EQ(wait(), RIPC_INTERRUPTED);
+    returned = true;
+  });
+  // A signal that comes before the sleep is not seen; so again until it is.
+  EXPECT_TRUE(eventually([&] {
+    if (!returned) pthread_kill(waiter.native_handle(), SIGUSR1);
+    return returned.load();
+  }));
+  waiter.join();
+  sigaction(SIGUSR1, &previous, nullptr);
 }
 
 }  // namespace conformance

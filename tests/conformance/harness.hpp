@@ -140,6 +140,9 @@ class NoSignsOfLife {
   NoSignsOfLife& operator=(const NoSignsOfLife&) = delete;
 };
 
+// A signal ends the wait in another thread, though its handler asks for a restart.
+void expect_signal_ends(const std::function<ripc_status()>& wait);
+
 // Two contexts as two independent peers, with one service each.
 class PairTest : public TransportTest {
  protected:

@@ -34,7 +34,7 @@ class Identities : public TransportTest {
     if (network != nullptr && std::string(network) == "open") GTEST_SKIP() << "an open network takes no trust file";
     ASSERT_EQ(ripc_identity_create(identity_.c_str(), 0, nullptr, 0, key_.data()), RIPC_OK) << ripc_last_error();
   }
-  // A line for this user, as whoever runs the test, with these rights.
+  // A line for this user, as the user who runs the test, with these rights.
   void trust(const std::string& rights, const std::string& name = "me") {
     const std::string line = key() + " user=" + std::to_string(::getuid()) + " " + rights;
     ASSERT_EQ(ripc_trust_change(trust_.c_str(), name.c_str(), line.c_str(), nullptr), RIPC_OK) << ripc_last_error();
@@ -152,7 +152,7 @@ TEST_P(Identities, AMemberThatMayNotCallAnyMoreLosesItsOpenLink) {
   EXPECT_TRUE(eventually([&] { return send_text(client, id_of(bank), "hello") == RIPC_REFUSED; })) << ripc_last_error();
 }
 
-TEST_P(Identities, AMemberThatIsRemovedIsNobodyOnItsOpenLinksToo) {
+TEST_P(Identities, AMemberThatIsRemovedIsNoOneOnItsOpenLinksToo) {
   trust("holds=*");
   const Context context = make_trusting_context();
   const Service bank = named(context, "bank");

@@ -243,7 +243,7 @@ TEST_P(Lend, AHoldKeepsTheViewReadableAfterTheMessageTheSenderAndItsProcess) {
     EXPECT_TRUE(is_gone(server_, 77));
   }
   server_.reset();
-  // Unchanged, because nobody is there who could change it; or the pool's, which nobody has leased again.
+  // Unchanged, because no one is there who could change it; or the pool's, which no one has leased again.
   EXPECT_TRUE(holds(view, RIPC_VIEW_LENT, pattern(300'000, 9)));
 }
 

@@ -40,7 +40,7 @@ void write_line(int fd, std::string_view text) {
   std::size_t left = line.size();
   while (left > 0) {
     const ssize_t written = ::send(fd, next, left, MSG_NOSIGNAL);
-    if (written < 0 && errno != EINTR) return;  // the reader is gone: whoever waits for its answer finds out
+    if (written < 0 && errno != EINTR) return;  // the reader is gone: a process that waits for its answer finds out
     if (written > 0) {
       next += written;
       left -= static_cast<std::size_t>(written);

@@ -18,13 +18,13 @@ class NoMemoryTest : public PairTest {
   using Where = FailingAllocation::Where;
   static constexpr std::uint64_t kMostAllocations = 5000;  // of one operation
   static constexpr std::size_t kLong = 100'000;
-  static bool is_told(ripc_status status) { return status == RIPC_OK || status == RIPC_NO_MEMORY; }
+  static bool is_reported(ripc_status status) { return status == RIPC_OK || status == RIPC_NO_MEMORY; }
 
   void SetUp() override {
     if (!traits().survives_want) GTEST_SKIP() << "not promised over RDMA";
     PairTest::SetUp();
   }
-  // `operation` returns a status and takes no memory of its own; `check` is told what it returned.
+  // `operation` returns a status and takes no memory of its own; `check` gets what it returned.
   using Operation = std::function<ripc_status()>;
   using Check = std::function<void(ripc_status)>;
   void fail_each(
@@ -42,7 +42,7 @@ class NoMemoryTest : public PairTest {
           status = operation();
           failed = failing.failed();
         }
-        EXPECT_TRUE(is_told(status)) << ripc_status_name(status) << ": " << ripc_last_error();
+        EXPECT_TRUE(is_reported(status)) << ripc_status_name(status) << ": " << ripc_last_error();
         if (!failed) {
           EXPECT_EQ(status, RIPC_OK);
         }

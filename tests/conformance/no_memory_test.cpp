@@ -146,7 +146,7 @@ TEST_P(NoMemoryTest, ALentItemIsLentAndGivenBack) {
               if (status == RIPC_NO_MEMORY) {
                 ASSERT_EQ(receive_once(RIPC_RECEIVE_LEND), RIPC_OK) << ripc_last_error();
               }
-              // Where there was no memory for the item, it says so, and the sender is told.
+              // Where there was no memory for the item, it says so, and the sender is notified.
               const ripc_item_view view = view_of(Message(received_), 0);
               received_ = nullptr;
               if (view.kind == RIPC_VIEW_FAILED) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peers in other processes: this executable started again with --peer-role, spoken to in lines over a socket.
 //
-// The general role is the puppet (puppet.cpp): it does what it is told, one command a line, one answer a line.
+// The general role is the puppet (puppet.cpp): it does what it is ordered, one command a line, one answer a line.
 //
 // With $RIPC_TEST_PEER_HOST they are processes of another machine (peer_host.hpp), and the tests say what holds between
 // machines. Those that look at their peer with the means of one machine skip.

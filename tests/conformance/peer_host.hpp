@@ -7,7 +7,7 @@
 //   start WORD...      answered by the process's id; from then on the connection is its input and output
 //   signal ID NUMBER   answered by ok
 //   wait ID            answered by the status of waitpid()
-// Anybody who reaches the port can run programs: it is for networks that the test made for itself.
+// Anyone who reaches the port can run programs: it is for networks that the test made for itself.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ namespace conformance {
 
 class PeerHost {
  public:
-  // Connects for as long as this lives; a failure of the test if nobody answers within the limit.
+  // Connects for as long as this lives; a failure of the test if no one answers within the limit.
   explicit PeerHost(const std::string& address);
   ~PeerHost();
   PeerHost(const PeerHost&) = delete;

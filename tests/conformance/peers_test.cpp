@@ -183,7 +183,7 @@ TEST_P(OtherUsers, ByDefaultOnlyTheSameUserIsAdmitted) {
   EXPECT_EQ(ripc_receive(service_.get(), 0, 50 * kMillisecond, &message), RIPC_TIMEOUT);
 }
 
-TEST_P(OtherUsers, NobodyTalksToAServiceOfAUserWhomItDoesNotAdmitThoughItWouldBeAdmittedThere) {
+TEST_P(OtherUsers, NoOneTalksToAServiceOfAUserWhomItDoesNotAdmitThoughItWouldBeAdmittedThere) {
   if (peer_host() != nullptr) GTEST_SKIP() << "between hosts nobody is judged by the user";
   start(RIPC_PEERS_SAME_USER);
   Puppet stranger(other_user(RIPC_PEERS_ANY));
@@ -200,7 +200,7 @@ TEST_P(OtherUsers, RootIsAlwaysAdmitted) {
   EXPECT_EQ(puppet.status_of("receive"), "RIPC_OK");
 }
 
-TEST_P(OtherUsers, WithThePolicyGroupTheSameGroupIsAdmittedAndNobodyElse) {
+TEST_P(OtherUsers, WithThePolicyGroupTheSameGroupIsAdmittedAndNoOneElse) {
   start(RIPC_PEERS_SAME_GROUP);
   PeerSetup setup = other_user(RIPC_PEERS_SAME_GROUP);
   setup.keep_group = true;
@@ -235,7 +235,7 @@ TEST_P(OtherUsers, ADirectoryWithoutPermissionIsAClearError) {
 }
 
 // A privileged process could; but the other one may have become a program that its user may not touch.
-TEST_P(OtherUsers, NobodyReachesIntoTheProcessOfAnotherUser) {
+TEST_P(OtherUsers, NoOneReachesIntoTheProcessOfAnotherUser) {
   if (GetParam() != "shm") GTEST_SKIP() << "with this transport no process reaches into another";
   start(RIPC_PEERS_ANY);
   Puppet puppet(other_user(RIPC_PEERS_ANY));

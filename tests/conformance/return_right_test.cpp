@@ -138,7 +138,7 @@ TEST_P(ReturnRights, AfterTheDeathOfTheReplierTheBuffersCanBeTakenBack) {
   EXPECT_EQ(ripc_request_cancel(client_.get(), id), RIPC_OK);
 }
 
-TEST_P(ReturnRights, ARequestNobodyAnswersCanBeTakenBack) {
+TEST_P(ReturnRights, ARequestNoOneAnswersCanBeTakenBack) {
   Bytes buffer(1000);
   const std::uint64_t id = request(buffer);
   receive(server_).reset();

@@ -44,7 +44,7 @@ TEST_P(ReturnRoom, TooManyOpenRequestsAreAgainAndTheRoomComesBack) {
   for (const std::uint64_t id : ids) EXPECT_EQ(ripc_request_cancel(client_.get(), id), RIPC_OK);
 }
 
-TEST_P(ReturnRoom, WhoOffersSeveralIsNotToldAgainOfRoomThatWasTooLittle) {
+TEST_P(ReturnRoom, ASenderOfSeveralIsNotNotifiedAgainOfTooLittleRoom) {
   if (!traits().exact_queue) GTEST_SKIP() << "with this transport the queue is full before there are too many requests";
   Bytes memory(16);
   const std::vector<ripc_return_buffer> offers(16, {memory.data(), memory.size()});

@@ -117,7 +117,7 @@ TEST_P(SendManyLong, TheOptionsAreForEachOfThem) {
     ++*static_cast<std::atomic<int>*>(user);
   };
   options.user = &calls;
-  // Nobody receives.
+  // No one receives.
   ASSERT_EQ(send_many(&options), RIPC_OK) << ripc_last_error();
   for (const Ticket& ticket : tickets_) EXPECT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_TIMEOUT);
   EXPECT_TRUE(eventually([&] { return calls == 3; }));
@@ -161,7 +161,7 @@ TEST_P(SendManyLong, TicketsNeedNotBeAskedForWhereTheLoanEndsOtherwise) {
 TEST_P(SendManyLong, ATicketThatIsCancelledMeanwhileTakesItsMessageAlone) {
   fill(3);
   ASSERT_EQ(send_many(), RIPC_OK) << ripc_last_error();
-  // Nobody has received so far.
+  // No one has received so far.
   EXPECT_EQ(ripc_ticket_cancel(tickets_[1].get()), RIPC_CANCELLED);
   post_all();
   for (const std::size_t index : {0u, 2u}) {

@@ -109,7 +109,7 @@ TEST_P(ShortSend, MessagesCanBeSentToOneselfAndWithinAContext) {
   EXPECT_EQ(text_of(receive(neighbour)), "next door");
 }
 
-TEST_P(ShortSend, AServiceAnswersWhoeverSent) {
+TEST_P(ShortSend, AServiceAnswersEachSender) {
   ASSERT_EQ(send_text(client_, server_id(), "question", 5), RIPC_OK);
   const Message question = receive(server_);
   const std::string_view answer = "answer";
@@ -248,7 +248,7 @@ TEST_P(ShortSend, SeveralThreadsOfOneServiceEachKeepTheirOrder) {
   }
 }
 
-TEST_P(ShortSend, SeveralSendersAreAllHeard) {
+TEST_P(ShortSend, SeveralSendersAllGetThrough) {
   constexpr std::uint32_t kSenders = 4;
   constexpr std::uint32_t kCount = 500;
   std::vector<Context> contexts;

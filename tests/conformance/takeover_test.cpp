@@ -44,7 +44,7 @@ class Takeover : public TransportTest {
     threads.clear();
     return registered;
   }
-  // One has it, and all others were told that.
+  // One has it, and all others learned that.
   static void expect_one_winner(const std::vector<Registered>& registered) {
     std::size_t refused = 0;
     for (const Registered& one : registered) {

@@ -10,7 +10,7 @@
 namespace conformance {
 namespace {
 
-// What a ticket's callback was told.
+// What a ticket's callback got.
 struct Completion {
   std::atomic<int> runs{0};
   std::atomic<int> status{-1};
@@ -248,7 +248,7 @@ TEST_P(Tickets, TheTimeGivenRunsOut) {
   expect_nothing_more(server_);
 }
 
-TEST_P(Tickets, WithoutTimeAMessageIsDroppedThatNobodyTakesAtOnce) {
+TEST_P(Tickets, WithoutTimeAMessageIsDroppedThatNoOneTakesAtOnce) {
   ripc_send_options options = send_options();
   options.timeout = 0;
   const Ticket ticket = send_data(&options);
@@ -280,7 +280,7 @@ TEST_P(Tickets, ATicketThatLastsForeverEndsWell) {
 
 // ---- The reasons -------------------------------------------------------------------------------------------------
 
-TEST_P(Tickets, NoWindowAndTooSmallAreToldApart) {
+TEST_P(Tickets, NoWindowAndTooSmallAreDistinguished) {
   const Ticket none = send_data();
   receive(server_);
   EXPECT_EQ(final_status(none), RIPC_NO_WINDOW);

@@ -72,7 +72,7 @@ TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
   for (const Ticket& ticket : tickets) ASSERT_EQ(final_status(ticket), RIPC_OK);
 }
 
-TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsToldByTheDescriptorWhenOneHasEnded) {
+TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsNotifiedByTheDescriptorWhenOneHasEnded) {
   const Service roomy = make_roomy();
   const ripc_send_options patient = patient_options();
   int fd = -1;

@@ -27,7 +27,7 @@ constexpr unsigned kStrangeUser = 65534;
 struct World {
   const char* name;
   unsigned owner;        // user of the owner, and of its friend
-  bool one_directory;    // that everybody may use; otherwise each process has one, and they meet by multicast
+  bool one_directory;    // that everyone may use; otherwise each process has one, and they meet by multicast
   bool has_cluster_key;  // all have the same
 };
 constexpr World kWorlds[] = {
@@ -37,7 +37,7 @@ constexpr World kWorlds[] = {
     {"multicast with a cluster key", kOwningUser, false, true},
 };
 
-// An owner and a friend of the same user who admit their own user only; and a stranger, who admits everybody.
+// An owner and a friend of the same user who admit their own user only; and a stranger, who admits everyone.
 class Users : public TransportTest {
  protected:
   void SetUp() override {
@@ -116,7 +116,7 @@ class Users : public TransportTest {
 };
 CONFORMANCE_SUITE(Users);
 
-TEST_P(Users, AStrangerReadsNothingAndIsNotHeard) {
+TEST_P(Users, AStrangerReadsNothingAndDeliversNothing) {
   in_each_world([&] {
     start_stranger();
     EXPECT_NE(stranger_->send_text(kOwner, "let me in"), "RIPC_OK");
@@ -155,7 +155,7 @@ TEST_P(Users, AStrangerTakesNothingOver) {
     start_stranger();
     (void)stranger_->call("unregister");
     (void)stranger_->register_id(kOwner, true);
-    // Whatever it was told, nobody else goes there: neither the former clients nor new ones, nor the owner itself.
+    // Whatever it learned, no one else goes there: neither the former clients nor new ones, nor the owner itself.
     ASSERT_EQ(friend_->send_text(kOwner, "as before"), "RIPC_OK") << friend_->call("error");
     EXPECT_EQ(owner_->call("receive"), short_text("as before"));
     ASSERT_EQ(friend_->call("unregister"), "ok");
@@ -166,7 +166,7 @@ TEST_P(Users, AStrangerTakesNothingOver) {
   });
 }
 
-TEST_P(Users, AStrangerInAGroupHearsNothingAndIsNotHeard) {
+TEST_P(Users, AStrangerInAGroupReceivesNothingAndDeliversNothing) {
   in_each_world([&] {
     const std::string group = std::to_string(kGroup);
     start_stranger();
@@ -197,7 +197,7 @@ TEST_P(Users, NeitherListsTheOther) {
     const std::string seen = owner_->call("list");
     EXPECT_THAT(seen, HasSubstr(" 78"));
     EXPECT_THAT(seen, Not(HasSubstr(" 79")));
-    // Root is admitted by everybody.
+    // Root is admitted by everyone.
     const std::string seen_by_stranger = stranger_->call("list");
     EXPECT_TRUE(world_->owner == 0 || seen_by_stranger.find(" 77") == std::string::npos) << seen_by_stranger;
   });

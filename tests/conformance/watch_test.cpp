@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for a service to appear, and being told when one appears and ends.
-#include <pthread.h>
 #include <signal.h>
 
 #include <atomic>
@@ -21,7 +20,7 @@ struct Event {
   ripc_service_info info{};
 };
 
-// A watch, and what it has told.
+// A watch, and what it has reported.
 class Watch {
  public:
   Watch(const Context& context, ripc_service_id id) {
@@ -142,23 +141,7 @@ TEST_P(Watching, OnlyASingleServiceCanBeWaitedForAndWatched) {
 }
 
 TEST_P(Watching, ASignalHandlerEndsAWait) {
-  struct sigaction action {};
-  struct sigaction previous {};
-  action.sa_handler = [](int) {};
-  action.sa_flags = SA_RESTART;
-  ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
-  std::atomic<bool> returned{false};
-  std::jthread waiter([&] {
-    EXPECT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, kLimit, nullptr), RIPC_INTERRUPTED);
-    returned = true;
-  });
-  // A signal that comes before the sleep is not seen; so again until it is.
-  EXPECT_TRUE(eventually([&] {
-    if (!returned) pthread_kill(waiter.native_handle(), SIGUSR1);
-    return returned.load();
-  }));
-  waiter.join();
-  sigaction(SIGUSR1, &previous, nullptr);
+  expect_signal_ends([&] { return ripc_wait_service(watcher_.get(), kWatchedId, kLimit, nullptr); });
 }
 
 TEST_P(Watching, ACallbackMayWait) {
@@ -180,7 +163,7 @@ TEST_P(Watching, ACallbackMayWait) {
 
 // ---- Watching ----------------------------------------------------------------------------------------------------
 
-TEST_P(Watching, AServiceIsToldOfWhenItAppearsWhenItIsUnregisteredAndWhenItIsThereAgain) {
+TEST_P(Watching, AServiceIsReportedWhenItAppearsWhenItIsUnregisteredAndWhenItIsThereAgain) {
   Watch watch(watcher_, kWatchedId);
   for (int round = 0; round < 3; ++round) {
     Service service = make_service(holder_, kWatchedId);
@@ -197,7 +180,7 @@ TEST_P(Watching, AServiceIsToldOfWhenItAppearsWhenItIsUnregisteredAndWhenItIsThe
   }
 }
 
-TEST_P(Watching, AServiceThatIsThereAlreadyIsToldOfToEachWatch) {
+TEST_P(Watching, AServiceThatIsThereAlreadyIsReportedToEachWatch) {
   const Service service = make_service(holder_, kWatchedId);
   Watch one(watcher_, kWatchedId);
   Watch other(watcher_, kWatchedId);
@@ -205,7 +188,7 @@ TEST_P(Watching, AServiceThatIsThereAlreadyIsToldOfToEachWatch) {
   EXPECT_EQ(other.next().status, RIPC_OK);
 }
 
-TEST_P(Watching, AKilledProcessIsToldOfWithoutAnySend) {
+TEST_P(Watching, AKilledProcessIsReportedWithoutAnySend) {
   Watch watch(watcher_, kWatchedId);
   for (int round = 0; round < 2; ++round) {
     Puppet puppet(peer_setup());
@@ -216,7 +199,7 @@ TEST_P(Watching, AKilledProcessIsToldOfWithoutAnySend) {
   }
 }
 
-TEST_P(Watching, ATakeoverIsToldOfAsAnEndAndANewBeginning) {
+TEST_P(Watching, ATakeoverIsReportedAsAnEndAndANewBeginning) {
   const Service former = make_service(holder_, kWatchedId);
   Watch watch(watcher_, kWatchedId);
   EXPECT_EQ(watch.next().info.incarnation, ripc_service_get_incarnation(former.get()));
@@ -233,7 +216,7 @@ TEST_P(Watching, ATakeoverIsToldOfAsAnEndAndANewBeginning) {
   EXPECT_EQ(appeared.info.incarnation, ripc_service_get_incarnation(service.get()));
 }
 
-TEST_P(Watching, ATakeoverFromAStoppedProcessIsToldOf) {
+TEST_P(Watching, ATakeoverFromAStoppedProcessIsReported) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(kWatchedId), "RIPC_OK");
   Watch watch(watcher_, kWatchedId);

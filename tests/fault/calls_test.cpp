@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls whose server or client is killed at any moment, or whose server loses its ID to another process, and calls over
-// a cable that loses, doubles and reorders packets. The server logs what ran, and the client what it was told, in
+// a cable that loses, doubles and reorders packets. The server logs what ran, and the client what it got, in
 // shared memory that outlives them. Both logs must agree: nothing runs twice, and each outcome is true.
 // RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the moments.
 #include <fcntl.h>
@@ -283,7 +283,7 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcomeWhenTheServersIdIsTaken
   EXPECT_GT(caller.count(RIPC_CALL_ANSWERED), rounds);
 }
 
-TEST_P(CallsAndKills, RunAtMostOnceAndAreToldTrulyWhenTheClientIsKilled) {
+TEST_P(CallsAndKills, RunAtMostOnceAndAreReportedTrulyWhenTheClientIsKilled) {
   const auto [rounds, seed] = rounds_from_environment(4);
   Random random(seed);
   const TemporaryDirectory directory;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that end, in good order and at any moment, while others meet them and send to them: whoever sends hears that
+// Contexts that end, in good order and at any moment, while others meet them and send to them: a sender learns that
 // they are gone, and nothing else. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ class Ending : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Over, Ending, testing::Values("shm", "socket"), [](const auto& one) { return one.param; });
 
-TEST_P(Ending, WhoeverMeetsAContextThatEndsHearsThatItIsGone) {
+TEST_P(Ending, ASenderToAContextThatEndsLearnsThatItIsGone) {
   const auto [rounds, seed] = rounds_from_environment();
   Random random(seed);
   const TemporaryDirectory directory;

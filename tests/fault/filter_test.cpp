@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two hosts with a firewall between them that lets only TCP through, or only UDP: what is in the way vanishes without a
-// word. Messages take the way that is open, and whoever asks is told.
+// word. Messages take the way that is open, and the status says so.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -96,7 +96,7 @@ TEST_F(Firewall, ThatComesLaterIsFoundOutAndMessagesGoOnOverTcp) {
   EXPECT_FALSE(goes_over_tcp()) << reason();
   for (const auto& [there, back] : {std::pair(kUdp, kUdp), std::pair(0, kUdp)}) {
     hosts_.relay().filter(there, back);
-    // Over the links that there are, one each way: nobody has asked for the path anew.
+    // Over the links that there are, one each way: no one has asked for the path anew.
     ASSERT_TRUE(asker_->ask()) << ripc_last_error();
     EXPECT_TRUE(goes_over_tcp()) << reason();
     ASSERT_NO_FATAL_FAILURE(exchange_long(20));

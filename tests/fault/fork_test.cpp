@@ -123,7 +123,7 @@ TEST_F(Fork, AfterTheParentsDeathItsServicesAreDeadAlthoughTheChildLives) {
   ASSERT_EQ(send_short(watcher, kForker, 2), RIPC_OK) << ripc_last_error();
   pid_t child = 0;
   ASSERT_TRUE(eventually([&] { return static_cast<bool>(std::ifstream(directory.path() + "/child") >> child); }));
-  // A message that nobody will take any more.
+  // A message that no one will take any more.
   std::vector<std::byte> bytes = make_item(50000, 3);
   const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
   ripc_ticket* ticket = nullptr;

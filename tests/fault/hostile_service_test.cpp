@@ -26,7 +26,7 @@ const std::vector<std::string> kLies{"no cells",       "odd cells",       "endle
                                      "no descriptor",  "state slot",      "unsealed state",   "wrong request",
                                      "status pending", "status forked",   "garbage datagram", "silence"};
 
-// Arguments DIRECTORY CONTEXT LIE SEED. Says hello to kService as kLiar and answers whoever then sends to kLiar.
+// Arguments DIRECTORY CONTEXT LIE SEED. Says hello to kService as kLiar and answers every sender to kLiar.
 int liar(const std::vector<std::string>& arguments) {
   const std::string& lie = arguments.at(2);
   Random random(std::stoull(arguments.at(3)));

@@ -189,13 +189,13 @@ TEST_F(HostileWindow, AMessageThatWaitedForItsArenaIsDeliveredInOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Of, Undelivered,
                          testing::Values(shm::pooled_location(kArena + 1, 0),  // never announced
-                                         shm::kNotTold),                       // BounceRequest is never answered
+                                         shm::kUndisclosed),                   // BounceRequest is never answered
                          [](const auto& parameter) {
-                           return parameter.param == shm::kNotTold ? "ThroughTheBounceBuffer" : "InAnUnknownArena";
+                           return parameter.param == shm::kUndisclosed ? "ThroughTheBounceBuffer" : "InAnUnknownArena";
                          });
 
 TEST_F(HostileWindow, ASenderThatFallsSilentInTheMiddleGivesTheWindowBack) {
-  send(1, shm::kNotTold, kWindow);
+  send(1, shm::kUndisclosed, kWindow);
   std::optional<control::BounceRequest> request;
   ASSERT_TRUE(eventually([&] {
     EXPECT_FALSE(receive(service_, 0));

@@ -83,7 +83,7 @@ int holder(const std::vector<std::string>& arguments) {
   for (;;) {
     ripc_message* received = nullptr;
     const ripc_status status = ripc_receive(service.get(), 0, RIPC_FOREVER, &received);
-    // Whoever is stopped and goes on is interrupted.
+    // A process that is stopped and goes on is interrupted.
     if (status == RIPC_INTERRUPTED) continue;
     if (status != RIPC_OK) return 1;
     const Message message(received);

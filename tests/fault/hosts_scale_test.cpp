@@ -26,7 +26,7 @@ int thousand(const std::vector<std::string>& arguments) {
   std::vector<Service> services;
   std::vector<pollfd> descriptors;
   for (std::size_t number = 0; number < kServices; ++number) {
-    // A random ID: nobody else has it, so the network is not asked for it first.
+    // A random ID: no one else has it, so the network is not asked for it first.
     services.push_back(make_service(context, 0));
     int fd = -1;
     if (!services.back() || ripc_service_get_fd(services.back().get(), &fd) != RIPC_OK) return 1;

@@ -68,8 +68,8 @@ void HostFaults::dies_in_time(const std::function<void()>& cut, const std::funct
   // The resolver keeps the sockets of its first question for the next one.
   ASSERT_EQ(ripc_resolve(ripc_service_get_context(asker_->service().get()), kNobody, &nobody), RIPC_NO_SERVICE);
   const std::size_t descriptors = open_descriptors();
-  const std::optional<Told> told_before = asker_->ask();
-  ASSERT_TRUE(told_before);
+  const std::optional<Told> known_before = asker_->ask();
+  ASSERT_TRUE(known_before);
   Ticket ticket;
   ASSERT_NO_FATAL_FAILURE(send_and_cut(1, ticket, cut));
   const std::uint64_t cut_at = now();
@@ -85,7 +85,7 @@ void HostFaults::dies_in_time(const std::function<void()>& cut, const std::funct
   const std::optional<Told> told = asker_->ask();
   ASSERT_TRUE(told) << "the path does not come back: " << ripc_last_error();
   EXPECT_EQ(told->torn, 0u);
-  EXPECT_EQ(told->whole, told_before->whole) << "a message was delivered that had failed";
+  EXPECT_EQ(told->whole, known_before->whole) << "a message was delivered that had failed";
   ASSERT_NO_FATAL_FAILURE(exchange_long(200));
   EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
       << open_descriptors() << " descriptors, " << descriptors << " before";
@@ -93,9 +93,9 @@ void HostFaults::dies_in_time(const std::function<void()>& cut, const std::funct
   EXPECT_TRUE(eventually([&] {
     const std::optional<Told> last = asker_->ask();
     there = last ? last->descriptors : 0;
-    return last && there <= told_before->descriptors;
+    return last && there <= known_before->descriptors;
   })) << there
-      << " descriptors there, " << told_before->descriptors << " before";
+      << " descriptors there, " << known_before->descriptors << " before";
 }
 
 TEST_F(HostFaults, APeerThatIsCutOffForGoodIsDeadInTimeAndComesBack) {
@@ -109,7 +109,7 @@ TEST_F(HostFaults, APeerWhoseInterfaceGoesDownIsDeadInTimeAndComesBack) {
 // Frames to a wrong address of the link vanish without a word.
 constexpr const char* kWrong = " lladdr 02:00:00:00:00:99 nud permanent dev cable";
 
-TEST_F(HostFaults, APeerThatIsNoLongerHeardIsDeadInTimeAndComesBack) {
+TEST_F(HostFaults, APeerThatFallsSilentIsDeadInTimeAndComesBack) {
   const std::string address = Hosts::kHere;
   dies_in_time([&] { hosts_.there("neighbour replace " + address + kWrong); },
                [&] { hosts_.there("neighbour delete " + address + " dev cable"); });
@@ -156,7 +156,7 @@ TEST_F(HostFaults, AnMtuThatShrinksKeepsNoMessageBack) {
   ASSERT_NO_FATAL_FAILURE(exchange_long(200));
 }
 
-TEST_F(HostFaults, WhoeverIsKilledInALongTransferTheOtherGoesOnWithTheNext) {
+TEST_F(HostFaults, WhicheverSideIsKilledInALongTransferTheOtherGoesOnWithTheNext) {
   const auto [rounds, seed] = rounds_from_environment(10);
   Random random(seed);
   ASSERT_NO_FATAL_FAILURE(start(2 * kSecond));

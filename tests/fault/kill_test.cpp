@@ -43,7 +43,7 @@ void spin(std::uint64_t duration, const std::function<void()>& work) {
   while (now() < until) work();
 }
 
-// What the survivor holds when nobody talks to it.
+// What the survivor holds when no one talks to it.
 struct Holdings {
   std::size_t descriptors = 0;  // all but those of pool arenas
   std::size_t arenas = 0;       // descriptors of pool arenas: the pool keeps as many as were needed at a time

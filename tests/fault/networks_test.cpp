@@ -138,7 +138,7 @@ TEST_F(ThreeHosts, AGroupReachesEachHostOnceAndForgetsTheOneThatIsCutOff) {
   EXPECT_TRUE(answer({kMemberThere, kMemberThird}));
   hosts_.there("link set cable down", Hosts::Host::third);
   EXPECT_TRUE(answer({kMemberThere}));
-  // Whoever is not cut off is not held up.
+  // A host that is not cut off is not held up.
   ASSERT_NO_FATAL_FAILURE(exchange_long(100));
   hosts_.there("link set cable up", Hosts::Host::third);
   EXPECT_TRUE(answer({kMemberThere, kMemberThird})) << "the host does not come back";

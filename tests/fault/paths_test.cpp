@@ -58,7 +58,7 @@ TEST_F(Paths, AServiceWhoseHostChangesItsAddressIsPublishedAnewAndKeepsItsIncarn
   const ripc_service_info after = path_to_holder(listener);
   EXPECT_EQ(after.incarnation, before.incarnation);
   EXPECT_TRUE(has(after.reason, kOther)) << after.reason;
-  // Whoever had a path to the former address finds the new one by itself.
+  // A sender that had a path to the former address finds the new one by itself.
   EXPECT_TRUE(asker_->ask()) << ripc_last_error();
   ASSERT_NO_FATAL_FAILURE(exchange_long(200));
 }
@@ -131,7 +131,7 @@ TEST_F(Paths, AServiceThatMovesToAnotherHostIsFollowedFromSharedMemoryToSockets)
 // The names of this test's file are all that the asker knows.
 TEST_F(Paths, AServiceInAFileIsReachedWithoutAnyOtherResolver) {
   const std::string file = directory_here_.path() + "/known";
-  // Nobody is at the first address, nothing comes from the second.
+  // No one is at the first address, nothing comes from the second.
   std::ofstream(file) << kHolder << " socket:" << Hosts::kHere << ":9  socket:" << Hosts::kThere
                       << ":27500  socket:" << kOther << ":27500\n";
   hosts_.there(std::string("address add ") + kOther + "/24 dev cable");

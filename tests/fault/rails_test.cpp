@@ -225,7 +225,7 @@ TEST_F(Rails, TheSessionOutlivesTheCableThatItUses) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(use_both());
   Ticket ticket;
-  // Nobody receives it before the cables have failed.
+  // No one receives it before the cables have failed.
   process_.signal(SIGSTOP);
   ASSERT_NO_FATAL_FAILURE(send(ticket));
   hosts_.plug(false);

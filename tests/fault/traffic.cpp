@@ -231,7 +231,7 @@ void Traffic::use_contested() {
   }
 }
 
-// Takes it over, uses it while it is here, or writes to whoever has it. True: none of this says whether the peer lives.
+// Takes it over, uses it while it is here, or writes to its holder. True: none of this says whether the peer lives.
 bool Traffic::contest() {
   if (contested_) {
     use_contested();

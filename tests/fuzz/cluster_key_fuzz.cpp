@@ -13,7 +13,7 @@ namespace {
 
 using fuzz::require;
 
-// Digits of the text are repeated, as many as nobody guesses.
+// Digits of the text are repeated, as many as no one guesses.
 bool tells(std::string_view message, std::string_view text) {
   constexpr std::size_t kPart = 16;
   for (std::size_t at = 0; at + kPart <= text.size(); ++at) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes both ends of the handshake's proof with frames that are understood, once with a cluster key alone and once for
-// a member of a trust file: whoever does not have the cluster key proves nothing, and no answer convinces whoever
-// connects. And whoever has the key and an identity of the input's bytes is nobody to the trust file.
+// a member of a trust file: anyone who does not have the cluster key proves nothing, and no answer convinces anyone who
+// connects. And anyone who has the key and an identity of the input's bytes is no member of the trust file.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -79,7 +79,7 @@ void begin(Proof& theirs, Proof& own, session::Confirm& confirm) {
   require(theirs.confirm(confirm).ok());
 }
 
-// Somebody who has the cluster key, and an identity of the first bytes. The rest says where the last message is
+// Someone who has the cluster key, and an identity of the first bytes. The rest says where the last message is
 // changed.
 void meet_stranger(std::span<const std::byte> bytes) {
   ProofOptions stranger = with_key();

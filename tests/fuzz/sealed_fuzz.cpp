@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what opens sealed records and datagrams: whoever does not have the key gets nothing through, and what the peer
+// Fuzzes what opens sealed records and datagrams: a peer without the key gets nothing through, and what the peer
 // has sealed is still opened afterwards. The first byte chooses the suite and whether the text is hidden.
 #include <algorithm>
 #include <array>

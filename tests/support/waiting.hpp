@@ -26,7 +26,7 @@ bool eventually(const Condition& condition, std::uint64_t limit = kLimit) {
   const std::uint64_t end = now() + limit;
   while (!condition()) {
     if (now() >= end) return false;
-    // Only to leave the processor to whoever makes the condition true.
+    // Only to leave the processor to the thread that makes the condition true.
     const timespec pause{0, 200'000};
     nanosleep(&pause, nullptr);
   }

@@ -60,7 +60,7 @@ class Context {
           const std::lock_guard lock(mutex_);
           told_.emplace_back(change.id, change.now != nullptr ? change.now->context : 0);
         },
-        ripc::internal::spi::Observe::what_is_heard);
+        ripc::internal::spi::Observe::what_arrives);
   }
 
   ripc::internal::resolver::DirectoryResolver* operator->() { return resolver_.get(); }
@@ -88,7 +88,7 @@ class Context {
   bool sees(ripc_service_id id, std::uint64_t context) {
     return eventually([&] { return holder(id) == context; }, kPatience);
   }
-  bool was_told(ripc_service_id id, std::uint64_t context) {
+  bool was_notified(ripc_service_id id, std::uint64_t context) {
     return eventually(
         [&] {
           const std::lock_guard lock(mutex_);

@@ -30,7 +30,7 @@ class Ensemble {
   // HOST:PORT,... of all servers, and /FOLDER.
   std::string text(const std::string& folder) const;
   std::uint16_t port(std::size_t server) const { return ports_[server].client; }
-  // The number of the one that leads; kServers: nobody.
+  // The number of the one that leads; kServers: no one.
   std::size_t leader() const;
   std::size_t serving() const;
 

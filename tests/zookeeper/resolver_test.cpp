@@ -9,7 +9,7 @@ namespace {
 
 constexpr ripc_service_id kService = 42;
 constexpr ripc_service_id kGroup = (ripc_service_id{1} << 62) | 7;
-// IDs that nobody is waited for: publishing them takes no round trip each.
+// IDs that no one is waited for: publishing them takes no round trip each.
 constexpr ripc_service_id kRandomIds = ripc_service_id{3} << 62;
 
 class ZooKeeper : public ::testing::Test {
@@ -47,11 +47,11 @@ TEST_F(ZooKeeper, AServiceIsPublishedFoundTakenOverAndWithdrawn) {
   EXPECT_GT(now->incarnation, former->incarnation);
   ASSERT_EQ(displaced.size(), 1u);
   EXPECT_EQ(displaced[0].context, one.id());
-  EXPECT_TRUE(client.was_told(kService, two.id()));
-  EXPECT_TRUE(one.was_told(kService, two.id()));
+  EXPECT_TRUE(client.was_notified(kService, two.id()));
+  EXPECT_TRUE(one.was_notified(kService, two.id()));
   EXPECT_EQ(one->update(*former).code(), RIPC_FENCED);
   two->withdraw(*now);
-  EXPECT_TRUE(client.was_told(kService, 0));
+  EXPECT_TRUE(client.was_notified(kService, 0));
   EXPECT_EQ(client.holder(kService), 0u);
   EXPECT_TRUE(one.publish(kService).ok());
   EXPECT_TRUE(client.sees(kService, one.id()));
@@ -59,7 +59,7 @@ TEST_F(ZooKeeper, AServiceIsPublishedFoundTakenOverAndWithdrawn) {
   EXPECT_TRUE(client.sees(kService, 0)) << "the end of a context is told at once";
 }
 
-TEST_F(ZooKeeper, WhoWaitsForAServiceIsToldWhenItComes) {
+TEST_F(ZooKeeper, AThreadThatWaitsForAServiceIsNotifiedWhenItComes) {
   Context client(servers());
   Context late(servers());
   const std::jthread later([&] {
@@ -171,7 +171,7 @@ TEST_F(ZooKeeper, ASessionThatExpiresIsReplacedWithAllThatItHad) {
   relay.restore();
   EXPECT_TRUE(client.sees(kService, one.id()));
   EXPECT_EQ(client->resolve(kService, Deadline::after(kPatience))->incarnation, own.incarnation);
-  EXPECT_TRUE(one.was_told(kService + 1, two.id())) << "the other one has the larger incarnation";
+  EXPECT_TRUE(one.was_notified(kService + 1, two.id())) << "the other one has the larger incarnation";
   EXPECT_EQ(client.holder(kService + 1), two.id());
   EXPECT_EQ(one->state().counters.sessions_lost, 1u);
 }
@@ -237,7 +237,7 @@ TEST_F(ZooKeeper, AHundredContextsFindEachOther) {
   }
 }
 
-TEST_F(ZooKeeper, AStormOfMovesEndsWithEverybodyOfOneMind) {
+TEST_F(ZooKeeper, AStormOfMovesEndsWithEveryoneOfOneMind) {
   Context one(servers());
   Context two(servers());
   Context client(servers());

@@ -95,7 +95,7 @@ class Caller {
     samples_ = &samples;
     end_ = options_.symmetric ? UINT64_MAX : 0;
     begin_all();
-    // An answer may have to be sent again, and whoever calls is never quiet.
+    // An answer may have to be sent again, and a caller is never quiet.
     for (std::uint64_t turns = 1;; ++turns) {
       bool is_idle = false;
       if (const auto error = run(is_idle); !error.ok()) return error;

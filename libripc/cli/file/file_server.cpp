@@ -121,7 +121,7 @@ void FileServer::subscribe(const Message& message, const RequestHeader& request)
 
 void FileServer::notify_closing() {
   for (const ripc_notification& subscriber : subscribers_) {
-    // Who is gone, or has no room, is not waited for: watchers also look whether the service is still there.
+    // A client that is gone, or has no room, is not waited for: watchers also look whether the service is still there.
     (void)service_.notify(subscriber, {ripc::short_item("closing")});
   }
   subscribers_.clear();

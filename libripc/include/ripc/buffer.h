@@ -29,7 +29,7 @@ RIPC_API ripc_status ripc_buffer_find(ripc_context *context, const void *address
 RIPC_API ripc_status ripc_memory_register(ripc_context *context, void *data, size_t size);
 /* Ends one registration. After the last one of a range, messages that still travel from it fail with RIPC_CANCELLED and
  * are never delivered. Later contents of the memory cannot be delivered either. Messages still land in it while it is
- * mapped, as in other memory; one that was landing when it is unmapped is lost, and its sender is told. */
+ * mapped, as in other memory; one that was landing when it is unmapped is lost, and its sender learns it. */
 RIPC_API ripc_status ripc_memory_unregister(ripc_context *context, void *data);
 
 typedef struct ripc_pool_statistics {

@@ -27,7 +27,7 @@ typedef enum ripc_peer_policy {
  * ZooKeeper resolvers. Shared memory does not depend on it. */
 typedef enum ripc_network {
   RIPC_NETWORK_KEY = 0,  /* the default: only with a cluster key, with hosts that have the same one */
-  RIPC_NETWORK_OPEN = 1, /* without a key: everybody who reaches this host's ports is a peer */
+  RIPC_NETWORK_OPEN = 1, /* without a key: everyone who reaches this host's ports is a peer */
   RIPC_NETWORK_OFF = 2   /* never */
 } ripc_network;
 
@@ -35,7 +35,7 @@ typedef enum ripc_network {
  * it is neither. Shared memory does not leave the host, and RDMA devices do not encrypt. */
 typedef enum ripc_encrypt {
   RIPC_ENCRYPT_OFF = 0,     /* never */
-  RIPC_ENCRYPT_AUTO = 1,    /* the default: with whoever has a cluster key and does not say off */
+  RIPC_ENCRYPT_AUTO = 1,    /* the default: with peers that have a cluster key and do not say off */
   RIPC_ENCRYPT_REQUIRED = 2 /* or there is no connection; RDMA is not used */
 } ripc_encrypt;
 

@@ -51,7 +51,7 @@ RIPC_API ripc_status ripc_trust_read(const char *file, ripc_trust_visitor visito
  * second. `file`: as above; it is made if it is not there.
  *
  * `name`: the member whose line changes; NULL: none. `line`: what follows its name, key and rights; NULL removes the
- * member. `signer`: the identity file of whoever signs, NULL: nobody, and a signature that is there goes.
+ * member. `signer`: the identity file of the signer, NULL: none, and a signature that is there goes.
  *
  * Nothing is written that could not be read. RIPC_INVALID_ARGUMENT (also: the member to remove is not there),
  * RIPC_SYSTEM (also: there is no file to remove it from), and the errors above. */

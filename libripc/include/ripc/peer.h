@@ -16,7 +16,7 @@ extern "C" {
 
 #define RIPC_IDENTITY_SIZE 72 /* bytes for a member's name in the trust file, which has at most 64, and its '\0' */
 
-/* The context that a message came from. What nobody has proven is not there: "" and 0. Between hosts the identity is
+/* The context that a message came from. What no one has proven is not there: "" and 0. Between hosts the identity is
  * proven by the peer's key, on one host also by the user whom the trust file names. */
 typedef struct ripc_peer {
   size_t size;

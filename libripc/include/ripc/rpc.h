@@ -1,7 +1,7 @@
 /* Calls: a request, its answer, and one known outcome. docs/calls.md introduces them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An endpoint makes calls from one service and answers calls to it. It takes over that service's receiving: nobody else
+ * An endpoint makes calls from one service and answers calls to it. It takes over that service's receiving: no one else
  * receives from it, and messages that are no calls are dropped and counted. Both sides of a call need an endpoint.
  *
  *   At most once   A handler runs at most once for each call, whatever is lost, repeated or reordered on the way.
@@ -106,7 +106,7 @@ RIPC_API void ripc_request_refuse(ripc_request *request, ripc_status status);
 typedef enum ripc_call_outcome {
   RIPC_CALL_ANSWERED = 0,    /* the handler ran and replied */
   RIPC_CALL_DID_NOT_RUN = 1, /* no handler ran or will run: it is safe to call again */
-  RIPC_CALL_MAY_HAVE_RUN = 2 /* nobody knows */
+  RIPC_CALL_MAY_HAVE_RUN = 2 /* no one knows */
 } ripc_call_outcome;
 
 /* How a call ended. `items` are valid until `message` is released. */
@@ -170,7 +170,7 @@ RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t m
 RIPC_API ripc_status ripc_rpc_call_wait(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
                                         size_t count, const ripc_call_options *options, ripc_call_result *result);
 /* Ends a call. `done` runs in this call, with RIPC_CANCELLED, and the return buffers are the caller's again. The server
- * is told; a handler that runs sees it in ripc_request_time_left(). Any thread. RIPC_INVALID_ARGUMENT: the call is
+ * is notified; a handler that runs sees it in ripc_request_time_left(). Any thread. RIPC_INVALID_ARGUMENT: the call is
  * unknown or has ended; its `done` has run, or runs in another thread. */
 RIPC_API ripc_status ripc_rpc_cancel(ripc_rpc *rpc, uint64_t call);
 
@@ -203,7 +203,7 @@ typedef struct ripc_latency {
 } ripc_latency;
 
 #define RIPC_RPC_STATUSES 32     /* more than there are values of ripc_status */
-#define RIPC_RPC_MAX_METHODS 256 /* that are told apart in statistics; others count in ripc_rpc_statistics only */
+#define RIPC_RPC_MAX_METHODS 256 /* that statistics distinguish; others count in ripc_rpc_statistics only */
 
 /* Counters of one method since ripc_rpc_create(). */
 typedef struct ripc_rpc_method_statistics {

@@ -77,7 +77,7 @@ class Request {
   std::size_t return_size(std::size_t index) const noexcept {
     return ripc_request_get_return_size(handle_.get(), index);
   }
-  // What is left of the caller's time. Zero: it is over, or the caller has cancelled. Nobody awaits the answer then.
+  // What is left of the caller's time. Zero: it is over, or the caller has cancelled. No one awaits the answer then.
   Nanoseconds time_left() const noexcept {
     const std::uint64_t left = ripc_request_time_left(handle_.get());
     return left < static_cast<std::uint64_t>(kForever.count()) ? Nanoseconds(static_cast<std::int64_t>(left))
@@ -254,7 +254,7 @@ class [[nodiscard]] Call {
   ripc_rpc* rpc_;
   std::uint64_t id_ = 0;
   CallResult result_;
-  // Who waits, if anybody; this object itself when the call has ended.
+  // Who waits, if anyone; this object itself when the call has ended.
   std::atomic<void*> state_{nullptr};
 };
 

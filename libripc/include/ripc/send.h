@@ -97,7 +97,7 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * large, or send RIPC_ITEM_SHORT, which gives RIPC_TOO_LARGE at once.
  *
  * LONG items are lent. Their memory must stay mapped and unchanged until the ticket completes, which ends the loan. For
- * a leased buffer ripc_buffer_release() may end the loan too: the memory is kept until nobody reads it. For registered
+ * a leased buffer ripc_buffer_release() may end the loan too: the memory is kept until no one reads it. For registered
  * memory ripc_memory_unregister() may end it: that withdraws the message. Without `ticket` and options->callback, LONG
  * items must be leased or registered, else RIPC_INVALID_ARGUMENT.
  *

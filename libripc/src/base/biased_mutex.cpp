@@ -5,11 +5,11 @@
 
 namespace ripc::internal {
 
-constinit const ThreadEpoch::Record BiasedMutex::kNobody{};
+constinit const ThreadEpoch::Record BiasedMutex::kNoOwner{};
 
 void BiasedMutex::adopt_first() noexcept {
   // Without a barrier in other threads the owner would need a fence: no better than a locked instruction.
-  const ThreadEpoch::Record* owner = ThreadEpoch::has_barrier() ? &ThreadEpoch::current() : &kNobody;
+  const ThreadEpoch::Record* owner = ThreadEpoch::has_barrier() ? &ThreadEpoch::current() : &kNoOwner;
   const std::lock_guard lock(*this);
   if (owner_.load(std::memory_order_relaxed) == nullptr) owner_.store(owner, std::memory_order_relaxed);
 }
@@ -17,12 +17,12 @@ void BiasedMutex::adopt_first() noexcept {
 void BiasedMutex::lock_as_visitor() noexcept {
   mutex_.lock();
   const ThreadEpoch::Record* const owner = owner_.load(std::memory_order_relaxed);
-  const bool is_shared = owner == nullptr || owner == &kNobody;
+  const bool is_shared = owner == nullptr || owner == &kNoOwner;
   if (!is_shared) {
     claimed_.store(true, std::memory_order_relaxed);
     ThreadEpoch::barrier();
     for (unsigned round = 0; busy_.load(std::memory_order_acquire); ++round) spin_wait(round);
-    if (++visits_ > kFreeVisits + locked_ / kLocksPerVisit) owner_.store(&kNobody, std::memory_order_relaxed);
+    if (++visits_ > kFreeVisits + locked_ / kLocksPerVisit) owner_.store(&kNoOwner, std::memory_order_relaxed);
   }
   is_biased_ = false;
 }
@@ -36,7 +36,7 @@ void BiasedMutex::lock_claimed() noexcept {
 
 void BiasedMutex::unlock_mutex() noexcept {
   // Where the bias is over, it stays claimed: the owner may be about to look.
-  if (owner_.load(std::memory_order_relaxed) != &kNobody) claimed_.store(false, std::memory_order_release);
+  if (owner_.load(std::memory_order_relaxed) != &kNoOwner) claimed_.store(false, std::memory_order_release);
   mutex_.unlock();
 }
 

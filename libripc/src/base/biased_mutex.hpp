@@ -48,17 +48,17 @@ class BiasedMutex {
   static constexpr std::uint64_t kFreeVisits = 16;
   static constexpr std::uint64_t kLocksPerVisit = 4096;
   // In the place of an owner, for good. No thread's.
-  static const ThreadEpoch::Record kNobody;
+  static const ThreadEpoch::Record kNoOwner;
 
   [[gnu::noinline]] void adopt_first() noexcept;
   [[gnu::noinline]] void lock_as_visitor() noexcept;
   [[gnu::noinline]] void lock_claimed() noexcept;
   [[gnu::noinline]] void unlock_mutex() noexcept;
 
-  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // nullptr: nobody has asked yet
+  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // nullptr: no one has asked yet
   std::atomic<bool> busy_{false};                           // the owner is in by its bias, or about to be
   std::atomic<bool> claimed_{false};                        // a visitor is in, or about to be
-  // Of whoever has locked it.
+  // Of the thread that has locked it.
   bool is_biased_ = false;
   std::uint64_t locked_ = 0;  // by the bias
   std::uint64_t visits_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cluster key: a secret that the hosts of one installation share, and the message authentication codes (MAC) made
-// with it. Whoever has the key belongs to the cluster; a packet or handshake whose MAC is right was made by a member.
+// with it. Anyone who has the key belongs to the cluster; a packet or handshake whose MAC is right was made by a
+// member.
 //
 // The key file is plain text: 64 hexadecimal digits (32 bytes) in a line, one line, or two while the key is changed;
 // empty lines and lines that start with '#' do not count. The first key signs, both are accepted. To change the key

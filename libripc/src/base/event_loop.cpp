@@ -20,6 +20,7 @@ namespace ripc::internal {
 
 namespace {
 
+// One call takes so many events; if it takes them all, there may be more.
 constexpr int kEventBatch = 64;
 // Beside the descriptor in an event's data.
 constexpr std::uint64_t kDoorbell = std::uint64_t{1} << 32;
@@ -105,7 +106,7 @@ bool EventSet::forget_kept() const noexcept {
 int EventSet::take_events() const noexcept {
   std::array<epoll_event, kEventBatch> events;
   const int count = std::max(epoll_wait(epoll_.get(), events.data(), kEventBatch, 0), 0);
-  // Before whoever waits looks around: what was done before a ring that makes no event is seen then.
+  // Before the waiting thread looks around: what was done before a ring that makes no event is seen then.
   (void)wake_->is_rung.exchange(false, std::memory_order_acq_rel);
   for (int index = 0; index < count; ++index) {
     const std::uint64_t data = events[static_cast<std::size_t>(index)].data.u64;
@@ -127,7 +128,7 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   if (!status.ok()) return status;
   loop->alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   if (!loop->alarm_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
-  // Setting it anew makes it unreadable: nobody has to read it.
+  // Setting it anew makes it unreadable: no one has to read it.
   status = add_to_epoll(loop->epoll_.get(), loop->alarm_.get(), EPOLLIN | EPOLLET);
   if (!status.ok()) return status;
   return loop;
@@ -266,14 +267,14 @@ bool EventLoop::is_behind() const noexcept {
 
 void EventLoop::run_once(Deadline deadline, bool nested) {
   const bool tasks_ran = run_tasks(nested);
-  // What ran may have made true what run_until() waits for: then nobody sleeps. Nor with work that it left behind.
+  // What ran may have made true what run_until() waits for: then no one sleeps. Nor with work that it left behind.
   bool pending = nested && tasks_ran;
   {
     const std::lock_guard lock(mutex_);
     pending = pending || !tasks_.empty() || (!nested && !top_level_tasks_.empty());
     set_alarm_locked();
   }
-  // Only who waits in a nested run wants to know of signals.
+  // Only a wait in a nested run ends with a signal.
   if (nested && !pending) {
     if (sleep_on(epoll_.get(), deadline, monotonic_now()) == RIPC_INTERRUPTED) ++signals_;
     pending = true;
@@ -308,7 +309,7 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
       rest();
     }
   }
-  // At last: a process that was stopped first hears what has come, then what has not come in time.
+  // At last: a process that was stopped first handles what has come, then what has not come in time.
   if (timers_are_due) run_timers();
 }
 

@@ -24,7 +24,7 @@ namespace ripc::internal {
 
 // Descriptors that wake the receiver of one service. Edge-triggered. Any thread; wait() and drain() by one at a time.
 class EventSet {
-  // An eventfd, and whether it was made readable since somebody has looked.
+  // An eventfd, and whether it was made readable since someone has looked.
   struct Wake {
     UniqueFd fd;
     std::atomic<bool> is_rung{false};
@@ -38,7 +38,7 @@ class EventSet {
  public:
   enum class Kind {
     doorbell,  // a datagram socket that only wakes: emptied when it was reported
-    packets,   // a datagram socket that somebody else reads
+    packets,   // a datagram socket that someone else reads
   };
 
   static Result<EventSet> create();
@@ -49,7 +49,7 @@ class EventSet {
   // Closing a descriptor removes it only when no duplicate is open elsewhere; so remove it first.
   void remove(int fd) noexcept;
   int fd() const noexcept { return epoll_.get(); }
-  // Makes it readable; whoever wakes what was woken and has not looked since makes no system call. Async-signal-safe.
+  // Makes it readable. No system call if it was woken already and has not looked since. Async-signal-safe.
   void wake() const noexcept { wake_->ring(); }
   // Makes it readable when it goes, if the set is still there.
   class Waker {
@@ -107,7 +107,7 @@ class EventLoop {
   Status modify(int fd, std::uint32_t events);
   void remove(int fd) noexcept;
 
-  // A task that is ready to be posted: whoever must not fail later makes it in time.
+  // A task that is ready to be posted: made in time by a caller that must not fail later.
   using Prepared = std::list<Task>;
   static Prepared prepare(Task task);
 

@@ -15,7 +15,7 @@ inline constexpr std::size_t kMaxGroups = RIPC_MAX_GROUPS;  // of one service
 
 constexpr bool is_group(ripc_service_id id) noexcept { return id >> 62 == 1; }
 constexpr bool is_named(ripc_service_id id) noexcept { return id >> 62 == 2; }
-// One of 2^62, so nobody else has it.
+// One of 2^62, so no one else has it.
 constexpr bool is_random(ripc_service_id id) noexcept { return id >> 62 == 3; }
 
 // Whether this can be what a service is in: at most kMaxGroups group IDs in ascending order, each once.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that decide who is trusted: keys, which nobody else may read, and lists, which nobody else may write.
+// Files that decide who is trusted: keys, which no one else may read, and lists, which no one else may write.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 namespace ripc::internal {
 
-// As getifaddrs() makes it, freed whatever happens to whoever goes through it. Null: errno says why.
+// As getifaddrs() makes it, freed whatever happens to its reader. Null: errno says why.
 using InterfaceList = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
 
 inline InterfaceList list_interfaces() noexcept {

@@ -6,7 +6,7 @@
 
 namespace ripc::internal {
 
-// A socket that becomes readable when an interface or address changes; whoever reads it empties it (drain_watch). An
+// A socket that becomes readable when an interface or address changes; the reader empties it (drain_watch). An
 // invalid descriptor where the system does not allow it: changes are then not noticed.
 UniqueFd watch_interfaces();
 void drain_watch(int fd) noexcept;

@@ -20,7 +20,7 @@ namespace ripc::internal {
 
 // Any thread; `lock` is held, when it is called and when it returns. Waits until `done()`, which is called with the
 // lock held, or the deadline; true if done. The loop's thread runs the loop meanwhile (run_until), any other sleeps:
-// whoever makes `done` true in another thread notifies `changed`, and posts to the loop if its thread may be the one
+// a thread that makes `done` true notifies `changed`, and posts to the loop if its thread may be the one
 // that waits.
 template <typename Done>
 bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Deadline deadline,
@@ -54,7 +54,7 @@ bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition
 }
 
 // Any thread. Sleeps while the word is `seen`. RIPC_OK: it changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED: a
-// signal handler ran in this thread. The loop's thread runs the loop meanwhile: whoever changes the word calls
+// signal handler ran in this thread. The loop's thread runs the loop meanwhile: a thread that changes the word calls
 // futex_wake() and loop.wake(), both of which a signal handler may.
 inline ripc_status wait_for_change(EventLoop& loop, const std::atomic<std::uint32_t>& word, std::uint32_t seen,
                                    Deadline deadline) {

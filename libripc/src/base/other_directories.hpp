@@ -21,11 +21,11 @@ struct OtherDirectory {
 // Those of the usual places, but for `own`, that belong to this user and have living contexts. Makes nothing.
 std::vector<OtherDirectory> other_runtime_directories(const std::string& own);
 
-// What is said of them to whoever finds nothing in `own`. Any thread.
+// What an error adds about them if nothing is found in `own`. Any thread.
 class OtherDirectoriesHint {
  public:
   explicit OtherDirectoriesHint(std::string own) : own_(std::move(own)) {}
-  // A sentence for each, "" if there are none. Looks once in kPeriod: whoever finds nothing asks again and again.
+  // A sentence for each, "" if there are none. Looks once in kPeriod: a caller that finds nothing asks again and again.
   std::string text();
   static constexpr Nanoseconds kPeriod = 1'000'000'000;
 

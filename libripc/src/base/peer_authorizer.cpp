@@ -14,7 +14,7 @@ namespace ripc::internal {
 
 namespace {
 
-// Whoever floods is not looked up for each packet. Longer would silence the next owner of the port.
+// The sender of a flood is not looked up for each packet. Longer would silence the next owner of the port.
 constexpr Nanoseconds kRefusalLasts = 50'000'000;
 
 using AskForName = int (*)(int, sockaddr*, socklen_t*);
@@ -120,8 +120,8 @@ PeerAuthorizer::Verdict PeerAuthorizer::authorize_sender(const sockaddr& from) {
 }
 
 PeerAuthorizer::Verdict PeerAuthorizer::authorize_device_sender(const sockaddr* from) {
-  const bool is_heard = policy_.admits_all() || (from != nullptr && !owners_.is_own(*from));
-  return is_heard ? Verdict::admitted : Verdict::unknown;
+  const bool is_admitted = policy_.admits_all() || (from != nullptr && !owners_.is_own(*from));
+  return is_admitted ? Verdict::admitted : Verdict::unknown;
 }
 
 }  // namespace ripc::internal

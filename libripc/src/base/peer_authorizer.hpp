@@ -24,7 +24,7 @@ class PeerAuthorizer {
  public:
   explicit PeerAuthorizer(PeerPolicy policy) noexcept : policy_(policy) {}
 
-  // The holder of the other end of a connected TCP socket. Call it after that end has sent something: nobody holds an
+  // The holder of the other end of a connected TCP socket. Call it after that end has sent something: no one holds an
   // end that a server has not accepted. RIPC_REFUSED says which user it is and what to do; also for a peer on this host
   // whose user the kernel does not tell. RIPC_PEER_DEAD: the other end is closed.
   Status authorize_connection(int socket);
@@ -43,7 +43,7 @@ class PeerAuthorizer {
   // The sender of a datagram from this address. Refusals are remembered for some milliseconds.
   Verdict authorize_sender(const sockaddr& from);
 
-  // The sender of a datagram by a device. Nobody can tell its user if the address, null for a known one, is of this
+  // The sender of a datagram by a device. No one can tell its user if the address, null for a known one, is of this
   // host.
   Verdict authorize_device_sender(const sockaddr* from);
 

@@ -18,7 +18,7 @@ class PeerPolicy {
   // One of ripc_peer_policy.
   constexpr explicit PeerPolicy(std::uint32_t policy) noexcept : policy_(policy) {}
 
-  // Everybody is admitted: nobody needs to be asked about.
+  // Everyone is admitted: no one needs to be asked about.
   constexpr bool admits_all() const noexcept { return policy_ == RIPC_PEERS_ANY; }
   // A process, by its effective user and group. The user of this process and root are always admitted.
   bool admits(uid_t user, gid_t group) const noexcept;

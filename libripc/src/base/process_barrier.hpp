@@ -3,18 +3,14 @@
 // store-then-load handshake pays for both: the frequent side then needs no fence instruction.
 #pragma once
 
-#include <cstdint>
-
 namespace ripc::internal {
 
 // Makes barriers of other processes reach this one. False where the kernel has no membarrier: this process must then
 // execute its own fence on the frequent side.
 bool register_process_barrier() noexcept;
 
-// Orders all memory accesses before and after it in every registered process. False if the kernel cannot.
+// Orders all memory accesses before and after it in every registered process, whose processors it interrupts. False if
+// the kernel cannot.
 bool process_barrier() noexcept;
-
-// How often this process has called it: each interrupts the processors that run registered processes.
-std::uint64_t process_barriers() noexcept;
 
 }  // namespace ripc::internal

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kRetryMilliseconds = 10;
 
-// Numbers that nobody has had yet. As much as getrandom() gives at once, whatever happens meanwhile.
+// Numbers that no one has had yet. As much as getrandom() gives at once, whatever happens meanwhile.
 struct Block {
   std::array<std::uint64_t, 32> numbers;
   std::size_t left;

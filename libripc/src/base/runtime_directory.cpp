@@ -166,7 +166,7 @@ Result<UniqueFd> RuntimeDirectory::open_subdirectory(const char* name, mode_t mo
 }
 
 // Made complete under a temporary name, so that no other process meets one that it may not use yet, and none stays
-// half-made if this process dies. RIPC_OK also if somebody else was first: the caller looks again.
+// half-made if this process dies. RIPC_OK also if someone else was first: the caller looks again.
 Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_t group) {
   const TemporaryName temporary = temporary_name();
   if (::mkdirat(base_fd_.get(), temporary.data(), 0700) != 0)
@@ -181,7 +181,7 @@ Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_
     if (errno != ENOENT)
       status = creation_error(errno, "Opening a new directory in the runtime directory " + path_, base_fd_.get());
   } else {
-    // A member of the group may do this; anybody else must be content with the group of this process.
+    // A member of the group may do this; anyone else must be content with the group of this process.
     if (info.st_gid != group) static_cast<void>(::fchown(fd.get(), static_cast<uid_t>(-1), group));
     if (::fchmod(fd.get(), mode) != 0) {
       status = creation_error(errno, "Setting the permissions of a directory in the runtime directory " + path_,
@@ -317,7 +317,7 @@ Liveness RuntimeDirectory::probe_name(const char* name) const noexcept {
   sockaddr_un address;
   if (!socket_address(through_proc_, contexts_fd_.get(), path_, name, address)) return Liveness::unknown;
   if (::connect(probe_socket_.get(), generic(address), sizeof address) == 0) {
-    // A datagram socket: not made by libripc, but somebody's.
+    // A datagram socket: not made by libripc, but someone's.
     sockaddr_un nobody{};
     nobody.sun_family = AF_UNSPEC;
     static_cast<void>(::connect(probe_socket_.get(), generic(nobody), sizeof nobody));
@@ -345,7 +345,7 @@ std::size_t RuntimeDirectory::living_contexts() const noexcept {
 
 std::size_t RuntimeDirectory::sweep() noexcept { return sweep_contexts() + sweep_base(); }
 
-// A name of a context's socket can be removed as soon as nobody is bound to it: it was bound before it got the name,
+// A name of a context's socket can be removed as soon as no one is bound to it: it was bound before it got the name,
 // and the id is not used again. A temporary name too; that can hit, in the midst of bind(), one that is just being
 // made, and its maker then starts again. So nothing depends on how old a file is.
 std::size_t RuntimeDirectory::sweep_contexts() noexcept {
@@ -358,7 +358,7 @@ std::size_t RuntimeDirectory::sweep_contexts() noexcept {
   return removed;
 }
 
-// Half-made sub-directories that nobody makes any more.
+// Half-made sub-directories that no one makes any more.
 std::size_t RuntimeDirectory::sweep_base() noexcept {
   std::size_t removed = 0;
   DirectoryReader reader(base_fd_.get());

@@ -62,7 +62,7 @@ class RuntimeDirectory {
   // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (disk full), RIPC_PERMISSION, RIPC_LIMIT (path too long), RIPC_SYSTEM.
   Result<UniqueFd> listen(std::uint64_t context, ForkGuard* guard = nullptr);
 
-  // Connects to a context; the socket is non-blocking. RIPC_PEER_DEAD (nobody there), RIPC_AGAIN (too many wait to be
+  // Connects to a context; the socket is non-blocking. RIPC_PEER_DEAD (no one there), RIPC_AGAIN (too many wait to be
   // accepted: try again), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a context's socket), RIPC_LIMIT,
   // RIPC_SYSTEM.
   Result<UniqueFd> connect(std::uint64_t context, ForkGuard* guard = nullptr);

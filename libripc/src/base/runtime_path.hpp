@@ -14,7 +14,7 @@ namespace ripc::internal {
 
 struct RuntimePath {
   std::string path;         // absolute
-  bool is_default = false;  // nobody named it: it must be safe by itself
+  bool is_default = false;  // no one named it: it must be safe by itself
 };
 
 // argument, else $RIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/ripc, else /tmp/ripc-UID; see RuntimeDirectory::open(). A

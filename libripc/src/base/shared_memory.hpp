@@ -38,9 +38,9 @@ struct SharedMemory {
 enum class PeerAccess { read_write, read_only };
 
 // Creates `size` bytes of zeroed memory, rounded up to whole pages, or to 2 MiB with `prefer_huge_pages`. The memory
-// can neither shrink nor grow, so a mapping of it never faults for want of a file page. With read_only, whoever gets
-// the descriptor can map it for reading only; the mapping returned here stays writable. `name` shows in /proc/PID/maps.
-// RIPC_NO_MEMORY, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
+// can neither shrink nor grow, so a mapping of it never faults for want of a file page. With read_only, a process that
+// gets the descriptor can map it for reading only; the mapping returned here stays writable. `name` shows in
+// /proc/PID/maps. RIPC_NO_MEMORY, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
 Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, PeerAccess access,
                                           bool prefer_huge_pages = false);
 

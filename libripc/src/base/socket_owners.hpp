@@ -29,23 +29,23 @@ class SocketOwners {
 
   // Whether this host has the address. True where the kernel does not say.
   bool is_own(const sockaddr& address) noexcept;
-  // The user of the TCP socket that is bound to `end` and connected to `other`. nullopt: it cannot be told.
+  // The user of the TCP socket that is bound to `end` and connected to `other`. nullopt: unknown.
   std::optional<uid_t> of_connection(const sockaddr& end, const sockaddr& other) noexcept;
   // The user of the TCP sockets that listen there, if it is one.
   std::optional<uid_t> of_listener(const sockaddr& address) noexcept;
-  // The users of all UDP sockets that may have sent a datagram with this source. Empty: they cannot be told.
+  // The users of all UDP sockets that may have sent a datagram with this source. Empty: unknown.
   std::vector<uid_t> of_sender(const sockaddr& from);
 
  private:
   using Visit = std::function<void(std::uint16_t type, std::span<const std::byte> body)>;
-  // The users of all sockets of that kind at the port. Empty: they cannot be told.
+  // The users of all sockets of that kind at the port. Empty: unknown.
   std::vector<uid_t> at_port(std::uint8_t protocol, bool listening, const sockaddr& address);
   // Sends the request, whose header it completes, and visits what the kernel answers. 0, or an errno.
   int ask(const UniqueFd& socket, std::span<std::byte> request, const Visit& visit) noexcept;
 
   UniqueFd diagnosis_;  // invalid: the kernel has none
   UniqueFd routes_;
-  std::atomic<bool> diagnoses_tcp_{false};  // it has told of a TCP socket
+  std::atomic<bool> diagnoses_tcp_{false};  // it has reported a TCP socket
   std::mutex mutex_;
   std::uint32_t sequence_ = 0;
 };

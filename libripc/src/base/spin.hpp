@@ -8,7 +8,7 @@ namespace ripc::internal {
 // How long a wait polls before it sleeps.
 struct Spin {
   Nanoseconds time = 50'000;
-  bool adapts = true;  // less where the processor is wanted by others; not if somebody has said how long
+  bool adapts = true;  // less where the processor is wanted by others; not if someone has said how long
 };
 
 }  // namespace ripc::internal

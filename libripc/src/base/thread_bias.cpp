@@ -17,7 +17,7 @@ bool ThreadBias::enter_first(const ThreadEpoch::Record* thread) noexcept {
 
 void ThreadBias::end_bias(const ThreadEpoch::Record* owner) noexcept {
   while (owner != &kEnding && owner != &kShared) {
-    // Where nobody has it, nobody may get it now.
+    // Where no one has it, no one may get it now.
     const ThreadEpoch::Record* next = owner == nullptr ? &kShared : &kEnding;
     if (!owner_.compare_exchange_strong(owner, next, std::memory_order_acq_rel)) continue;
     if (next == &kShared) return;

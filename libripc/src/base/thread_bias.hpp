@@ -2,7 +2,7 @@
 // Lets the one thread that usually changes a word do so without a locked instruction.
 //
 // The first thread that asks has the bias: between enter() and leave() it may change the word by plain loads and
-// stores. Everybody else calls share() before a locked instruction on the word, which ends the bias for good. After
+// stores. Everyone else calls share() before a locked instruction on the word, which ends the bias for good. After
 // Russell and Detlefs, "Eliminating Synchronization-Related Atomic Operations with Biased Locking and Bulk Rebiasing"
 // (OOPSLA 2006), without the lock: once the bias is over, the word is changed by compare-and-swap.
 #pragma once
@@ -24,7 +24,7 @@ class ThreadBias {
     if (owner_.load(std::memory_order_relaxed) != thread) [[unlikely]]
       return enter_first(thread);
     busy_.store(true, std::memory_order_relaxed);
-    // Who ends the bias runs a barrier in this thread between its store to owner_ and its look at busy_.
+    // The thread that ends the bias runs a barrier in this thread between its store to owner_ and its look at busy_.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (owner_.load(std::memory_order_relaxed) == thread) [[likely]]
       return true;
@@ -48,7 +48,7 @@ class ThreadBias {
   [[gnu::noinline]] bool enter_first(const ThreadEpoch::Record* thread) noexcept;
   [[gnu::noinline]] void end_bias(const ThreadEpoch::Record* owner) noexcept;
 
-  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // nullptr: nobody has asked yet
+  std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // nullptr: no one has asked yet
   std::atomic<bool> busy_{false};                           // written by the owner
 };
 

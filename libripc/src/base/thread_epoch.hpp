@@ -114,7 +114,7 @@ class EpochDomain {
   void retire(Retirement&& retirement) noexcept;
   void retire(std::function<void()> destroy) { retire(prepare(std::move(destroy))); }
 
-  // Destroys what nobody sees any more; true if nothing is left to destroy. Does not wait. Without the memory to know
+  // Destroys what no one sees any more; true if nothing is left to destroy. Does not wait. Without the memory to know
   // who is reading, nothing is destroyed.
   bool reclaim() noexcept;
   // Waits for the sections that are going on. Takes no memory.

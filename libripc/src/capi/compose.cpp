@@ -84,7 +84,7 @@ Status check_settings() {
   return {};
 }
 
-// nullopt: nobody has chosen any.
+// nullopt: no one has chosen any.
 Result<std::optional<std::vector<std::string>>> read_transports(const char* option) {
   const std::string text = option != nullptr ? std::string(option) : environment("RIPC_TRANSPORTS");
   if (option == nullptr && text.empty()) return std::optional<std::vector<std::string>>();
@@ -265,7 +265,7 @@ MadeResolver make_static(const Settings& settings) {
       settings.static_resolver, core::id_of_name, core::id_of_group,
       [lookup = std::make_shared<resolver::DirectoryLookup>(settings.peer_policy)](
           spi::ServiceRecord record, Deadline deadline) { return lookup->find(std::move(record), deadline); });
-  // A mistake in the file is told here, not at the first send.
+  // A mistake in the file is reported here, not at the first send.
   if (Status status = known->check(); !status.ok()) return status;
   return std::unique_ptr<spi::Resolver>(std::move(known));
 }

@@ -28,7 +28,7 @@ namespace ripc::internal::capi {
 struct Settings {
   std::string runtime_directory;  // empty: the default
   std::vector<std::string> transports;
-  bool may_lack_rdma = false;  // nobody has asked for it: without a device that works, the others do
+  bool may_lack_rdma = false;  // no one has asked for it: without a device that works, the others do
   NetworkAccess network;
   security::Credentials credentials;
   std::uint32_t encrypt = RIPC_ENCRYPT_AUTO;
@@ -54,7 +54,7 @@ struct Settings {
 // asked for, without a cluster key; or the key file may not be read, or not be trusted.
 Result<Settings> read_settings(const ripc_context_options& options);
 
-// What the resolver of a directory is told, but the last of DirectoryOptions.
+// The options of the resolver of a directory, but the last of DirectoryOptions.
 resolver::DirectoryOptions directory_options(const Settings& settings);
 
 Result<std::unique_ptr<core::Context>> compose(const Settings& settings);

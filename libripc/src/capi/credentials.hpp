@@ -13,7 +13,7 @@
 
 namespace ripc::internal::capi {
 
-// How the texts of trust files are read. `keys`: whose signer must have signed them; nullptr: nobody.
+// How the texts of trust files are read. `keys`: whose signer must have signed them; nullptr: no one.
 security::Trust::Reading trust_reading(const ClusterKeys* keys);
 
 // The file that an option (nullptr: none) or variable names, else the default place `file` beside the cluster key.
@@ -24,7 +24,7 @@ std::string read_place(const char* variable, const char* option, std::string_vie
 bool is_there(const std::string& path);
 
 // options.identity_file, else $RIPC_IDENTITY_FILE, else identity.key beside the default cluster key if there is such a
-// file; options.trust_file, else $RIPC_TRUST_FILE, else `trust` there. With the keys of `access`. Where everybody is
+// file; options.trust_file, else $RIPC_TRUST_FILE, else `trust` there. With the keys of `access`. Where everyone is
 // admitted, both are ignored; to name one is RIPC_INVALID_ARGUMENT then. Errors of Identity::load() and Trust::load().
 Result<security::Credentials> read_credentials(const ripc_context_options& options, const NetworkAccess& access);
 

@@ -83,7 +83,7 @@ void check_limits(Report& report) {
   }
 }
 
-// An interface may still come; until then nobody on another host can reach this one.
+// An interface may still come; until then no one on another host can reach this one.
 void check_socket(Report& report, const Settings& settings) {
   const std::string& interface = settings.socket.interface;
   if (interface.empty() || !settings.socket.bind_address.empty()) return;

@@ -38,7 +38,7 @@ std::string first_line(const char* path);
 // Whether processes of one user may read each other's memory, and if not, why.
 void check_process_memory(Report& report);
 
-// Who this context is to others, and whether they hear each other in the clear.
+// Who this context is to others, and whether they send to each other in the clear.
 void check_identity(Report& report, const Settings& settings);
 void check_encryption(Report& report, const Settings& settings);
 

@@ -28,7 +28,7 @@ int read_byte_of(pid_t process) {
 }
 
 // The same as another process of this user sees it: a child, because a parent is allowed more. The application does not
-// hear of it: it ends without a signal. -1: there is no child.
+// learn of it: it ends without a signal. -1: there is no child.
 int read_this_process_from_another() {
   const pid_t self = getpid();
   const long child = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);

@@ -12,8 +12,8 @@
 
 namespace ripc::internal::capi {
 
-// The value of a variable; empty if it is not set. A set-user-ID program ignores the environment: whoever starts it
-// must not choose whom it talks to.
+// The value of a variable; empty if it is not set. A set-user-ID program ignores the environment: the user who starts
+// it must not choose whom it talks to.
 inline std::string environment(const char* name) {
   const char* value = ::secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);

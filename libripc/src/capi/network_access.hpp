@@ -29,7 +29,7 @@ struct NetworkAccess {
 inline bool leaves_the_host(std::string_view transport) noexcept { return transport != "shm"; }
 
 // options.encrypt, else $RIPC_ENCRYPT, else RIPC_ENCRYPT_AUTO. RIPC_INVALID_ARGUMENT: it is none of them, or required
-// where nobody has a key.
+// where no one has a key.
 Result<std::uint32_t> read_encrypt(const ripc_context_options& options, const NetworkAccess& access);
 
 // options.network, else $RIPC_NETWORK, else RIPC_NETWORK_KEY; options.cluster_key_file, else $RIPC_CLUSTER_KEY_FILE,

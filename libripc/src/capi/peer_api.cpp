@@ -13,16 +13,16 @@ namespace {
 static_assert(RIPC_IDENTITY_SIZE > security::Trust::kMaxMemberName);
 
 ripc_status describe(const core::Message& message, ripc_peer* peer) noexcept {
-  auto told = blank<ripc_peer>();
-  told.user = UINT32_MAX;
+  auto result = blank<ripc_peer>();
+  result.user = UINT32_MAX;
   if (message.peer != nullptr) {
-    copy_text(told.identity, message.peer->identity);
+    copy_text(result.identity, message.peer->identity);
     if (message.peer->user) {
-      told.is_on_this_host = 1;
-      told.user = *message.peer->user;
+      result.is_on_this_host = 1;
+      result.user = *message.peer->user;
     }
   }
-  return write_sized(told, peer) ? RIPC_OK : report(bad_size("ripc_peer"));
+  return write_sized(result, peer) ? RIPC_OK : report(bad_size("ripc_peer"));
 }
 
 }  // namespace

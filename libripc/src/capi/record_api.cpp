@@ -15,6 +15,7 @@ using namespace ripc::internal::capi;  // NOLINT
 
 namespace {
 
+// The messages of a call lie on its stack.
 constexpr std::size_t kMostAtOnce = 64;
 constexpr std::size_t kAlignment = kRecordAlignment;
 static_assert(alignof(ripc_record) <= kAlignment && alignof(ripc_item_view) <= kAlignment);

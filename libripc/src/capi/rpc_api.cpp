@@ -15,6 +15,7 @@ using namespace ripc::internal::capi;  // NOLINT
 namespace {
 
 constexpr Nanoseconds kDefaultCallTimeout = 5'000'000'000;
+// Each is a thread.
 constexpr std::uint32_t kMaxWorkers = 1024;
 
 std::uint32_t or_default(std::uint32_t given, std::uint32_t value) noexcept { return given != 0 ? given : value; }

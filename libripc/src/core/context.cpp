@@ -52,7 +52,7 @@ Status Context::start() {
   });
   // Where one cannot tell of changes, a send that fails asks it.
   (void)parts_.resolver->observe(
-      *loop_, [this](const spi::Change& change) { resolver_changed(change); }, spi::Observe::what_is_heard);
+      *loop_, [this](const spi::Change& change) { resolver_changed(change); }, spi::Observe::what_arrives);
   responder_ = std::thread([this] { loop_->run(); });
   return {};
 }
@@ -92,10 +92,10 @@ void Context::resolver_changed(const spi::Change& change) noexcept {
 void Context::fence_displaced(const spi::ServiceRecord& now) noexcept try {
   const std::shared_ptr<Service> own = services_.find(now.id);
   if (!own || own->incarnation() >= now.incarnation) return;
-  // Resolvers are asked about it, which whoever tells of changes must not do.
+  // Resolvers are asked about it, which an observer must not do.
   loop_->post([this, id = now.id, incarnation = now.incarnation] { (void)services_.fenced(id, incarnation); });
 } catch (const std::bad_alloc&) {
-  // The new holder has told this context directly, or its next update() finds out.
+  // The new holder has notified this context directly, or its next update() finds out.
 }
 
 Status Context::unregister_memory(void* data) {

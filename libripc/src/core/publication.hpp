@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What resolvers are told of one service: that it is there, where, and in which groups.
+// What resolvers know of one service: that it is there, where, and in which groups.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ class Publication {
   const Paths& paths_;
   GroupTable& groups_;
   spi::Resolver& resolver_;
-  mutable std::mutex mutex_;  // all of record_ but its ID and name, is_open_, and what the resolver was told
+  mutable std::mutex mutex_;  // all of record_ but its ID and name, is_open_, and what the resolver has
   spi::ServiceRecord record_;
   std::atomic<std::uint64_t> incarnation_{0};
   bool is_open_ = false;

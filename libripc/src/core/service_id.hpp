@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IDs: well-known numbers (00), groups (01), names (10) and random ones (11), told apart by their two top bits.
+// IDs: well-known numbers (00), groups (01), names (10) and random ones (11), distinguished by their two top bits.
 #pragma once
 
 #include <string_view>

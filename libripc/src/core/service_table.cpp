@@ -15,6 +15,7 @@ namespace {
 
 // After addresses could not be published.
 constexpr Nanoseconds kPublishPause = 1'000'000'000;
+// Of 62 random bits, hardly any ID is in use: after so many, something else is wrong.
 constexpr int kRandomIdAttempts = 16;
 
 Status check_present(const Service& present, const ServiceOptions& options) {
@@ -108,7 +109,7 @@ Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
     if (std::erase(displaced_, present) != 0) services_[options.id] = present;
   }
   service->close();
-  // What told that it was taken over by yet another one did not find it.
+  // The report that yet another one has taken it over did not find it.
   if (present) (void)fenced(options.id, UINT64_MAX);
   return status;
 }
@@ -181,7 +182,8 @@ ripc_status ServiceTable::fenced(ripc_service_id id, std::uint64_t incarnation) 
   const spi::ServiceRecord former = target->publication().record();
   if (!parts_.resolver->successor(former, Deadline::after(parts_.resolve_timeout)).ok()) return RIPC_OK;
   target->fence();
-  // A successor on another host leaves the record on this one: who looks here first would find the former for ever.
+  // A successor on another host leaves the record on this one: a search that looks here first would find the former one
+  // for ever.
   parts_.resolver->withdraw(former);
   return RIPC_OK;
 } catch (const std::bad_alloc&) {

@@ -50,8 +50,8 @@ class WatchTable::Watch {
   bool is_removed = false;
 
   // The thread's.
-  std::optional<Resolution> seen;  // the service that is there, as it was told
-  ripc_status why = RIPC_OK;       // it may have ended; not told yet
+  std::optional<Resolution> seen;  // the service that is there, as it was reported
+  ripc_status why = RIPC_OK;       // it may have ended; not reported yet
   Backoff pause{kFirstLookPause, kLongestLookPause};
 };
 
@@ -228,7 +228,7 @@ void WatchTable::run() noexcept {
   }
 }
 
-// May throw std::bad_alloc: what was told by then is noted, the rest is told by the next look.
+// May throw std::bad_alloc: what was reported by then is noted, the rest is reported by the next look.
 void WatchTable::look(const WatchPointer& watch) {
   if (is_group(watch->id)) return look_at_group(watch);
   std::shared_ptr<spi::Channel> channel;

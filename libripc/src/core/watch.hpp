@@ -20,7 +20,7 @@ class Context;
 struct Resolution;
 
 // Has one thread, from the first watch on. It looks at a service when a resolver or a transport says that something has
-// changed, and now and then at those that are not there: no resolver hears of everything.
+// changed, and now and then at those that are not there: no resolver learns of everything.
 class WatchTable {
  public:
   // RIPC_OK: the service has appeared; else why it ended, with what it was. Of a service that is sought: why it was not
@@ -51,7 +51,7 @@ class WatchTable {
   void changed(ripc_service_id id) noexcept;
   // Responder.
   void channel_lost(const spi::Channel& channel, ripc_status why) noexcept;
-  // Ends the thread: nobody is told anything any more. Only changed() and channel_lost() may run meanwhile, or follow.
+  // Ends the thread: no one is notified any more. Only changed() and channel_lost() may run meanwhile, or follow.
   void stop() noexcept;
 
  private:

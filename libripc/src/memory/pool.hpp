@@ -22,10 +22,10 @@ inline constexpr std::size_t kArenaSize = std::size_t{64} << 20;  // normal aren
 inline constexpr std::size_t kArenaAlignment = std::size_t{2} << 20;
 inline constexpr std::size_t kLargestPooled = std::size_t{32} << 20;  // larger leases get an arena of their own
 
-// One memfd with its mapping. Immutable once made; shared by the pool and by whoever hands it to peers.
+// One memfd with its mapping. Immutable once made; shared by the pool and by what hands it to peers.
 struct Arena {
   std::uint32_t id;  // unique in the context for its lifetime, never reused; from 1
-  int fd;            // sealed: whoever receives it can map it for reading only, at its full size
+  int fd;            // sealed: a process that receives it can map it for reading only, at its full size
   std::byte* base;
   std::size_t size;
   bool huge_pages;
@@ -68,7 +68,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   // At least `size` bytes (0 counts as 1), aligned to 4096 from 4 KiB on, else to 64. Contents are undefined. The lease
-  // ends where `size` ends: bytes past it belong to nobody. RIPC_NO_MEMORY (the limit, after freeing what is unused),
+  // ends where `size` ends: bytes past it belong to no one. RIPC_NO_MEMORY (the limit, after freeing what is unused),
   // or what creating an arena failed with.
   Result<std::byte*> lease(std::size_t size);
   // Ends a lease at once for find() and hold(); the memory is used again when the last hold is gone.
@@ -81,9 +81,9 @@ class Pool {
   // partly pool memory.
   Status register_memory(void* data, std::size_t size);
   // Removes one registration of the range that starts at `data`, of the smallest if there are several. Holds on it stay
-  // valid objects (their memory is the application's), but nobody can pin them any more: waits for who does. *ended,
-  // which may be null, gets the range if that was its last registration, else an empty one. RIPC_INVALID_ARGUMENT if no
-  // registered range starts there.
+  // valid objects (their memory is the application's), but no one can pin them any more: waits for those that do.
+  // *ended, which may be null, gets the range if that was its last registration, else an empty one.
+  // RIPC_INVALID_ARGUMENT if no registered range starts there.
   Status unregister_memory(void* data, std::span<std::byte>* ended = nullptr);
 
   // The lease that contains `address`, as large as it was asked for; else the smallest registration that does.

@@ -31,9 +31,9 @@ struct Pool::Implementation {
   Result<std::byte*> lease_pooled(Lock& lock, std::size_t size);
   Result<std::byte*> lease_own_arena(Lock& lock, std::size_t size);
   Piece take_piece(std::size_t size);
-  // Makes the piece free again; its lease has ended and nobody holds it.
+  // Makes the piece free again; its lease has ended and no one holds it.
   void free_piece(const Piece& piece) noexcept;
-  // The piece is free again as soon as nobody holds it.
+  // The piece is free again as soon as no one holds it.
   void end_lease(const Piece& piece) noexcept;
   Piece held_piece(const Hold& hold) const noexcept;
   void end_hold(const Hold& hold) noexcept;

@@ -36,7 +36,7 @@ class Residence {
  public:
   // Nothing does.
   Residence() noexcept = default;
-  // The pool, whose leases whoever pins them holds.
+  // The pool. What pins its leases holds them.
   static Residence pooled() noexcept {
     Residence residence;
     residence.is_pooled_ = true;

@@ -13,7 +13,7 @@ namespace ripc::internal::security {
 
 // Each but the counters may be missing (null).
 struct Credentials {
-  std::shared_ptr<const ClusterKeys> keys;   // none: whoever reaches a port or a group is heard
+  std::shared_ptr<const ClusterKeys> keys;   // none: anyone who reaches a port or a group is a peer
   std::shared_ptr<const Identity> identity;  // none: a member without a name
   std::shared_ptr<TrustFile> trust;          // none: every member may be and do everything
   std::shared_ptr<Counters> counters = std::make_shared<Counters>();

@@ -32,7 +32,7 @@ class Identity {
  public:
   using Parts = ClusterKeys::Parts;
 
-  // Reads an identity file: a plain file that belongs to this user or to root, closed to everybody else. The errors of
+  // Reads an identity file: a plain file that belongs to this user or to root, closed to everyone else. The errors of
   // ClusterKeys::load(), for an identity file.
   static Result<std::shared_ptr<const Identity>> load(const std::string& path);
   // The text of such a file; `origin` names it in messages. RIPC_INVALID_ARGUMENT.

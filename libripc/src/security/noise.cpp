@@ -95,7 +95,7 @@ void Noise::mix_psk() noexcept {
   nonce_ = 0;
 }
 
-// False: the point is one of those that give a result which everybody knows.
+// False: the point is one of those that give a result which everyone knows.
 bool Noise::mix_dh(const Secret& own, const PublicKey& other) noexcept {
   Secret shared;
   if (crypto_scalarmult(shared.data(), own.data(), raw(other.data())) != 0) return false;

@@ -20,7 +20,7 @@ class Noise {
   using PublicKey = std::array<std::byte, kPublicSize>;
 
   enum class Pattern : std::uint8_t {
-    nn,  // two messages; whoever has the pre-shared key
+    nn,  // two messages; anyone with the pre-shared key
     xx,  // three messages; both ends also prove a key of their own, which a third party does not see
   };
   struct Options {

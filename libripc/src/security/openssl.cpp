@@ -40,7 +40,7 @@ bool load(OpenSsl& out) noexcept {
 }  // namespace
 
 const OpenSsl* OpenSsl::get() noexcept {
-  // Never unloaded: somebody else may use it.
+  // Never unloaded: someone else may use it.
   static const struct Loaded {
     OpenSsl functions;
     bool there = load(functions);

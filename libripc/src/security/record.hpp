@@ -36,7 +36,7 @@ inline constexpr std::size_t kMaxSealedRecord = kMaxRecordText + kRecordOverhead
 class RecordKey {
  public:
   RecordKey(Protection protection, const Secret& root) noexcept : protection_(protection), root_(root) { make(); }
-  // The next key; nobody can get from it to those before.
+  // The next key; no one can get from it to those before.
   void advance() noexcept {
     root_ = root_.derive("ripc next");
     make();

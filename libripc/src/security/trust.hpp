@@ -8,8 +8,8 @@
 // A list has names of services, prefixes that end with '*', and IDs as 0x and hexadecimal digits. A blank, comma, '*',
 // '%' or control character of a name is written as '%' and two hexadecimal digits.
 //   holds  missing: no name and no number. Of the entries of all members that match a name, the most exact one decides:
-//          the name itself, else the longest prefix. So who is given a name holds it alone, whatever others' prefixes
-//          say. IDs made at random need no entry.
+//          the name itself, else the longest prefix. So a member that is given a name holds it alone, whatever others'
+//          prefixes say. IDs made at random need no entry.
 //   joins  missing: no group. A record has the IDs of groups, so prefixes are only for services; '*' is every group.
 //   calls  missing: every service. IDs made at random can always be called: answers go to them.
 //   user   whose processes on this host are this member, as the kernel proves it.
@@ -60,14 +60,14 @@ class Trust {
   struct Reading {
     std::function<Result<ripc_service_id>(std::string_view)> service_id;
     std::function<Result<ripc_service_id>(std::string_view)> group_id;
-    std::optional<PublicKey> signer;  // who must have signed it; nullopt: nobody
+    std::optional<PublicKey> signer;  // who must have signed it; nullopt: no one
   };
 
   // RIPC_INVALID_ARGUMENT names `origin`, the line, and what to write. RIPC_REFUSED: the signature is missing or wrong.
   static Result<std::shared_ptr<const Trust>> parse(std::string_view text, const std::string& origin,
                                                     const Reading& reading);
   static Result<std::shared_ptr<const Trust>> load(const std::string& path, const Reading& reading);
-  // The text of a trust file: a plain file of this user or of root, which nobody else may write. RIPC_PERMISSION,
+  // The text of a trust file: a plain file of this user or of root, which no one else may write. RIPC_PERMISSION,
   // RIPC_INVALID_ARGUMENT (it is too large), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
   static Result<GuardedText> read(const std::string& path);
 
@@ -90,7 +90,7 @@ class Trust {
   bool is_given(const Member& member, std::string_view name, ripc_service_id id) const;
   bool may_join(const Member& member, ripc_service_id group) const noexcept;
   bool may_call(const Member& member, std::string_view name, ripc_service_id id) const;
-  // Whether somebody may say that it has this ID, where its name is not known. nullptr: nobody that is in the file.
+  // Whether someone may say that it has this ID, where its name is not known. nullptr: no one that is in the file.
   bool may_claim(const Member* member, ripc_service_id id) const;
 
  private:
@@ -107,7 +107,7 @@ class Trust {
       return Text()({reinterpret_cast<const char*>(key.data()), key.size()});
     }
   };
-  // Who may hold it by the most exact entry; nullptr: nobody.
+  // Who may hold it by the most exact entry; nullptr: no one.
   const Holders* holders_of(std::string_view name) const;
 
   std::vector<Member> members_;

@@ -26,7 +26,7 @@ class TrustFile {
   explicit TrustFile(std::shared_ptr<const Trust> trust);
 
   // What is in force; never null. Looks at the file at most twice a second, and reads it if it is another one, or was
-  // changed. What cannot be used changes nothing: it is counted, and told by trouble().
+  // changed. What cannot be used changes nothing: it is counted, and trouble() reports it.
   std::shared_ptr<const Trust> current() noexcept;
 
   // Looks now.

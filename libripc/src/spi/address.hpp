@@ -14,8 +14,8 @@ inline constexpr std::size_t kMaxLocatorSize = 4096;
 struct Address {
   std::string transport;    // "shm", "socket", "verbs"
   std::string locator;      // means something to that transport only
-  std::string member = {};  // who must be found there, if the transport can tell; empty: nobody is expected
-  // The same place, whoever is expected there.
+  std::string member = {};  // who must be found there, if the transport can tell; empty: no one is expected
+  // The same place, with any expected peer.
   friend bool operator==(const Address& one, const Address& other) noexcept {
     return one.transport == other.transport && one.locator == other.locator;
   }

@@ -42,7 +42,7 @@ struct Rail {
 struct Outgoing {
   enum class Kind : std::uint8_t {
     plain,         // `message`, written straight to where it travels
-    given,         // the same; where its bytes lie in leases, they stay as they are while somebody holds those
+    given,         // the same; where its bytes lie in leases, they stay as they are while someone holds those
                    // (memory::Hold): what has to be read after the call is held by the transport
     packet,        // `packet`
     announcement,  // `packet`, which tells of `transfer`: a path that loses packets repeats it until the peer asks for
@@ -71,7 +71,7 @@ class Channel;
 class Multicast {
  public:
   // Any. The message of `group` to these channels, whose multicast() this is: sent[i] becomes 1 for each that has it
-  // as if its send() had returned RIPC_OK. The others are sent to one by one, by whoever calls: they have no room, or
+  // as if its send() had returned RIPC_OK. The others are sent to one by one, by the caller: they have no room, or
   // cannot be reached together, now or ever.
   virtual void send(ripc_service_id group, std::span<Channel* const> channels, const wire::Plain& message,
                     std::span<std::uint8_t> sent) noexcept = 0;
@@ -89,7 +89,7 @@ class Channel {
     bool loses = true;
     // The peer tells of each end of a transfer as it is: Host::transfer_finished() comes for each that was looked at
     // with `tell`, which asks nothing of the peer. False: it is better looked at.
-    bool tells_of_ends = false;
+    bool reports_ends = false;
     // What can send to this channel and to others at once, those that have the same; null: nothing.
     Multicast* multicast = nullptr;
     // Where the peer shows which registration it serves, and the one that this channel leads to; null: it tells.
@@ -106,7 +106,7 @@ class Channel {
   std::size_t ready_limit() const noexcept { return ready_limit_.load(std::memory_order_relaxed); }
   std::uint64_t incarnation() const noexcept { return facts_.incarnation; }
   bool loses() const noexcept { return facts_.loses; }
-  bool tells_of_ends() const noexcept { return facts_.tells_of_ends; }
+  bool reports_ends() const noexcept { return facts_.reports_ends; }
   Multicast* multicast() const noexcept { return facts_.multicast; }
   // Any. False once the peer is known to be gone.
   bool alive() const noexcept {
@@ -132,7 +132,7 @@ class Channel {
   virtual bool has_room(bool tell) noexcept = 0;
 
   // Any. Exposes the items of one message for the peer to pull; fills one descriptor for each. `transfer` names it from
-  // then on, until its end was told to Host::transfer_finished(), or look() or revoke() said it. RIPC_AGAIN if too many
+  // then on, until its end was reported to Host::transfer_finished(), or by look() or revoke(). RIPC_AGAIN if too many
   // are under way, RIPC_NO_MEMORY, RIPC_PEER_DEAD.
   virtual ripc_status expose(std::span<const Exposure> items, std::span<wire::Descriptor> descriptors,
                              std::uint64_t& transfer) noexcept = 0;
@@ -141,9 +141,9 @@ class Channel {
   // Host::transfer_finished() will be called when it finishes (it may be called without).
   virtual ripc_status look(std::uint64_t transfer, bool tell) noexcept = 0;
 
-  // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; whoever
-  // still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds a
-  // lent view. `is_read`: the peer may still be reading. Then the memory must stay mapped, and the transfer keeps its
+  // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; a peer
+  // that still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds
+  // a lent view. `is_read`: the peer may still be reading. Then the memory must stay mapped, and the transfer keeps its
   // name, as long as look() says RIPC_PENDING.
   virtual ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept = 0;
 
@@ -165,7 +165,7 @@ class Channel {
   explicit Channel(const Facts& facts) noexcept
       : facts_(facts), packet_limit_(facts.packet_limit), ready_limit_(facts.packet_limit) {}
 
-  // Why no more can be sent; RIPC_OK: it can, as far as was told.
+  // Why no more can be sent; RIPC_OK: it can, as far as is known.
   ripc_status ended() const noexcept { return static_cast<ripc_status>(end_.load(std::memory_order_relaxed)); }
   // No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
   bool set_end(ripc_status reason) noexcept {

@@ -17,7 +17,7 @@ Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bo
 // else the wall clock in nanoseconds or previous + 1, whichever is larger.
 std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept;
 
-// No clock gives more for two centuries; whoever writes more wants to end the counting.
+// No clock gives more for two centuries; a larger number is made to end the counting.
 inline constexpr std::uint64_t kMaxIncarnation = INT64_MAX;
 
 }  // namespace ripc::internal::spi

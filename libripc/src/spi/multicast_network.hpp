@@ -77,13 +77,13 @@ class MulticastNetwork {
   // Any thread. Bytes of the largest packet that it carries; the same as long as the object lives.
   virtual std::size_t packet_limit() const noexcept = 0;
 
-  // Any thread; never blocks. To everybody who has joined, on each interface; replies come to the network's own
+  // Any thread; never blocks. To all that have joined, on each interface; replies come to the network's own
   // descriptors.
   virtual SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept = 0;
   // Any thread; never blocks. To one context, that a packet of this network came from.
   virtual SentPackets send_to(const PeerAddress& to, std::span<const std::byte> bytes) noexcept = 0;
 
-  // Any thread. Whether the sender of a packet that came from there may be heard, as the peer policy says.
+  // Any thread. Whether the sender of a packet that came from there is admitted, as the peer policy says.
   virtual PeerAuthorizer::Verdict authorize(const PeerAddress& from) = 0;
 
   // ---- One thread ----

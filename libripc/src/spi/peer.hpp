@@ -31,7 +31,7 @@ class PeerBook {
   explicit PeerBook(const security::Credentials& credentials) noexcept
       : trust_(credentials.trust), counters_(credentials.counters) {}
 
-  // The entry of a peer, the same for those who are the same, as long as the book lives. Whoever has no identity has
+  // The entry of a peer, the same for those who are the same, as long as the book lives. A peer without an identity has
   // that of its user, if the trust file names the user. Throws std::bad_alloc.
   const Peer* enter(Peer peer);
 
@@ -57,7 +57,7 @@ class PeerBook {
   std::set<Peer> peers_;
 };
 
-// What whoever asked for a link is told if the answer is RIPC_REFUSED.
+// The error of a request for a link if the answer is RIPC_REFUSED.
 Status link_refused();
 
 }  // namespace ripc::internal::spi

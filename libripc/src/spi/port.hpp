@@ -59,7 +59,7 @@ class Port {
   // The largest packet that can arrive.
   std::size_t packet_limit() const noexcept { return packet_limit_; }
 
-  // Any. The service was published as this registration; peers that connect from now on are told.
+  // Any. The service was published as this registration; peers that connect from now on learn it.
   void published(std::uint64_t incarnation) noexcept { incarnation_.store(incarnation); }
   std::uint64_t incarnation() const noexcept { return incarnation_.load(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a transport has asked its peers, until their answers come or nobody waits for them any more.
+// What a transport has asked its peers, until their answers come or no one waits for them any more.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class QuestionTable {
     return next_++;
   }
 
-  // The asker waits no more. What it is told: `sent`, whether the peer was asked; `is_over`, whether the wait ended
+  // The asker waits no more. What it learns: `sent`, whether the peer was asked; `is_over`, whether the wait ended
   // before its deadline.
   Status take_out(std::uint64_t number, const Question& question, ripc_status sent, bool is_over) {
     questions_.erase(number);
@@ -57,11 +57,11 @@ class QuestionTable {
     return question.answered ? question.status : RIPC_CLOSED;
   }
 
-  // The peer answers: keep(answer) takes it. False: nobody can have given it.
+  // The peer answers: keep(answer) takes it. False: no one can have given it.
   template <typename Keep>
   bool answer(std::uint64_t number, const Peer& peer, ripc_status status, Keep&& keep) {
     const auto found = questions_.find(number);
-    // Nobody waits any more: the asker has closed the link already.
+    // No one waits any more: the asker has closed the link already.
     if (found == questions_.end()) return true;
     Question& question = *found->second;
     if (question.peer != peer || question.answered) return false;

@@ -15,7 +15,7 @@ namespace ripc::internal::spi {
 
 // Records that were ignored because of the trust file.
 struct Refusals {
-  std::uint64_t unproven = 0;       // of nobody that it knows: not signed by an identity, or by one it does not have
+  std::uint64_t unproven = 0;       // of no one that it knows: not signed by an identity, or by one it does not have
   std::uint64_t not_permitted = 0;  // of a member that may not hold the ID or name, or not be in the group
 
   Refusals& operator+=(const Refusals& other) noexcept {

@@ -63,8 +63,8 @@ struct Change {
 using Observer = std::function<void(const Change&)>;
 
 enum class Observe : std::uint8_t {
-  what_is_heard,  // what the resolver comes to know anyway
-  everything,     // and what it has to look for, at a price
+  what_arrives,  // what the resolver comes to know anyway
+  everything,    // and what it has to look for, at a price
 };
 
 class Resolver {
@@ -91,7 +91,7 @@ class Resolver {
   virtual Status publish(ServiceRecord& record, bool takeover, std::vector<ServiceRecord>* displaced) = 0;
 
   // Publishes the groups and addresses of a registration that publish() was called for: the same ID, context and
-  // incarnation. Whoever hears it from its holder takes them for those that were known before.
+  // incarnation. A context that receives them from the holder takes them for those that were known before.
   // RIPC_FENCED: the ID has another holder. A resolver that cannot publish returns RIPC_OK.
   virtual Status update(const ServiceRecord& record) = 0;
 
@@ -106,9 +106,9 @@ class Resolver {
   virtual Status members(ripc_service_id group, Deadline deadline,
                          const std::function<void(const ServiceRecord&)>& visit) = 0;
 
-  // Calls `observer` from now on, in any thread, when something changes. It is told early rather than late, and not of
-  // everything: what nobody announces is found by resolve() alone. Called for each of Observe once at most, the lesser
-  // first; the observer must not call the resolver. An error: it cannot tell.
+  // Calls `observer` from now on, in any thread, when something changes. It is called early rather than late, and not
+  // for everything: what no one announces is found by resolve() alone. Called for each of Observe once at most, the
+  // lesser first; the observer must not call the resolver. An error: it cannot tell.
   virtual Status observe(EventLoop& loop, Observer observer, Observe what) = 0;
 
   // Visits every living service it can list.

@@ -41,7 +41,7 @@ bool is_locator(std::string_view text) noexcept {
   return !text.empty() && text.size() <= kMaxLocatorSize && is_plain_text(text);
 }
 
-// An ID that was made from a name has that name: nobody can claim the ID of a name under another one.
+// An ID that was made from a name has that name: no one can claim the ID of a name under another one.
 bool is_name_of(std::string_view name, ripc_service_id id, const NameHash& hash_name) {
   const bool must_have_name = is_named(id);
   if (name.empty()) return !must_have_name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a channel was short of when it last said RIPC_AGAIN: who waits for room then waits for that, and not for what
+// What a channel was short of when it last said RIPC_AGAIN: a wait for room is then for that, and not for what
 // the message does not need.
 #pragma once
 

@@ -27,7 +27,7 @@ struct Pull {
   std::byte* destination = nullptr;
   memory::Residence residence{};         // of the destination, until the pull has ended
   bool lend = false;                     // no copy is wanted, but a view
-  bool finishes = false;                 // with these bytes its transfer may end as if finish() were told RIPC_OK
+  bool finishes = false;                 // with these bytes its transfer may end as if finish() had RIPC_OK
   ripc_status status = RIPC_PENDING;     // set by the transport
   std::uint64_t progress = 0;            // the transport's
   std::uint32_t copies = 0;              // how many times the bytes were copied on this side
@@ -46,7 +46,7 @@ class Source : public std::enable_shared_from_this<Source> {
     // shorter than an honest sender needs on this path.
     Nanoseconds patience = 0;
     std::uint64_t slowest_rate = 1;   // more patience for each byte: so many in a second
-    bool wants_residence = false;     // pulls are faster where Pull::residence is told: core looks
+    bool wants_residence = false;     // pulls are faster where Pull::residence is known: core looks
     const PeerBook* peers = nullptr;  // that has it; null: nothing is known of it
     const Peer* peer = nullptr;       // who the sender is: there as long as the transport
   };
@@ -85,7 +85,7 @@ class Source : public std::enable_shared_from_this<Source> {
 
   // Any. Ends a transfer that was begun and tells the sender. RIPC_REVOKED: the sender had withdrawn it; what was
   // pulled must not be used, and nothing of the message be delivered. RIPC_PENDING, but not if drops_message(status):
-  // the sender has been told; whether it had withdrawn the transfer is not known yet.
+  // the sender was notified; whether it had withdrawn the transfer is not known yet.
   // The receiver calls again with the same arguments when the port's events tell, if it wants to know.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept = 0;
 

@@ -200,4 +200,21 @@ bool accepts(const Handler& handler) {
   }
 }
 
+// ---- Messages of more than one variant -----------------------------------------------------------------------
+
+// The receiver's registration of this service, if it is this incarnation or an older one, has ended.
+struct Fence {
+  std::uint64_t request = 0;
+  std::uint64_t service = 0;
+  std::uint64_t incarnation = 0;
+  friend bool operator==(const Fence&, const Fence&) = default;
+};
+
+// Its answer.
+struct Fenced {
+  std::uint64_t request = 0;
+  ripc_status status = RIPC_OK;
+  friend bool operator==(const Fenced&, const Fenced&) = default;
+};
+
 }  // namespace ripc::internal::wire::fields

@@ -34,14 +34,14 @@ enum class Role : std::uint32_t {
   resume = 2,       // takes the place of a control connection that was lost
   bulk = 3,         // carries pulls and pushes of a session
   check = 4,        // asks whether the context is there; closed after the handshake
-  stream = 5,       // carries packets of a link that whoever connected has opened
+  stream = 5,       // carries packets of a link that the connecting side has opened
   peer_stream = 6,  // of a link that the other side has opened
 };
 
 // What an end of a connection has and asks for; `abilities` are a bit each.
 enum Ability : std::uint32_t {
   kAes = 1,                  // of security::Suite
-  kChaCha = 2,               // likewise; everybody has it
+  kChaCha = 2,               // likewise; everyone has it
   kHasKey = 4,               // a cluster key
   kHasIdentity = 8,          // an identity
   kEncrypts = 16,            // what it says may be encrypted
@@ -56,10 +56,10 @@ struct Offer {
   static constexpr std::size_t kMost = 4;
 };
 
-// First frame of whoever connected.
+// First frame of the connecting side.
 struct Hello {
   std::uint64_t context = 0;  // the sender's context id; not 0
-  std::uint64_t session = 0;  // the session's name, chosen at random by whoever began it; not 0
+  std::uint64_t session = 0;  // the session's name, chosen at random by the side that began it; not 0
   std::uint64_t number = 0;   // role resume: frames of the session that the sender has received; stream and
                               // peer_stream: the link
   std::uint64_t time = 0;     // nanoseconds of the sender's own clock, which does not go back; of a session it grows
@@ -125,25 +125,15 @@ struct Control {
 // The largest packet of a Control frame.
 inline constexpr std::size_t kMaxControlPacket = kMaxSize - kPrefixSize - sizeof(std::uint32_t) - sizeof(std::uint64_t);
 
-// The receiver's registration of this service, if it is this incarnation or an older one, has ended.
-struct Fence {
-  std::uint64_t request = 0;
-  std::uint64_t service = 0;
-  std::uint64_t incarnation = 0;
-};
-
-// Its answer.
-struct Fenced {
-  std::uint64_t request = 0;
-  ripc_status status = RIPC_OK;
-};
+using fields::Fence;
+using fields::Fenced;
 
 // Sent when nothing else was for a while, and to acknowledge frames.
 struct Heartbeat {
   std::uint64_t received = 0;  // frames of the session that the sender has received so far
 };
 
-// Asks whoever began the session for one more bulk connection.
+// Asks the side that began the session for one more bulk connection.
 struct WantBulk {};
 
 // Last frame: the sender ends the session. RIPC_OK: in good order; RIPC_REFUSED: it does not know the identity that the
@@ -154,8 +144,8 @@ struct Bye {
 
 using Gid = std::array<std::byte, 16>;
 
-// Sessions of the RDMA transport only, from whoever accepted the session, before anything else: where RDMA connections
-// are accepted, and what they must know. One for each address, that of the session first.
+// Sessions of the RDMA transport only, from the side that accepted the session, before anything else: where RDMA
+// connections are accepted, and what they must know. One for each address, that of the session first.
 struct BulkPort {
   std::uint32_t port = 0;  // of RDMA_PS_TCP; 1 to 65535
   Nonce nonce{};
@@ -207,7 +197,7 @@ struct GroupJoined {
   std::uint64_t token = 0;
 };
 
-// From whoever asked: no more is sent with this token.
+// From the side that asked: no more is sent with this token.
 struct LeaveGroup {
   std::uint32_t link = 0;
   std::uint64_t token = 0;
@@ -233,7 +223,7 @@ struct Streamed {
 // The largest datagram of a Streamed frame.
 inline constexpr std::size_t kMaxStreamed = kMaxSize - kPrefixSize - sizeof(std::uint32_t);
 
-// From the opener of a link over UDP, to whoever began the session: connect a stream for it.
+// From the opener of a link over UDP, to the side that began the session: connect a stream for it.
 struct WantStream {
   std::uint32_t link = 0;
 };

@@ -27,7 +27,7 @@ inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a datagram
 // The largest answer to whether one context can read the other's memory (shm::Reach).
 inline constexpr std::uint32_t kMaxReach = 4;
 
-// First message of whoever connected.
+// First message of the connecting side.
 struct Hello {
   std::uint64_t context = 0;  // the sender's context id
   std::uint32_t pid = 0;      // as the sender sees itself
@@ -126,18 +126,8 @@ struct Control {
 // The largest packet of a Control message.
 inline constexpr std::size_t kMaxControlPacket = kMaxSize - kPrefixSize - 2 * sizeof(std::uint64_t);
 
-// The receiver's registration of this service, if it is this incarnation or an older one, has ended.
-struct Fence {
-  std::uint64_t request = 0;
-  std::uint64_t service = 0;
-  std::uint64_t incarnation = 0;
-};
-
-// Its answer.
-struct Fenced {
-  std::uint64_t request = 0;
-  ripc_status status = RIPC_OK;
-};
+using fields::Fence;
+using fields::Fenced;
 
 // Last message: the sender closes the connection in good order.
 struct Bye {};

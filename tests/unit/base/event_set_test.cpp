@@ -25,7 +25,7 @@ TEST_F(EventSetTest, TimesOutWhenNothingHappens) {
   EXPECT_EQ(set_->wait(Deadline::after(1'000'000), monotonic_now()), RIPC_TIMEOUT);
 }
 
-TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasHeard) {
+TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasRead) {
   set_->wake();
   EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);

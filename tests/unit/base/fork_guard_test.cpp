@@ -8,13 +8,8 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::Child;
-using test::Pipe;
-using test::run_in_child;
-using test::TemporaryDirectory;
 
 struct SocketPair {
   UniqueFd near, far;
@@ -26,7 +21,7 @@ struct SocketPair {
     const timeval limit{30, 0};
     ::setsockopt(far.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }
-  // Waits until nobody holds the near end.
+  // Waits until no one holds the near end.
   bool far_sees_end() const {
     char byte = 0;
     return ::recv(far.get(), &byte, 1, 0) == 0;
@@ -213,4 +208,4 @@ TEST(ForkGuard, NoForkFallsBetweenOpeningOrClosingAndTheRegistration) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

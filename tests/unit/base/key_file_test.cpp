@@ -17,12 +17,8 @@
 #include "base/cluster_key.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::Environment;
-using test::mode_of;
-using test::TemporaryDirectory;
 
 std::string text_of(const std::string& path) {
   std::ostringstream text;
@@ -79,7 +75,7 @@ TEST(KeyFile, IsReplacedOnlyIfItIsWanted) {
   EXPECT_TRUE(ClusterKeys::load(path).ok());
 }
 
-// Whoever starts a program on two terminals must not get two keys.
+// A user who starts a program on two terminals must not get two keys.
 TEST(KeyFile, OfManyWhoMakeItAtOnceOneSucceedsAndNothingIsLeftBehind) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/key";
@@ -101,4 +97,4 @@ TEST(KeyFile, WhereNothingCanBeWrittenTheFolderIsNamed) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

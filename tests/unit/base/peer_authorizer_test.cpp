@@ -103,15 +103,15 @@ TEST_F(Authorizer, AConnectionIsAuthorizedByItsUser) {
   }
 }
 
-TEST_F(Authorizer, WhoseEndNobodyHoldsIsRefusedUnlessEverybodyIsAdmitted) {
-  const UniqueFd caller = call();  // nobody has accepted it
+TEST_F(Authorizer, WhoseEndNoOneHoldsIsRefusedUnlessEveryoneIsAdmitted) {
+  const UniqueFd caller = call();  // no one has accepted it
   const Status status = PeerAuthorizer(PeerPolicy()).authorize_connection(caller.get());
   EXPECT_EQ(status.code(), RIPC_REFUSED);
   EXPECT_THAT(std::string(status.text()), HasSubstr("RIPC_PEERS=any"));
   EXPECT_TRUE(PeerAuthorizer(PeerPolicy(RIPC_PEERS_ANY)).authorize_connection(caller.get()).ok());
 }
 
-TEST_F(Authorizer, WhoeverHasClosedTheConnectionIsDead) {
+TEST_F(Authorizer, APeerThatHasClosedTheConnectionIsDead) {
   UniqueFd caller = call();
   const UniqueFd accepted = accept();
   caller.reset();
@@ -139,14 +139,14 @@ TEST_F(Authorizer, ASenderIsAuthorizedByTheUserOfItsPort) {
   EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::admitted);
   own.reset();
   EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::unknown);
-  // Nothing good is remembered: whoever gets the port next is another one.
+  // Nothing good is remembered: the next owner of the port is another one.
   const Neighbour neighbour(65533, 65533, [&] { return bind_datagrams(ntohs(name.sin_port)); });
   EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::refused);
   EXPECT_EQ(PeerAuthorizer(PeerPolicy(RIPC_PEERS_ANY)).authorize_sender(generic(name)),
             PeerAuthorizer::Verdict::admitted);
 }
 
-TEST_F(Authorizer, WhoeverComesFromAnotherHostIsNotAsked) {
+TEST_F(Authorizer, APeerFromAnotherHostIsNotAsked) {
   sockaddr_in far = loopback(9);
   ASSERT_EQ(::inet_pton(AF_INET, "192.0.2.1", &far.sin_addr), 1);
   PeerAuthorizer authorizer{PeerPolicy()};
@@ -154,7 +154,7 @@ TEST_F(Authorizer, WhoeverComesFromAnotherHostIsNotAsked) {
   EXPECT_EQ(authorizer.authorize_device_sender(&generic(far)), PeerAuthorizer::Verdict::admitted);
 }
 
-TEST_F(Authorizer, WhoeverSendsByADeviceOfThisHostIsNotKnown) {
+TEST_F(Authorizer, ASenderByADeviceOfThisHostIsNotKnown) {
   const sockaddr_in here = loopback(9);
   PeerAuthorizer authorizer{PeerPolicy()};
   EXPECT_EQ(authorizer.authorize_device_sender(&generic(here)), PeerAuthorizer::Verdict::unknown);

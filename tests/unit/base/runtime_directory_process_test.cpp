@@ -8,16 +8,8 @@
 #include "base/runtime_directory.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::Child;
-using test::mentions;
-using test::mode_of;
-using test::names_in;
-using test::Pipe;
-using test::run_in_child;
-using test::TemporaryDirectory;
 
 using Names = std::vector<std::string>;
 
@@ -325,4 +317,4 @@ TEST_F(RuntimeDirectoryProcess, WithoutProcAShortPathWorksAndALongOneSaysWhy) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

@@ -11,16 +11,8 @@
 #include "base/random.hpp"
 #include "process_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::Child;
-using test::mentions;
-using test::mode_of;
-using test::names_in;
-using test::Pipe;
-using test::run_in_child;
-using test::TemporaryDirectory;
 
 using Names = std::vector<std::string>;
 
@@ -231,7 +223,7 @@ TEST_F(RuntimeDirectoryTest, ANameIsVisibleOnlyWhenItsSocketListens) {
   EXPECT_EQ(refused, 0);
 }
 
-TEST_F(RuntimeDirectoryTest, NobodyThereIsPeerDead) {
+TEST_F(RuntimeDirectoryTest, NoOneThereIsPeerDead) {
   const auto directory = open_directory(path_);
   const Status never = directory->connect(7).status();
   EXPECT_EQ(never.code(), RIPC_PEER_DEAD);
@@ -459,4 +451,4 @@ TEST_F(RuntimeDirectoryTest, DirectoriesCanBeOpenedWhileOthersSweep) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

@@ -3,14 +3,9 @@
 
 #include "process_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
 
-using test::Environment;
-using test::mentions;
-using test::mode_of;
-using test::run_in_child;
-using test::TemporaryDirectory;
 using ::testing::Test;
 
 std::string default_path() { return "/tmp/ripc-" + std::to_string(::geteuid()); }
@@ -191,4 +186,4 @@ TEST(RuntimePath, ADirectoryThatCannotBeMadeSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

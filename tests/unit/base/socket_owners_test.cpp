@@ -88,14 +88,14 @@ TEST_P(Owners, TheUserOfAConnectionIsTheOneWhoHoldsThatEnd) {
   }
 }
 
-// Whoever calls may have closed its socket, and another user may listen at the port that it had.
+// The caller may have closed its socket, and another user may listen at the port that it had.
 TEST_P(Owners, AListenerIsNotTakenForAConnection) {
   const UniqueFd listener = bound(SOCK_STREAM, "127.0.0.1");
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   EXPECT_EQ(owners_.of_connection(Name::of(listener).generic(), Name("127.0.0.1", 9).generic()), std::nullopt);
 }
 
-TEST_P(Owners, TheSenderOfADatagramIsWhoeverHasItsPort) {
+TEST_P(Owners, TheSenderOfADatagramIsTheOwnerOfItsPort) {
   for (const char* ip : {"127.0.0.1", "::1", "0.0.0.0", "::"}) {
     SCOPED_TRACE(ip);
     UniqueFd sender = bound(SOCK_DGRAM, ip);

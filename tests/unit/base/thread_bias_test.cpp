@@ -44,7 +44,7 @@ TEST_F(ThreadBiasTest, IsOverForGoodWhenAnotherThreadShares) {
   EXPECT_FALSE(enter_elsewhere(bias_));
 }
 
-TEST_F(ThreadBiasTest, IsNobodysWhereAllShareBeforeAnybodyAsks) {
+TEST_F(ThreadBiasTest, IsNoOnesWhereAllShareBeforeAnyoneAsks) {
   bias_.share();
   EXPECT_FALSE(bias_.enter());
 }

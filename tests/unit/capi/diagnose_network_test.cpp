@@ -57,7 +57,7 @@ TEST(DiagnoseNetwork, SaysWhatOfRdmaIsNotEncryptedAndWhatLeavesItOut) {
   EXPECT_TRUE(has(off.text, "over RDMA only short messages are authentic")) << off.text;
 }
 
-TEST(DiagnoseNetwork, SaysNothingOfEncryptionWhereNobodyHasAKey) {
+TEST(DiagnoseNetwork, SaysNothingOfEncryptionWhereNoOneHasAKey) {
   EXPECT_TRUE(said_by([](Report& report) { check_encryption(report, {}); }).empty());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is let in from other hosts, and what those are told who are not.
+// Which other hosts are let in, and what the rest learn.
 #include "capi/network_access.hpp"
 
 #include <gtest/gtest.h>
@@ -226,7 +226,8 @@ TEST_F(NetworkAccessTest, AKeyFileThatCannotBeUsedIsNeverNoKey) {
   EXPECT_EQ(access().status().code(), RIPC_PERMISSION) << "a folder";
 }
 
-// ---- What the others are told ------------------------------------------------------------------------------------
+// ---- What the others learn
+// ------------------------------------------------------------------------------------
 
 // A service on a socket of the loopback interface, and a file that names its address to clients.
 class OtherKeys : public NetworkAccessTest {
@@ -252,7 +253,7 @@ class OtherKeys : public NetworkAccessTest {
     std::ofstream(known_) << kId << " socket:127.0.0.1:" << text.substr(port, text.find(';', port) - port) << "\n";
   }
 
-  // What a client that is made so is told when it sends, or when it looks for the path.
+  // What a client that is made so learns when it sends, or when it looks for the path.
   void expect_told(const char* transports, const std::optional<std::string>& key_file, std::uint32_t mode,
                    std::string_view words) {
     const Environment off("RIPC_MULTICAST", "off");
@@ -282,23 +283,23 @@ class OtherKeys : public NetworkAccessTest {
   Service server_;
 };
 
-TEST_F(OtherKeys, WhoHasNoKeyIsToldThatTheServiceIsThereAndTheKeyMissing) {
+TEST_F(OtherKeys, WithoutAKeyTheErrorSaysThatTheServiceIsThereAndTheKeyMissing) {
   ASSERT_NO_FATAL_FAILURE(serve(one_));
   expect_told(nullptr, {}, UINT32_MAX, default_file());
 }
 
-TEST_F(OtherKeys, WhoHasAnotherKeyIsToldSo) {
+TEST_F(OtherKeys, WithAnotherKeyTheErrorSaysSo) {
   ASSERT_NO_FATAL_FAILURE(serve(one_));
   expect_told("socket", other_, UINT32_MAX, "another cluster key");
   expect_told("socket,shm", other_, UINT32_MAX, "another cluster key");
 }
 
-TEST_F(OtherKeys, WhoRunsOpenIsToldThatTheServiceHasAKey) {
+TEST_F(OtherKeys, AnOpenContextLearnsThatTheServiceHasAKey) {
   ASSERT_NO_FATAL_FAILURE(serve(one_));
   expect_told("socket", {}, RIPC_NETWORK_OPEN, "this context runs without one");
 }
 
-TEST_F(OtherKeys, WhoHasAKeyIsToldThatTheServiceRunsOpen) {
+TEST_F(OtherKeys, AContextWithAKeyLearnsThatTheServiceRunsOpen) {
   ASSERT_NO_FATAL_FAILURE(serve({}));
   expect_told("socket", one_, UINT32_MAX, "RIPC_NETWORK=open");
 }

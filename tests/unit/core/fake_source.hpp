@@ -186,10 +186,10 @@ class FakeTransport : public spi::Transport {
 
 class FakeResolver : public spi::Resolver {
  public:
-  Status publication;                      // what a service that wants to be published is told
+  Status publication;                      // what publishing a service returns
   std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first
   std::vector<ripc_service_id> published;  // who wanted to be
-  spi::Observer observe_with;              // who wants to be told of changes
+  spi::Observer observe_with;              // who wants to be notified of changes
   std::uint64_t incarnation = 1;           // of the holder that is found
 
   std::string_view name() const noexcept override { return "fake"; }

@@ -18,9 +18,9 @@ class FakeChannel : public spi::Channel {
  public:
   enum class State { exposed, pulling, lent, done };
 
-  // tells_of_ends: as those of transports between hosts.
-  explicit FakeChannel(bool tells_of_ends = false)
-      : Channel({.incarnation = 1, .packet_limit = 4096, .tells_of_ends = tells_of_ends}) {}
+  // reports_ends: as those of transports between hosts.
+  explicit FakeChannel(bool reports_ends = false)
+      : Channel({.incarnation = 1, .packet_limit = 4096, .reports_ends = reports_ends}) {}
 
   // ---- What the test, as the peer, does ----
 

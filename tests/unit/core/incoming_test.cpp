@@ -116,7 +116,7 @@ TEST_F(Incoming, AnotherServiceCannotAnswer) {
 }
 
 TEST_F(Incoming, WhatClaimsToBeWrittenAndIsNotFails) {
-  const std::uint64_t request = ask(far_);  // whose channel says that nobody wrote
+  const std::uint64_t request = ask(far_);  // whose channel says that no one wrote
   encoder_.add(wire::Returned{0, 100});
   encoder_.add_reply(request);
   EXPECT_EQ(place_packet(encoder_).discarded, 1u);

@@ -25,7 +25,7 @@ class LongReceiving : public testing::Test {
   void SetUp() override {
     ContextParts parts;
     parts.id = 1;
-    parts.spin = {.time = RIPC_FOREVER / 4, .adapts = false};  // nobody wakes who sleeps
+    parts.spin = {.time = RIPC_FOREVER / 4, .adapts = false};  // no one wakes who sleeps
     parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
     parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     parts.resolver = std::make_unique<FakeResolver>();

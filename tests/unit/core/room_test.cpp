@@ -9,7 +9,7 @@
 namespace ripc::internal::core {
 namespace {
 
-// Full, and dead as soon as anybody looks for room there: from then on there is some.
+// Full, and dead as soon as anyone looks for room there: from then on there is some.
 class DyingChannel final : public FakeChannel {
  public:
   bool has_room(bool) noexcept override {

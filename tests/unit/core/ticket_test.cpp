@@ -337,7 +337,7 @@ TEST_F(TicketTest, AWaitInACallbackEndsWhenAnotherThreadEndsTheTicket) {
   EXPECT_TRUE(eventually([&] { return status == RIPC_CANCELLED; }));
 }
 
-TEST_F(TicketTest, WhoeverIsWokenFindsAllThatHaveFinishedTogether) {
+TEST_F(TicketTest, AWokenThreadFindsAllThatHaveFinishedTogether) {
   const std::uint64_t first = channel_->make_transfer(), second = channel_->make_transfer();
   const auto awaited = open(first), other = open(second);
   std::atomic<int> seen{-1};

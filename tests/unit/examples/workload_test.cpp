@@ -70,7 +70,7 @@ TEST(Zipf, DrawsRanksWithTheirProbabilities) {
   }
 }
 
-TEST(Zipf, IsToldFromAnExponentNearby) {
+TEST(Zipf, IsDistinguishedFromAnExponentNearby) {
   const Bins bins(1'000'000, 0.99);
   EXPECT_GT(chi_square(0.98, bins, 1'000'000, 1), kCritical);
 }

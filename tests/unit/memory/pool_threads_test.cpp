@@ -121,8 +121,8 @@ TEST(PoolThreads, FirstLeasesOfAllThreadsShareOneArena) {
 }
 
 TEST(PoolThreads, LimitHoldsAndNoLeaseFailsThatWouldFit) {
-  // In every round one lease takes the whole limit, as one arena. Then all threads at once need a part of it: whoever
-  // comes while another thread is still freeing that arena has to wait.
+  // In every round one lease takes the whole limit, as one arena. Then all threads at once need a part of it: anyone
+  // who comes while another thread is still freeing that arena has to wait.
   constexpr std::size_t kPart = 36 * kMebi;
   constexpr std::uint64_t kLimit = kThreads * kPart + 2 * kMebi;
   constexpr std::uint64_t kRounds = 10;

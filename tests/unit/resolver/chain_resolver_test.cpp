@@ -9,9 +9,6 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using spi::ServiceRecord;
-using test::listed;
-
 constexpr ripc_service_id kService = 1000;
 constexpr std::uint64_t kContext = 7;
 
@@ -127,7 +124,7 @@ TEST_F(ChainResolverTest, NoServiceOnlyIfAllSaySo) {
   for (const FakeResolver* fake : fakes_) EXPECT_EQ(fake->calls.size(), 1u);
 }
 
-TEST_F(ChainResolverTest, WhoFindsNothingIsToldWhoWasNotAsked) {
+TEST_F(ChainResolverTest, TheErrorNamesTheResolversThatWereNotAsked) {
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
   resolvers.push_back(std::make_unique<FakeResolver>());
   auto& known = static_cast<FakeResolver&>(*resolvers.back());
@@ -159,7 +156,7 @@ TEST_F(ChainResolverTest, AFailureDoesNotKeepOthersFromAnswering) {
   EXPECT_TRUE(resolve(kService).ok());
 }
 
-TEST_F(ChainResolverTest, IfNobodyAnswersTheFirstFailureIsReturned) {
+TEST_F(ChainResolverTest, IfNoOneAnswersTheFirstFailureIsReturned) {
   fakes_[1]->failure = Status(RIPC_INVALID_ARGUMENT, "a mistake in line 3");
   fakes_[2]->failure = Status(RIPC_TIMEOUT);
   const Status status = resolve(kService).status();
@@ -314,7 +311,7 @@ ServiceRecord member_of(ripc_service_id id, std::uint64_t context, std::uint64_t
 
 TEST_F(ChainResolverTest, EachMemberIsVisitedOnceWithItsLargestIncarnation) {
   fakes_[0]->records[1] = member_of(1, 1, 5);
-  fakes_[0]->records[2] = member_of(2, 1, 0);  // from a file: nobody knows which registration
+  fakes_[0]->records[2] = member_of(2, 1, 0);  // from a file: no one knows which registration
   fakes_[1]->records[1] = member_of(1, 2, 6);
   fakes_[1]->records[2] = member_of(2, 2, 1);
   fakes_[1]->records[3] = member_of(3, 2, 7);
@@ -332,7 +329,7 @@ TEST_F(ChainResolverTest, EachMemberIsVisitedOnceWithItsLargestIncarnation) {
   for (const FakeResolver* fake : fakes_) EXPECT_EQ(fake->last_deadline.at(), deadline.at());
 }
 
-TEST_F(ChainResolverTest, MembersAreVisitedThoughOneFailsAndItsFailureIsTold) {
+TEST_F(ChainResolverTest, MembersAreVisitedThoughOneFailsAndItsFailureIsReported) {
   fakes_[0]->failure = Status(RIPC_INVALID_ARGUMENT, "a mistake in line 3");
   fakes_[2]->records[1] = member_of(1, 1, 5);
   std::size_t visited = 0;
@@ -341,7 +338,7 @@ TEST_F(ChainResolverTest, MembersAreVisitedThoughOneFailsAndItsFailureIsTold) {
   EXPECT_EQ(visited, 1u);
 }
 
-TEST_F(ChainResolverTest, AllAreToldOfTheGroupsThoughOneFails) {
+TEST_F(ChainResolverTest, AllGetTheGroupsThoughOneFails) {
   for (FakeResolver* fake : fakes_) fake->records[1] = record_of(1, kContext, 5);
   fakes_[1]->failure = Status(RIPC_NO_MEMORY, "disk full");
   EXPECT_EQ(chain_->update(member_of(1, kContext, 5)).code(), RIPC_NO_MEMORY);

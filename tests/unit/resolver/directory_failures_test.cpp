@@ -67,7 +67,7 @@ TEST_F(DirectoryFailuresTest, ANewSessionHasEverythingTheOldOneHad) {
   EXPECT_EQ(two_.holder(kLostService, kAWhile), one_.id());
   EXPECT_EQ(two_.members(kLostGroup).size(), 1u);
   one_.directory().expire();
-  EXPECT_TRUE(two_.was_told(kLostService, one_.id()));
+  EXPECT_TRUE(two_.was_notified(kLostService, one_.id()));
   EXPECT_EQ(two_->resolve(kLostService, Deadline::after(kAWhile))->incarnation, own.incarnation);
   EXPECT_TRUE(eventually([&] { return two_.members(kLostGroup, 0).size() == 1; }));
   EXPECT_EQ(one_->state().counters.sessions_lost, 1u);
@@ -84,7 +84,7 @@ TEST_F(DirectoryFailuresTest, ANewSessionLearnsWhatItsWatchesMissed) {
   ASSERT_TRUE(eventually([&] { return third.publish(kLostService).ok(); }));
   EXPECT_EQ(two_.holder(kLostService), one_.id());
   two_.directory().heal(true);
-  EXPECT_TRUE(two_.was_told(kLostService, third.id()));
+  EXPECT_TRUE(two_.was_notified(kLostService, third.id()));
   EXPECT_GE(two_.directory().syncs, 1u) << "a new session may meet a server that is behind";
 }
 
@@ -96,7 +96,7 @@ TEST_F(DirectoryFailuresTest, WhoLostTheIdWithItsSessionIsFencedByALargerIncarna
   const Result<spi::ServiceRecord> other = two_.publish(kLostService);
   ASSERT_TRUE(other.ok()) << other.status().text();
   one_.directory().heal(true);
-  EXPECT_TRUE(one_.was_told(kLostService, two_.id()));
+  EXPECT_TRUE(one_.was_notified(kLostService, two_.id()));
   EXPECT_EQ(one_->update(*own).code(), RIPC_FENCED);
   EXPECT_TRUE(one_.sees(kLostService, two_.id()));
 }
@@ -109,7 +109,7 @@ TEST_F(DirectoryFailuresTest, ASmallerIncarnationDoesNotDisplaceWhoWasThere) {
   world_.erase(resolver::service_path(kLostService));
   ASSERT_TRUE(two_.publish(kLostService).ok());
   one_.directory().heal(true);
-  EXPECT_TRUE(two_.was_told(kLostService, one_.id()));
+  EXPECT_TRUE(two_.was_notified(kLostService, one_.id()));
   EXPECT_EQ(one_->state().counters.fenced, 0u);
 }
 
@@ -178,7 +178,7 @@ TEST_F(DirectoryFailuresTest, AMulticastPacketIsNoRecord) {
   EXPECT_EQ(two_.holder(kLostService), 0u);
 }
 
-TEST_F(DirectoryFailuresTest, AForgedRecordStandsInNobodysWayAndIsNotFoughtForEver) {
+TEST_F(DirectoryFailuresTest, AForgedRecordStandsInNoOnesWayAndIsNotFoughtForEver) {
   const std::string path = resolver::service_path(kLostService);
   world_.put(path, "forged");
   ASSERT_TRUE(one_.publish(kLostService).ok());
@@ -194,7 +194,7 @@ TEST_F(DirectoryFailuresTest, AForgedRecordStandsInNobodysWayAndIsNotFoughtForEv
   EXPECT_LE(one_->state().counters.writes, 40u);
 }
 
-TEST_F(DirectoryFailuresTest, AStormOfMovesEndsWithEverybodyOfOneMind) {
+TEST_F(DirectoryFailuresTest, AStormOfMovesEndsWithEveryoneOfOneMind) {
   DirectoryContext client(world_);
   std::uint64_t last = 0;
   for (int i = 0; i < 1000; ++i) {

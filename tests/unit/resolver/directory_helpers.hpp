@@ -42,7 +42,7 @@ class DirectoryContext {
           const std::lock_guard lock(mutex_);
           told_.emplace_back(change.id, change.now != nullptr ? change.now->context : 0);
         },
-        spi::Observe::what_is_heard);
+        spi::Observe::what_arrives);
   }
 
   resolver::DirectoryResolver* operator->() { return resolver_.get(); }
@@ -73,7 +73,7 @@ class DirectoryContext {
   bool sees(ripc_service_id id, std::uint64_t context) {
     return eventually([&] { return holder(id) == context; });
   }
-  bool was_told(ripc_service_id id, std::uint64_t context) {
+  bool was_notified(ripc_service_id id, std::uint64_t context) {
     return eventually([&] {
       const std::lock_guard lock(mutex_);
       return std::find(told_.begin(), told_.end(), std::pair(id, context)) != told_.end();

@@ -74,13 +74,13 @@ TEST_F(DirectoryResolverTest, ATakeoverNamesWhoLostTheIdAndTellsHim) {
   EXPECT_GT(now->incarnation, former->incarnation);
   ASSERT_EQ(displaced.size(), 1u);
   EXPECT_EQ(displaced[0], *former);
-  EXPECT_TRUE(one_.was_told(kDirectoryService, two_.id()));
+  EXPECT_TRUE(one_.was_notified(kDirectoryService, two_.id()));
   EXPECT_EQ(one_->update(*former).code(), RIPC_FENCED);
   EXPECT_TRUE(one_.sees(kDirectoryService, two_.id()));
   EXPECT_EQ(one_->successor(*former, Deadline::after(kLong))->context, two_.id());
 }
 
-TEST_F(DirectoryResolverTest, AHolderWhoAsksBeforeHeIsToldFindsHisSuccessor) {
+TEST_F(DirectoryResolverTest, AHolderThatAsksBeforeItIsNotifiedFindsItsSuccessor) {
   const Result<spi::ServiceRecord> former = one_.publish(kDirectoryService);
   ASSERT_TRUE(former.ok());
   ASSERT_TRUE(two_.publish(kDirectoryService, true).ok());
@@ -104,24 +104,24 @@ TEST_F(DirectoryResolverTest, ATakeoverDisplacesWhoHoldsTheIdInThatMomentAndNoOt
   ASSERT_EQ(displaced.size(), 1u);
   EXPECT_EQ(displaced[0], *between);
   EXPECT_GT(now->incarnation, between->incarnation);
-  EXPECT_TRUE(third.was_told(kDirectoryService, two_.id()));
+  EXPECT_TRUE(third.was_notified(kDirectoryService, two_.id()));
 }
 
-TEST_F(DirectoryResolverTest, AMoveIsToldWithTheNewHolderBeforeAnybodyAsks) {
+TEST_F(DirectoryResolverTest, AMoveIsReportedWithTheNewHolderBeforeAnyoneAsks) {
   ASSERT_TRUE(one_.publish(kDirectoryService).ok());
   DirectoryContext client(world_);
   EXPECT_EQ(client.holder(kDirectoryService, kLong), one_.id());
   ASSERT_TRUE(two_.publish(kDirectoryService, true).ok());
-  EXPECT_TRUE(client.was_told(kDirectoryService, two_.id()));
+  EXPECT_TRUE(client.was_notified(kDirectoryService, two_.id()));
   EXPECT_EQ(client.holder(kDirectoryService), two_.id());
 }
 
-TEST_F(DirectoryResolverTest, AnEndIsToldAndTheIdIsFree) {
+TEST_F(DirectoryResolverTest, AnEndIsReportedAndTheIdIsFree) {
   const Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
   ASSERT_TRUE(own.ok());
   EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
   one_->withdraw(*own);
-  EXPECT_TRUE(two_.was_told(kDirectoryService, 0));
+  EXPECT_TRUE(two_.was_notified(kDirectoryService, 0));
   EXPECT_EQ(two_.holder(kDirectoryService), 0u);
   EXPECT_TRUE(two_.publish(kDirectoryService).ok());
   EXPECT_TRUE(one_.sees(kDirectoryService, two_.id()));
@@ -144,7 +144,7 @@ TEST_F(DirectoryResolverTest, AWithdrawnServiceIsPublishedAgainAtOnce) {
   EXPECT_TRUE(two_.sees(kDirectoryService, one_.id()));
 }
 
-TEST_F(DirectoryResolverTest, NewAddressesAreTold) {
+TEST_F(DirectoryResolverTest, NewAddressesAreReported) {
   Result<spi::ServiceRecord> own = one_.publish(kDirectoryService);
   ASSERT_TRUE(own.ok());
   EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
@@ -168,7 +168,7 @@ TEST_F(DirectoryResolverTest, MembersOfAGroupComeAndGo) {
   ASSERT_TRUE(two_->publish(second, false, nullptr).ok());
   EXPECT_TRUE(eventually([&] { return two_.members(kDirectoryGroup, 0) == both; }));
   EXPECT_TRUE(eventually([&] { return one_.members(kDirectoryGroup) == both; }));
-  EXPECT_TRUE(two_.was_told(kDirectoryGroup, 0));
+  EXPECT_TRUE(two_.was_notified(kDirectoryGroup, 0));
   own->groups.clear();
   EXPECT_TRUE(one_->update(*own).ok());
   EXPECT_TRUE(eventually([&] { return two_.members(kDirectoryGroup, 0) == std::vector{both[1]}; }));
@@ -241,7 +241,7 @@ TEST_F(DirectoryResolverTest, RandomIdsAreNotWaitedFor) {
   EXPECT_TRUE(two_.sees(id, cut_off.id()));
 }
 
-TEST_F(DirectoryResolverTest, ARefusalOfTheServersIsToldWithTheirWords) {
+TEST_F(DirectoryResolverTest, ARefusalOfTheServersIsReportedWithTheirWords) {
   one_.directory().refusal = "not authenticated";
   const Status published = one_.publish(kDirectoryService).status();
   EXPECT_EQ(published.code(), RIPC_PERMISSION);

@@ -57,7 +57,7 @@ TEST_F(DirectoryTrust, ARecordOfAMemberWithoutTheRightIsIgnoredAndCounted) {
   put(4, kDirectoryBank, "bank");
   EXPECT_TRUE(eventually([&] { return refusals().unproven == 2; }));
   EXPECT_EQ(victim_.holder(kDirectoryBank), 0U);
-  // It stands in nobody's way.
+  // It stands in no one's way.
   ASSERT_TRUE(publish(alice_).ok());
   EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id()));
 }

@@ -182,7 +182,7 @@ class FakeDirectory final : public resolver::Directory {
     old_ = std::move(old);
     lagging_ = &old_;
   }
-  // From now on whatever it tells is told by this.
+  // From now on whatever it tells is reported by this.
   void tell_by(std::function<void(const std::function<void()>&)> teller) {
     run_there([&] { teller_ = std::move(teller); });
   }

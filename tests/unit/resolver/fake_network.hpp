@@ -29,8 +29,8 @@ struct FakeWire {
   std::atomic<bool> loses_replies = false;
   std::atomic<bool> cannot_send = false;
   std::atomic<bool> joins_at_first_question = false;                                 // which itself is lost
-  std::atomic<PeerAuthorizer::Verdict> verdict = PeerAuthorizer::Verdict::admitted;  // on everybody
-  std::atomic<std::size_t> to_group = 0;  // packets that arrived, with those for nobody
+  std::atomic<PeerAuthorizer::Verdict> verdict = PeerAuthorizer::Verdict::admitted;  // on everyone
+  std::atomic<std::size_t> to_group = 0;  // packets that arrived, with those for no one
   std::atomic<std::size_t> to_one = 0;
 
   std::mutex mutex;

@@ -11,9 +11,6 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using spi::ServiceRecord;
-using test::LocalContext;
-using test::mentions;
 using test::TemporaryDirectory;
 
 constexpr ripc_service_id kListedGroup = RIPC_GROUP_ID(7);
@@ -175,7 +172,7 @@ TEST_F(LocalGroups, WhileNothingChangesNoRecordIsRead) {
   const ServiceRecord first = member(one_, 1000, {kListedGroup});
   settle();
   EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first}));
-  // In place, and the directory's time is not touched: nobody does that but this test.
+  // In place, and the directory's time is not touched: no one does that but this test.
   ServiceRecord changed = first;
   changed.groups = {kOther};
   test::write_file(directory_.path() + "/services/00000000000003e8", *encode_service_record(changed));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local resolver among files that it did not write, and locks that somebody does not give back.
+// The local resolver among files that it did not write, and locks that someone does not give back.
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,14 +11,6 @@
 
 namespace ripc::internal::resolver {
 namespace {
-
-using spi::ServiceRecord;
-using test::listed;
-using test::LocalContext;
-using test::mentions;
-using test::names_in;
-
-using Names = std::vector<std::string>;
 
 constexpr ripc_service_id kTargetService = 1000;
 
@@ -154,7 +146,7 @@ TEST_F(LocalResolverHostile, GarbageUnderTemporaryNamesIsNoDanger) {
 
 // ---- Locks ---------------------------------------------------------------------------------------------------
 
-// Somebody who took the lock of the record and does not go on.
+// Someone who took the lock of the record and does not go on.
 class Locker {
  public:
   explicit Locker(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {

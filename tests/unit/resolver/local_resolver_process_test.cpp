@@ -13,17 +13,6 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using spi::ServiceRecord;
-using test::Child;
-using test::listed;
-using test::LocalContext;
-using test::mentions;
-using test::names_in;
-using test::Pipe;
-using test::run_in_child;
-
-using Names = std::vector<std::string>;
-
 constexpr ripc_service_id kSharedService = 1000;
 
 class LocalResolverProcess : public ::testing::Test {
@@ -122,7 +111,7 @@ TEST_F(LocalResolverProcess, TakeoversAtOnceFormOneChainInWhichEveryHolderIsDisp
   EXPECT_EQ(all_displaced, all_held);
 }
 
-TEST_F(LocalResolverProcess, WhoeverPublishedIsFoundUntilItWithdrawsWhateverOthersDo) {
+TEST_F(LocalResolverProcess, APublisherIsFoundUntilItWithdrawsWhateverOthersDo) {
   constexpr int kThreads = 3;
   std::atomic<int> published{0};
   std::atomic<bool> stop{false};

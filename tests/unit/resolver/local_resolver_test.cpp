@@ -7,14 +7,6 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using spi::ServiceRecord;
-using test::listed;
-using test::LocalContext;
-using test::mentions;
-using test::names_in;
-
-using Names = std::vector<std::string>;
-
 constexpr ripc_service_id kLocalService = 1000;
 constexpr ripc_service_id kNamed = ripc_service_id{1} << 63 | 1000;
 
@@ -117,7 +109,7 @@ TEST_F(LocalResolverTest, TakeoverReplacesALivingHolderAndReturnsItsRecord) {
   EXPECT_EQ(*one_.resolve(kLocalService), two_.last);
 }
 
-TEST_F(LocalResolverTest, TakeoverWithoutAHolderDisplacesNobody) {
+TEST_F(LocalResolverTest, TakeoverWithoutAHolderDisplacesNoOne) {
   ASSERT_TRUE(one_.publish(kLocalService, "server", true).ok());
   EXPECT_TRUE(one_.displaced.empty());
   leave_dead_record(kLocalService + 1);

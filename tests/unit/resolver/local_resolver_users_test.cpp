@@ -11,17 +11,6 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using spi::ServiceRecord;
-using test::Child;
-using test::listed;
-using test::LocalContext;
-using test::mentions;
-using test::names_in;
-using test::Pipe;
-using test::run_in_child;
-
-using Names = std::vector<std::string>;
-
 constexpr ripc_service_id kOwnedService = ripc_service_id{1} << 63 | 1000;  // as if made from a name
 
 class LocalResolverUsers : public ::testing::Test {

@@ -2,23 +2,12 @@
 // Groups in the multicast resolver: packets, and what contexts learn of each other's members.
 #include "multicast_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
 
 using resolver::DecodeStatus;
 using resolver::MulticastPacket;
 using resolver::ServiceCache;
-using test::eventually;
-using test::kKeyText;
-using test::kOtherKeyText;
-using test::loopback_options;
-using test::MulticastContext;
-using test::MulticastOptions;
-using test::MulticastTest;
-using test::Outsider;
-using test::PacketBuilder;
-using test::PacketHeader;
-using test::PacketType;
 
 constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
 constexpr ripc_service_id kOther = RIPC_GROUP_ID(8);
@@ -138,7 +127,7 @@ TEST_F(MulticastGroups, TheFirstQuestionFindsEveryMemberOfEveryContext) {
   EXPECT_EQ(bystander->counters().replies_sent, 0u) << "who has no member does not reply";
 }
 
-TEST_F(MulticastGroups, JoinsLeavesAndEndsAreHeardWithoutAsking) {
+TEST_F(MulticastGroups, JoinsLeavesAndEndsAreLearnedWithoutAsking) {
   MulticastContext holder(options_);
   MulticastContext asker(options_);
   EXPECT_TRUE(members(asker, kGroup, 1'000'000'000).empty());
@@ -183,7 +172,7 @@ TEST_F(MulticastGroups, MoreMembersThanFitInAPacketAreAllFound) {
   EXPECT_TRUE(eventually([&] { return members(asker, kGroup, 1'000'000'000).size() == kMany; }));
 }
 
-TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
+TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNoOneAMember) {
   MulticastOptions keyed = options_;
   keyed.credentials.keys = test::make_keys(kKeyText);
   MulticastContext asker(keyed);
@@ -201,7 +190,7 @@ TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
   }));
   EXPECT_TRUE(members(asker, kGroup, 0).empty());
 
-  // Whoever hears the question still needs the key to answer.
+  // A host that receives the question still needs the key to answer.
   spi::PeerAddress from;
   const std::vector<std::byte> question =
       outsider.hear([](const PacketHeader& heard) { return heard.id == kGroup; }, &from);
@@ -221,4 +210,4 @@ TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNobodyAMember) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

@@ -34,7 +34,7 @@ inline const std::string kOtherKeyText = "f0e0d0c0b0a090807060504030201000ffeedd
 
 using security::make_keys;
 
-// Nobody else's packets come there: a random port, IPv4 over the loopback interface.
+// No one else's packets come there: a random port, IPv4 over the loopback interface.
 inline MulticastOptions loopback_options(const std::string& keys = "") {
   const auto port = static_cast<unsigned>(20000 + random_u64() % 12000);
   Result<MulticastOptions> options =
@@ -94,7 +94,7 @@ class MulticastContext {
   std::unique_ptr<MulticastResolver> resolver_;
 };
 
-// Somebody in the network who has no resolver: sends what it wants, hears everything.
+// Someone in the network who has no resolver: sends what it wants, hears everything.
 class Outsider {
  public:
   explicit Outsider(const MulticastOptions& options) : options_(options) {

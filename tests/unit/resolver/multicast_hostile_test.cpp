@@ -2,20 +2,8 @@
 // Packets that lie, and what a cluster key changes: nothing that is forged, replayed or unsigned has any effect.
 #include "multicast_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::eventually;
-using test::kKeyText;
-using test::kOtherKeyText;
-using test::loopback_options;
-using test::make_keys;
-using test::MulticastContext;
-using test::MulticastOptions;
-using test::MulticastTest;
-using test::Outsider;
-using test::PacketHeader;
-using test::PacketType;
 
 spi::ServiceRecord false_record(ripc_service_id id, std::uint64_t incarnation = realtime_now()) {
   spi::ServiceRecord record;
@@ -37,7 +25,7 @@ class MulticastHostile : public MulticastTest {
   Outsider outsider_{options_};
 };
 
-TEST_F(MulticastHostile, RepliesNobodyAskedForChangeNothing) {
+TEST_F(MulticastHostile, RepliesNoOneAskedForChangeNothing) {
   // The victim asks, so that the outsider knows where it listens; then the answer is to another nonce or ID.
   std::thread asking([&] { EXPECT_FALSE(victim_->resolve(50, Deadline::after(500'000'000)).ok()); });
   spi::PeerAddress to;
@@ -181,8 +169,8 @@ TEST_F(MulticastKeyed, AForgedReplyToAQuestionChangesNothing) {
   EXPECT_FALSE(victim_.look(50).ok());
 }
 
-// The hint that there are hosts with another key: to whoever asks, and whatever is asked for.
-TEST_F(MulticastKeyed, WhoAsksWithAnotherKeyOrNoneIsToldThatThereIsOne) {
+// The hint that there are hosts with another key: to every asker, whatever is asked for.
+TEST_F(MulticastKeyed, AnAskerWithAnotherKeyOrNoneLearnsThatThereIsOne) {
   victim_.publish(8);
   for (const std::string& key : {kOtherKeyText, std::string()}) {
     MulticastOptions strange = options_;
@@ -201,7 +189,7 @@ TEST_F(MulticastKeyed, WhoAsksWithAnotherKeyOrNoneIsToldThatThereIsOne) {
   }
 }
 
-TEST_F(MulticastKeyed, AHintTellsNothingElseAndIsOfNoUseToWhoeverHasIt) {
+TEST_F(MulticastKeyed, AHintSaysNothingElseAndIsOfNoUseToItsReceiver) {
   victim_.publish(8);
   std::vector<std::size_t> sizes;
   for (const ripc_service_id id : {ripc_service_id{8}, ripc_service_id{9}}) {
@@ -298,4 +286,4 @@ TEST_F(MulticastKeyed, AChangeOfTheKeyHasNoGap) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

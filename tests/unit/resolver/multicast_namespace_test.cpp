@@ -10,13 +10,10 @@
 #include "multicast_helpers.hpp"
 #include "support/command.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
 
 using resolver::parse_multicast_options;
-using test::eventually;
-using test::MulticastContext;
-using test::MulticastOptions;
 
 bool run(const std::string& command) { return support::run_command(command, support::Output::dropped); }
 
@@ -143,4 +140,4 @@ TEST_F(MulticastHosts, WithHalfOfThePacketsLostServicesAreStillFound) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

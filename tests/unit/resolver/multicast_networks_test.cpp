@@ -4,15 +4,8 @@
 
 #include "fake_network.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::eventually;
-using test::FakeWire;
-using test::mentions;
-using test::MulticastContext;
-using test::MulticastOptions;
-using test::networks_on;
 
 class MulticastNetworks : public ::testing::Test {
  protected:
@@ -55,7 +48,7 @@ TEST_F(MulticastNetworks, WhoHearsAQuestionByBothAnswersItOnce) {
   EXPECT_EQ(holder->counters().replies_sent, questions);
 }
 
-TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreHeard) {
+TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreReceived) {
   for (FakeWire* lossy : {&one_, &other_}) {
     one_.loses_replies = other_.loses_replies = false;
     lossy->loses_replies = true;
@@ -96,7 +89,7 @@ TEST_F(MulticastNetworks, OneThatCannotSendIsCountedAndTheOtherFinds) {
   EXPECT_GE(asker->counters().send_failures, 1U);
 }
 
-TEST_F(MulticastNetworks, AnnouncementsAreHeardByEither) {
+TEST_F(MulticastNetworks, AnnouncementsAreReceivedByEither) {
   MulticastContext left(options_, networks_on(one_));
   MulticastContext right(options_, networks_on(other_));
   MulticastContext holder(options_, networks_on(one_, other_));
@@ -105,7 +98,7 @@ TEST_F(MulticastNetworks, AnnouncementsAreHeardByEither) {
   EXPECT_TRUE(right.learns(record));
 }
 
-TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsToldByTheOther) {
+TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsSentByTheOther) {
   one_.packet_limit = 512;
   MulticastContext holder(options_, networks_on(one_, other_));
   spi::ServiceRecord record = large_record(holder, 7, 800);
@@ -135,7 +128,7 @@ TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
   EXPECT_TRUE(mentions(status, "700 bytes")) << status.text();
 }
 
-TEST_F(MulticastNetworks, WhoeverWaitsAsksAgainWhenAGroupIsJoined) {
+TEST_F(MulticastNetworks, AWaitingThreadAsksAgainWhenAGroupIsJoined) {
   one_.joins_at_first_question = true;
   MulticastContext asker(options_, networks_on(one_));
   EXPECT_TRUE(asker->list([](const spi::ServiceRecord&) {}).ok());
@@ -150,4 +143,4 @@ TEST_F(MulticastNetworks, WithoutAnyWhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

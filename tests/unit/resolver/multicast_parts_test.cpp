@@ -2,7 +2,7 @@
 // The parts of the multicast resolver that need no network: its options, packets, cache and replay guard.
 #include "multicast_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
 
 using resolver::DecodeStatus;
@@ -14,7 +14,6 @@ using resolver::PacketType;
 using resolver::parse_multicast_options;
 using resolver::ReplayGuard;
 using resolver::ServiceCache;
-using test::mentions;
 
 // ---- Options -------------------------------------------------------------------------------------------------
 
@@ -326,4 +325,4 @@ TEST(MulticastReplayGuard, WithoutAuthenticTimesOneFromTheFutureDoesNotSilenceIt
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

@@ -5,15 +5,8 @@
 
 #include "multicast_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::eventually;
-using test::loopback_options;
-using test::mentions;
-using test::MulticastContext;
-using test::MulticastOptions;
-using test::MulticastTest;
 
 class MulticastPublish : public MulticastTest {
  protected:
@@ -156,4 +149,4 @@ TEST_F(MulticastPublish, WhatFitsInNoPacketIsRefusedWithARemedy) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

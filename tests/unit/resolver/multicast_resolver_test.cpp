@@ -7,16 +7,8 @@
 
 #include "multicast_helpers.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
-
-using test::eventually;
-using test::loopback_options;
-using test::mentions;
-using test::MulticastContext;
-using test::MulticastOptions;
-using test::MulticastTest;
-using test::Outsider;
 
 ripc_service_id id_of(const std::string& name) { return *core::id_of_name(name); }
 
@@ -79,7 +71,7 @@ TEST_F(MulticastResolverTest, WithoutTimeNothingIsSent) {
   EXPECT_EQ(asker->counters().packets_sent, 0U);
 }
 
-TEST_F(MulticastResolverTest, WhoeverWaitsIsAnsweredWhenTheServiceComes) {
+TEST_F(MulticastResolverTest, AWaitingThreadIsAnsweredWhenTheServiceComes) {
   MulticastContext asker(options_);
   Result<spi::ServiceRecord> found = RIPC_SYSTEM;
   std::thread waiter([&] { found = asker.resolve(7); });
@@ -109,7 +101,7 @@ TEST_F(MulticastResolverTest, ThreadsThatWantTheSameServiceShareTheQuestions) {
 TEST_F(MulticastResolverTest, TheAskersServicesAreLearnedFromItsQuestion) {
   MulticastContext asker(options_);
   const spi::ServiceRecord own = asker.publish(8);
-  // Not from the announcement: whoever comes now has missed that.
+  // Not from the announcement: a context that comes now has missed that.
   ASSERT_TRUE(eventually([&] { return asker->counters().announcements_sent == 2; }));
   MulticastContext late(options_);
   EXPECT_FALSE(late.look(8).ok());
@@ -134,7 +126,7 @@ TEST_F(MulticastResolverTest, AServiceThatMovedIsFollowedAfterOneFailedSend) {
   MulticastContext first(options_);
   const spi::ServiceRecord before = first.publish(7);
   ASSERT_EQ(asker.resolve(7)->context, first.id());
-  // Killed: it says nothing any more, and nothing was withdrawn. The new one starts while nobody hears it.
+  // Killed: it says nothing any more, and nothing was withdrawn. The new one starts while no one hears it.
   first.end();
   MulticastContext second(options_);
   const spi::ServiceRecord after = second.publish(7);
@@ -167,7 +159,7 @@ TEST_F(MulticastResolverTest, ADoubtfulServiceThatStillAnswersIsUsedAgain) {
 }
 
 // The service ran on a host whose clock is ahead, and starts again on one whose clock is right.
-TEST_F(MulticastResolverTest, AHolderWithASmallerIncarnationIsAcceptedOnceNobodyElseAnswers) {
+TEST_F(MulticastResolverTest, AHolderWithASmallerIncarnationIsAcceptedOnceNoOneElseAnswers) {
   MulticastContext asker(options_);
   spi::ServiceRecord ahead;
   {
@@ -259,4 +251,4 @@ TEST_F(MulticastResolverTest, WithoutAUsableInterfaceTheSentenceSaysSo) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

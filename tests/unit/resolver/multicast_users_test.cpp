@@ -2,15 +2,9 @@
 // Packets of users of this host whom the peer policy does not admit.
 #include "fake_network.hpp"
 
-namespace ripc::internal {
+namespace ripc::internal::test {
 namespace {
 
-using test::eventually;
-using test::FakeWire;
-using test::mentions;
-using test::MulticastContext;
-using test::MulticastOptions;
-using test::networks_on;
 using Verdict = PeerAuthorizer::Verdict;
 
 class MulticastUsers : public ::testing::Test {
@@ -54,7 +48,7 @@ TEST_F(MulticastUsers, ARefusedUserTakesNothingOver) {
   const Result<spi::ServiceRecord> known = holder.look(7);
   ASSERT_TRUE(known.ok());
   EXPECT_EQ(*known, record);
-  // Whoever may be heard still gets the answer.
+  // An admitted asker still gets the answer.
   wire_.verdict = Verdict::admitted;
   stranger.end();
   MulticastContext asker(options_, networks_on(wire_));
@@ -78,4 +72,4 @@ TEST_F(MulticastUsers, OfAnUnknownUserOnlyTheEndOfAServiceIsTaken) {
 }
 
 }  // namespace
-}  // namespace ripc::internal
+}  // namespace ripc::internal::test

@@ -60,7 +60,7 @@ TEST_F(RecordRights, AMemberHasWhatTheFileGivesIt) {
   EXPECT_EQ(refusals_.unproven + refusals_.not_permitted, 0U);
 }
 
-TEST_F(RecordRights, AMemberHasNothingThatTheFileGivesToOthersOrToNobody) {
+TEST_F(RecordRights, AMemberHasNothingThatTheFileGivesToOthersOrToNoOne) {
   const auto of_bob = kept(packet(2, {record_of(kBank, "bank"), record_of(kNews, "news")}));
   ASSERT_TRUE(of_bob.has_value());
   ASSERT_EQ(of_bob->size(), 1U) << "a prefix gives nothing that another has by its name";
@@ -79,7 +79,7 @@ TEST_F(RecordRights, AGroupThatAMemberMayNotJoinIsTakenOut) {
   EXPECT_EQ(refusals_.not_permitted, 1U);
 }
 
-TEST_F(RecordRights, NobodyIsBelievedWhoIsNotInTheFile) {
+TEST_F(RecordRights, NoOneIsBelievedWhoIsNotInTheFile) {
   EXPECT_TRUE(kept(packet(0, {record_of(kRandomId, "")}))->empty());
   EXPECT_EQ(refusals_.unproven, 1U);
   EXPECT_TRUE(kept(packet(4, {record_of(kRandomId, "")}))->empty());
@@ -154,7 +154,7 @@ TEST_F(RecordRights, OnlyWhomTheFileGivesAnIdToMayTakeItFromAnotherMember) {
   EXPECT_TRUE(may("bob", "alice", kRandomId, ""));
 }
 
-TEST_F(RecordRights, AContextIsToldWhatItMayNotPublishAndWhatToDo) {
+TEST_F(RecordRights, AContextLearnsWhatItMayNotPublishAndWhatToDo) {
   const auto refusal = [&](unsigned member, const spi::ServiceRecord& record) {
     const Status status = spi::check_own_rights(record, member_credentials(keys_, member));
     EXPECT_EQ(status.code(), RIPC_PERMISSION);

@@ -85,7 +85,7 @@ class LocalContext {
     displaced.clear();
     return resolver_->publish(last, takeover, &displaced);
   }
-  // The same for tests in which many want one ID: on a busy machine whoever has the lock may not run for a second.
+  // The same for tests in which many want one ID: on a busy machine the thread with the lock may not run for a second.
   Status publish_patiently(ripc_service_id service, const std::string& name = "", bool takeover = false) {
     Status status;
     for (int attempt = 0; attempt < 20; ++attempt) {
@@ -116,3 +116,17 @@ inline std::vector<spi::ServiceRecord> listed(spi::Resolver& resolver) {
 }
 
 }  // namespace ripc::internal::test
+
+namespace ripc::internal::resolver {
+
+using spi::ServiceRecord;
+using test::Child;
+using test::listed;
+using test::LocalContext;
+using test::mentions;
+using test::names_in;
+using test::Pipe;
+using test::run_in_child;
+using Names = std::vector<std::string>;
+
+}  // namespace ripc::internal::resolver

@@ -8,9 +8,6 @@
 namespace ripc::internal::resolver {
 namespace {
 
-using spi::ServiceRecord;
-using test::mentions;
-
 ServiceRecord sample() {
   ServiceRecord record;
   record.id = 0x8000000000000001;

@@ -13,8 +13,6 @@ namespace ripc::internal::resolver {
 namespace {
 
 using spi::Address;
-using spi::ServiceRecord;
-using test::mentions;
 
 using Addresses = std::vector<Address>;
 

@@ -249,7 +249,7 @@ TEST(Noise, TellsTheKeyOfTheOtherEnd) {
   EXPECT_EQ(responder.peer(), Noise::public_of(one));
 }
 
-TEST(Noise, RefusesAKeyThatGivesAResultWhichEverybodyKnows) {
+TEST(Noise, RefusesAKeyThatGivesAResultWhichEveryoneKnows) {
   Noise responder({.pattern = Pattern::nn, .initiator = false});
   Bytes message(Noise::kPublicSize, std::byte{0});
   Bytes payload;

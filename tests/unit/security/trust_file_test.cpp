@@ -26,7 +26,7 @@ class TrustFileTest : public ::testing::Test {
     EXPECT_EQ(file_->failures(), failures + 1);
     EXPECT_EQ(file_->current(), before);
     EXPECT_NE(file_->trouble().text().find(why), std::string_view::npos) << file_->trouble().text();
-    // It is told once.
+    // It is reported once.
     file_->look();
     EXPECT_EQ(file_->failures(), failures + 1);
   }

@@ -71,14 +71,14 @@ TEST(Trust, AnIdWithoutANameIsTheMembersThatTheFileGivesItTo) {
   EXPECT_FALSE(trust->may_hold(c, "", 0x2a));
   EXPECT_FALSE(trust->may_hold(a, "", 0x2b));
   EXPECT_TRUE(trust->may_hold(b, "", 0x2b));
-  // Made at random: anybody's, until the file gives it away.
+  // Made at random: anyone's, until the file gives it away.
   EXPECT_TRUE(trust->may_hold(c, "", kSomeRandomId));
   EXPECT_FALSE(trust->is_given(c, "", kSomeRandomId));
   EXPECT_FALSE(trust->may_hold(c, "", 0xc000000000000007));
   EXPECT_TRUE(trust->is_given(a, "", 0xc000000000000007));
 }
 
-TEST(Trust, ANameIsNobodyElsesUnderAnotherIdEither) {
+TEST(Trust, ANameIsNoOneElsesUnderAnotherIdEither) {
   const auto trust = trust_of("a " + key_of(1) + " holds=bank\nb " + key_of(2) + " holds=0x2a\n");
   EXPECT_FALSE(trust->may_hold(*trust->member_named("b"), "bank", 0x2a));
   EXPECT_FALSE(trust->may_hold(*trust->member_named("b"), "bank", kSomeRandomId));

@@ -32,7 +32,7 @@ TEST(PeerBook, AUserThatTheFileNamesIsThatMemberUnlessAKeyHasProvenAnother) {
   EXPECT_EQ(book.enter({.identity = "bob", .user = 7})->identity, "bob");
 }
 
-TEST(PeerBook, AMemberCallsWhatTheFileLetsItAndAnybodyElseWhatThePeerPolicyLets) {
+TEST(PeerBook, AMemberCallsWhatTheFileLetsItAndAnyoneElseWhatThePeerPolicyLets) {
   const PeerBook book = book_of("alice " + key_of(1) + " calls=bank\n");
   const ripc_service_id bank = core::service_id_from_name("bank");
   const ripc_service_id till = core::service_id_from_name("till");
@@ -44,7 +44,7 @@ TEST(PeerBook, AMemberCallsWhatTheFileLetsItAndAnybodyElseWhatThePeerPolicyLets)
   EXPECT_TRUE(book_of("").may_call(alice, "till", till));
 }
 
-TEST(PeerBook, NobodyClaimsAnIdThatTheFileGivesToOthers) {
+TEST(PeerBook, NoOneClaimsAnIdThatTheFileGivesToOthers) {
   const PeerBook book = book_of("alice " + key_of(1) + " holds=bank\nbob " + key_of(2) + " holds=*\n");
   const ripc_service_id bank = core::service_id_from_name("bank");
   EXPECT_TRUE(book.may_claim({.identity = "alice", .user = {}}, bank));

@@ -24,7 +24,7 @@ class QuestionTableTest : public testing::Test {
   const std::uint64_t number_ = questions_.add(question_);
 };
 
-TEST_F(QuestionTableTest, KeepsTheAnswerForWhoeverAsked) {
+TEST_F(QuestionTableTest, KeepsTheAnswerForTheAsker) {
   EXPECT_FALSE(question_->answered);
   EXPECT_TRUE(answer(number_, peer_, RIPC_NO_SERVICE));
   EXPECT_TRUE(question_->answered);
@@ -32,7 +32,7 @@ TEST_F(QuestionTableTest, KeepsTheAnswerForWhoeverAsked) {
   EXPECT_EQ(questions_.take_out(number_, *question_, RIPC_OK, true).code(), RIPC_NO_SERVICE);
 }
 
-TEST_F(QuestionTableTest, NobodyElseCanAnswerAndNobodyTwice) {
+TEST_F(QuestionTableTest, NoOneElseCanAnswerAndNoOneTwice) {
   EXPECT_FALSE(answer(number_, other_));
   EXPECT_FALSE(question_->answered);
   EXPECT_TRUE(answer(number_, peer_));

@@ -46,7 +46,7 @@ TEST(Datagram, EveryKindIsReadAsItWasWritten) {
   }
 }
 
-TEST(Datagram, AnotherVersionIsToldFromNonsense) {
+TEST(Datagram, AnotherVersionIsDistinguishedFromNonsense) {
   Bytes bytes = encoded(kSample, 1);
   bytes[0] = std::byte{2};
   EXPECT_EQ(decode_status(bytes), RIPC_VERSION_MISMATCH);

@@ -189,7 +189,7 @@ TEST(SessionFrame, MissingAndSurplusBytesAreRefused) {
   }
 }
 
-TEST(SessionFrame, AnotherVersionIsToldFromNonsense) {
+TEST(SessionFrame, AnotherVersionIsDistinguishedFromNonsense) {
   Bytes bytes = encoded(Bye{});
   bytes[4] = std::byte{1};
   EXPECT_EQ(decode_status(bytes), RIPC_VERSION_MISMATCH);

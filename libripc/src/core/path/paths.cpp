@@ -17,7 +17,9 @@ namespace {
 
 // Between two looks at a service that is in the middle of restarting or moving.
 constexpr Nanoseconds kRetryPause = 2'000'000;
+// What was dropped is freed when no thread uses it any more; this is between two looks.
 constexpr Nanoseconds kReclaimPause = 10'000'000;
+// A former holder that takes longer is stopped or gone, and needs no answer.
 constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
 
 Deadline half_of(Deadline deadline) noexcept {
@@ -62,13 +64,13 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
         search(id, deadline, [&]() -> Result<std::shared_ptr<spi::Channel>> {
           path = try_paths(id, deadline);
           if (auto known = known_channel(id)) return known;
-          // Who waits here to send also takes the way that the service itself has told.
+          // A sender that waits here also takes the address that the service itself has sent.
           Counter not_counted{0};
           if (routes_.learned(id)) return find_channel(id, deadline, not_counted);
           return path->ok() ? Status(RIPC_PEER_DEAD) : path->status();
         });
     if (path) return *std::move(path);
-    // What another thread has found is told without opening a second link.
+    // What another thread has found is reported without opening a second link.
     if (!found.ok()) return found.status();
   }
 }

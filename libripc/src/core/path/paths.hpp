@@ -48,7 +48,7 @@ class Paths {
   void follow(const spi::ServiceRecord& now) noexcept;
   RouteTable& routes() noexcept { return routes_; }
 
-  // What is told is what the next send uses: a former holder may be gone without having been missed yet.
+  // What is reported is what the next send uses: a former holder may be gone without having been missed yet.
   Result<Resolution> resolve(ripc_service_id id);
   // The same, with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
@@ -62,7 +62,7 @@ class Paths {
   // Tells the former holder of an ID that it was taken over.
   void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) const noexcept;
 
-  // When nobody sends any more. Waits for those who read the route table.
+  // When no one sends any more. Waits for those who read the route table.
   void shut_down() noexcept { epochs_.reclaim_all(); }
 
  private:
@@ -87,7 +87,7 @@ class Paths {
   static Result<spi::Connected> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
   Result<spi::Connected> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                  Deadline deadline) const;
-  // A refusal says more than that nobody answered elsewhere.
+  // A refusal says more than that no one answered elsewhere.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;
   void reclaim_soon() noexcept;

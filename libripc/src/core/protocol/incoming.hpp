@@ -29,7 +29,7 @@ struct IncomingItem {
   WindowQueue* home = nullptr;  // of the window
   bool done = false;
   spi::Pull pull;
-  memory::Hold hold;  // of pull.destination, where its residence is told
+  memory::Hold hold;  // of pull.destination, where its residence is known
 
   bool is_lent() const noexcept { return target == Target::lent || target == Target::lease; }
   void return_window() noexcept {
@@ -75,7 +75,7 @@ struct Landings {
 
 struct Placed {
   std::size_t short_bytes = 0;
-  std::size_t discarded = 0;  // items in return buffers that nobody waits for
+  std::size_t discarded = 0;  // items in return buffers that no one waits for
 };
 // Decides where each item goes, and fills in the views of those that are here already. `items` are those that are
 // pulled, in the packet's order; `source` is who sent it. With `lend`, no windows are taken. Takes no memory.

@@ -25,7 +25,7 @@ struct SendArguments {
   const Message* reply_to = nullptr;
   bool unordered = false;     // delivered as soon as it is complete
   bool more = false;          // another long message to the same service is sent at once, by the same thread
-  bool holds_leases = false;  // the short items that lie in leases stay as they are while somebody holds those
+  bool holds_leases = false;  // the short items that lie in leases stay as they are while someone holds those
 
   bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }
 };

@@ -54,7 +54,7 @@ class LongReceives {
   struct Parts {
     Landings landings;
     memory::Pool& pool;
-    const EventLoop& loop;  // in which transports hear what senders say
+    const EventLoop& loop;  // in which transports receive what senders say
     Inbox& inbox;
     ReadClock& clock;
     const Ports& ports;

@@ -14,7 +14,7 @@ constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
 // No message is begun behind others that have as many bytes: with so many under way, the path is not idle.
 constexpr std::uint64_t kMostAhead = 8 << 20;
 
-// What a sender hears about an item that its receiver could not take.
+// What a sender learns about an item that its receiver could not take.
 ripc_status reported(ripc_status status) noexcept {
   return status == RIPC_WINDOW_TOO_SMALL || status == RIPC_NO_MEMORY ? status : RIPC_NO_WINDOW;
 }
@@ -141,7 +141,7 @@ ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Ste
   const Nanoseconds now = parts_.clock.now();
   if (receive.deadline.is_never()) receive.deadline = Deadline::after(timeout, now);
   if (receive.deadline.remaining(now) != 0) return RIPC_PENDING;
-  // This process may have been stopped, or busy in a callback, and not have heard what the sender said. Once more,
+  // This process may have been stopped, or busy in a callback, and not have received what the sender said. Once more,
   // then; a sender that never stops talking is not waited for longer.
   if (!receive.extended && parts_.loop.is_behind()) {
     receive.extended = true;
@@ -296,7 +296,7 @@ void LongReceives::show(LongReceive& receive) noexcept {
   attachments.lent_status = receive.failure;
 }
 
-// The message will not be delivered: windows go back to their places, the sender hears why.
+// The message will not be delivered: windows go back to their places, the sender learns why.
 void LongReceives::drop(LongReceive& receive, ripc_status status) noexcept {
   for (IncomingItem& item : receive.items) {
     if (item.pull.status == RIPC_PENDING) receive.source->abandon(item.pull);

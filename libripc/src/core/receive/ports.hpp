@@ -44,7 +44,7 @@ class Ports {
 
   // Any thread. Sends of their peers fail from now on.
   void close() noexcept;
-  // When nobody receives any more.
+  // When no one receives any more.
   void clear() noexcept;
 
  private:

@@ -79,7 +79,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
       deadline = Deadline::after(timeout, now);
       spin_until = std::min(spin_.begin(now), deadline.at());
     }
-    // Who spins while bytes are on their way takes the processor from the threads that move them.
+    // Spinning while bytes are on their way takes the processor from the threads that move them.
     if (!long_receives_.empty() || now >= spin_until) {
       inbox_.open(all);
       const ripc_status status = sleep(deadline);
@@ -121,7 +121,7 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
     ports_.arm([this](spi::Port& port) { poll(port); });
     if (took_ || inbox_.pending) (void)poll_ports();
     if (inbox_.count() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
-    // It would not be told of again.
+    // It would not be reported again.
     if (starved_) {
       status = RIPC_NO_MEMORY;
       break;

@@ -54,7 +54,7 @@ class Receiver final : private spi::PacketSink {
 
   // Any thread.
   bool cancel_answer(std::uint64_t request) noexcept { return long_receives_.cancel_answer(request); }
-  // When nobody receives any more.
+  // When no one receives any more.
   void end() noexcept;
 
  private:

@@ -30,8 +30,8 @@ Status no_members(const GroupList& list) {
 
 // One message on its way to the members of a group.
 struct GroupSend::Sending {
-  Sending(ripc_service_id to, const wire::Plain& plain, Deadline until, ripc_group_outcome* told)
-      : group(to), message(plain), deadline(until), outcome(told) {}
+  Sending(ripc_service_id to, const wire::Plain& plain, Deadline until, ripc_group_outcome* report)
+      : group(to), message(plain), deadline(until), outcome(report) {}
 
   const ripc_service_id group;
   const wire::Plain message;
@@ -39,7 +39,7 @@ struct GroupSend::Sending {
   ripc_group_outcome* const outcome;
   std::uint32_t taken = 0;
   std::uint32_t missed = 0;
-  Status failure{};  // why nobody took it: no room, then the size, then what the last path said
+  Status failure{};  // why no one took it: no room, then the size, then what the last path said
   // Members that their network may reach with one packet.
   struct Reachable {
     GroupMember* member;
@@ -104,7 +104,7 @@ Status GroupSend::send(const SendArguments& arguments) {
   std::shared_ptr<const GroupList> list = groups_.members(arguments.to);
   send_to_members(*list, sending);
   if (sending.taken == 0 && is_gone(sending.failure.code())) {
-    // All that were known are gone, so nobody has it yet: those that came in their place shall.
+    // All that were known are gone, so no one has it yet: those that came in their place shall.
     list = groups_.members(arguments.to);
     sending.start();
     send_to_members(*list, sending);
@@ -213,7 +213,7 @@ Status GroupSend::connect_and_send(GroupMember& member, Sending& sending) {
     member.failed(now);
     if (is_gone(status.code()) || status == RIPC_NO_SERVICE) {
       lose_member(member, sending.group);
-      // That this one does not exist does not mean that nobody does.
+      // That this one does not exist does not mean that no one does.
       if (status == RIPC_NO_SERVICE) status = Status(RIPC_PEER_DEAD, std::string(status.text()));
     }
   }

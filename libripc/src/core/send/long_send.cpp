@@ -88,11 +88,11 @@ Status LongSend::send_prepared(const SendArguments& arguments, Prepared& prepare
   return RIPC_PEER_DEAD;
 }
 
-Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, bool is_told) {
+Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, bool is_reported) {
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
     if (!prepared.plan.is_pulled(index)) continue;
     const ripc_item& item = arguments.items[index];
-    Result<memory::Hold> hold = memory_of(item, is_told);
+    Result<memory::Hold> hold = memory_of(item, is_reported);
     if (!hold.ok()) return hold.status();
     const memory::Arena* arena = hold->arena();
     prepared.ranges.push_back(arena == nullptr ? bytes_of(item) : spi::Bytes(arena->base + hold->offset(), item.size));
@@ -103,12 +103,13 @@ Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, boo
   return {};
 }
 
-// Memory that the peer reads after the call: lent by the caller, if somebody is told when the loan ends, else a copy.
-Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_told) {
+// Memory that the peer reads after the call: lent by the caller, if the end of the loan is reported to someone, else a
+// copy.
+Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_reported) {
   if (item.kind != RIPC_ITEM_LONG && item.size != 0) {
     Result<memory::Hold> copied = pool_.copy(bytes_of(item));
     if (copied.status().code() == RIPC_NO_MEMORY) {
-      // Of messages that have ended, and nobody has looked.
+      // Of messages that have ended, and no one has looked.
       tickets_.look();
       copied = pool_.copy(bytes_of(item));
     }
@@ -119,12 +120,12 @@ Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_told) {
     if (copied.ok()) add(counters_.copies);
     return copied;
   }
-  return lend(pool_, item, is_told);
+  return lend(pool_, item, is_reported);
 }
 
-Result<memory::Hold> LongSend::lend(memory::Pool& pool, const ripc_item& item, bool is_told) {
+Result<memory::Hold> LongSend::lend(memory::Pool& pool, const ripc_item& item, bool is_reported) {
   Result<memory::Hold> lent = pool.hold(item.data, item.size);
-  if (lent.ok() && !is_told && item.size != 0 && lent->arena() == nullptr && !pool.find(item.data).ok())
+  if (lent.ok() && !is_reported && item.size != 0 && lent->arena() == nullptr && !pool.find(item.data).ok())
     return Status(RIPC_INVALID_ARGUMENT,
                   "A RIPC_ITEM_LONG needs a way to report when its memory is free again: ask for the ticket or "
                   "set a callback (of a call: loan_ended), lease or register the memory, or send a copy of it with "

@@ -22,22 +22,22 @@ class LongSend {
            SendCounters& counters) noexcept
       : id_(id), paths_(paths), pool_(pool), tickets_(tickets), requests_(requests), counters_(counters) {}
 
-  // `ticket`: null if nobody wants it.
+  // `ticket`: null if no one wants it.
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   // Ends what is under way.
   void end() noexcept { tickets_.end_sender(this); }
 
   // Memory that the peer reads after the call. RIPC_INVALID_ARGUMENT: nobody is told when the loan ends, and the pool
   // does not know the memory.
-  static Result<memory::Hold> lend(memory::Pool& pool, const ripc_item& item, bool is_told);
+  static Result<memory::Hold> lend(memory::Pool& pool, const ripc_item& item, bool is_reported);
 
  private:
   struct Prepared;
   class Offer;
   Status send_prepared(const SendArguments& arguments, Prepared& prepared, std::shared_ptr<spi::Channel> channel,
                        std::shared_ptr<Ticket>* ticket);
-  Status prepare(const SendArguments& arguments, Prepared& prepared, bool is_told);
-  Result<memory::Hold> memory_of(const ripc_item& item, bool is_told);
+  Status prepare(const SendArguments& arguments, Prepared& prepared, bool is_reported);
+  Result<memory::Hold> memory_of(const ripc_item& item, bool is_reported);
   Status transmit(const SendArguments& arguments, Prepared& prepared, const std::shared_ptr<spi::Channel>& channel,
                   std::shared_ptr<Ticket>* ticket);
   ripc_status transmit_packet(const SendArguments& arguments, const ItemPlan& plan,

@@ -24,7 +24,7 @@ class Room {
 
   // A peer that had no room has some now, or is gone.
   void changed() noexcept;
-  // Who waits looks again. Async-signal-safe.
+  // A waiting thread looks again. Async-signal-safe.
   void wake_waiters() noexcept;
 
  private:

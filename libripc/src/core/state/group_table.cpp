@@ -10,7 +10,7 @@ namespace {
 
 constexpr Nanoseconds kFirstMemberPause = 1'000'000'000;
 constexpr Nanoseconds kLongestMemberPause = 60'000'000'000;
-// A list without members costs nothing but the question, and somebody is waiting for the first one.
+// A list without members costs nothing but the question, and someone is waiting for the first one.
 constexpr Nanoseconds kEmptyRefresh = 10'000'000;
 
 }  // namespace
@@ -83,7 +83,7 @@ std::shared_ptr<const GroupList> GroupTable::ask(ripc_service_id group, const st
                          known->second->record().addresses == record.addresses;
     list->members.push_back(is_same ? known->second : std::make_shared<GroupMember>(record));
   });
-  // What could not be read now is no news about anybody.
+  // What could not be read now is no news about anyone.
   if (former != nullptr && !list->failure.ok()) return former;
   if (list->members.size() > kMaxMembers) {
     // Newcomers do not drive out those that are there.

@@ -26,7 +26,7 @@ class MessagePool;
 class MessagePools {
  public:
   MessagePools() = default;
-  // Frees every pool that is left, with its messages. Nobody may use or release one of them any more.
+  // Frees every pool that is left, with its messages. No one may use or release one of them any more.
   ~MessagePools();
   MessagePools(const MessagePools&) = delete;
   MessagePools& operator=(const MessagePools&) = delete;
@@ -138,7 +138,7 @@ class MessagePool {
     pool.give_back_from_elsewhere(list, message);
   }
 
-  // The service is gone; nobody receives any more. The pool goes, with all its messages, when the last one is back.
+  // The service is gone; no one receives any more. The pool goes, with all its messages, when the last one is back.
   void close() noexcept;
 
  private:
@@ -174,7 +174,7 @@ class MessagePool {
   List small_;
   List large_;
   std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // the receiving thread, or none: threads take turns
-  const ThreadEpoch::Record* candidate_ = nullptr;          // where there is none: who receives
+  const ThreadEpoch::Record* candidate_ = nullptr;          // where there is none: the receiver
   std::uint32_t entered_ = 0;                               // how often, without another thread in between
   std::atomic<std::int64_t> remaining_{0};                  // out after close(); negative before it has counted
 };

@@ -38,7 +38,7 @@ class RequestTable {
     requests_.insert(std::move(request));
   }
 
-  // Takes a request out when nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
+  // Takes a request out when no one writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
   // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays.
   Status cancel(std::uint64_t id);
   void cancel_all() noexcept;

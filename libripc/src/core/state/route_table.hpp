@@ -41,8 +41,9 @@ class RouteTable {
   // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later.
   void remove(const spi::Channel& channel) noexcept;
 
-  // Addresses heard from the services themselves, for those that no resolver knows. Bounded: of more than kMaxLearned
-  // services, the one that was heard of first is forgotten; a new address of a service does not make it newer.
+  // Addresses received from the services themselves, for those that no resolver knows. Bounded: of more than
+  // kMaxLearned services, the one that was learned first is forgotten; a new address of a service does not make it
+  // newer.
   static constexpr std::size_t kMaxLearned = 65536;
   void learn(ripc_service_id id, spi::Address address);
   void forget(ripc_service_id id) noexcept;
@@ -75,7 +76,7 @@ class RouteTable {
 
   EpochDomain& epochs_;
   std::atomic<Table*> table_;
-  Route removed_{};  // stands in the slot of every removed route: without a channel, nobody finds it
+  Route removed_{};  // stands in the slot of every removed route: without a channel, no one finds it
   mutable std::mutex mutex_;
   std::size_t used_ = 0;  // slots that are not empty, with those of removed routes
   std::unordered_map<ripc_service_id, Learned> learned_;

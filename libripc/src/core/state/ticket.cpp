@@ -19,15 +19,16 @@ bool overlap(spi::Bytes left, spi::Bytes right) noexcept {
 // ---- Ticket --------------------------------------------------------------------------------------------------
 
 Ticket::Ticket(TicketKeeper& keeper, Parts parts)
-    : keeper_(keeper), parts_(std::move(parts)), is_told_(parts_.channel->tells_of_ends()) {
+    : keeper_(keeper), parts_(std::move(parts)), is_reported_(parts_.channel->reports_ends()) {
   if (parts_.callback == nullptr) return;
   completion_ = std::make_shared<Completion>(Completion{parts_.callback, parts_.user});
-  calls_back_ = EventLoop::prepare([told = completion_] { told->callback(told->user, told->status); });
+  calls_back_ =
+      EventLoop::prepare([completion = completion_] { completion->callback(completion->user, completion->status); });
 }
 
 ripc_status Ticket::poll() noexcept {
   const auto known = static_cast<ripc_status>(status_.load(std::memory_order_acquire));
-  if (known != RIPC_PENDING || is_told_) return known;
+  if (known != RIPC_PENDING || is_reported_) return known;
   const TicketKeeper::Section section(keeper_);
   (void)keeper_.try_finish(*this);
   return static_cast<ripc_status>(status_.load(std::memory_order_relaxed));
@@ -47,7 +48,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     for (int pause = 0; pause < 8; ++pause) cpu_pause();
   }
   TicketKeeper::Section section(keeper_);
-  // Who is told of several ends tells of one after the other: the others can be seen already.
+  // Several ends are reported one after the other: the later ones can be seen already.
   (void)keeper_.try_finish(*this, true);
   const int in_loop = keeper_.loop_.in_loop_thread() ? 1 : 0;
   keeper_.waits_in_loop_ += in_loop;
@@ -86,8 +87,8 @@ std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memo
   ticket->ranges_ = std::move(ranges);
   tickets_.merge(prepared.ticket_);
   deadlines_.merge(prepared.deadline_);
-  if (!ticket->is_told_) ++looked_for_;
-  if (ticket->is_told_ || ticket->parts_.callback != nullptr) (void)try_finish(*ticket, true);
+  if (!ticket->is_reported_) ++looked_for_;
+  if (ticket->is_reported_ || ticket->parts_.callback != nullptr) (void)try_finish(*ticket, true);
   pause_.reset();
   schedule();
   return ticket;
@@ -137,7 +138,7 @@ void TicketKeeper::keep_draining(Ticket& ticket) noexcept {
 void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
-  if (!ticket.is_told_) --looked_for_;
+  if (!ticket.is_reported_) --looked_for_;
   const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
   for (auto entry = first; entry != last; ++entry) {
     if (entry->second != &ticket) continue;
@@ -163,7 +164,7 @@ bool TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t 
   }
   drain();
   if (!completed_ || !loop_.in_loop_thread()) return is_open;
-  // Several may have finished together: whoever waits for one of them is woken when the loop has told of them all.
+  // Several may have finished together: a thread that waits for one is woken when the loop has reported them all.
   try {
     loop_.post([this] { changed_.notify_all(); });
     completed_ = false;

@@ -40,7 +40,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
 
  private:
   friend class TicketKeeper;
-  // What the callback is told; the task that calls it owns it, too.
+  // What the callback gets; the task that calls it owns it, too.
   struct Completion {
     ripc_ticket_callback callback;
     void* user;
@@ -49,9 +49,9 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   Ticket(TicketKeeper& keeper, Parts parts);
 
   TicketKeeper& keeper_;
-  // The keeper's. The channel goes when the ticket ends: a path is not held by who has not looked yet.
+  // The keeper's. The channel goes when the ticket ends: a thread that has not looked yet holds no path.
   Parts parts_;
-  const bool is_told_;  // the peer says when it has finished anyway
+  const bool is_reported_;  // the peer says when it has finished anyway
   std::vector<memory::Hold> holds_;
   std::vector<spi::Bytes> ranges_;  // what is exposed
   std::shared_ptr<Completion> completion_;
@@ -62,7 +62,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
 };
 
 // All open tickets of a context. Finishes them on word from the transport, on time-out, and, where word costs the peer
-// something and is asked for only if somebody waits, by looking now and then while any are open.
+// something and is asked for only if someone waits, by looking now and then while any are open.
 class TicketKeeper {
  public:
   explicit TicketKeeper(EventLoop& loop);
@@ -102,8 +102,8 @@ class TicketKeeper {
 
  private:
   friend class Ticket;
-  // Holds the mutex. Whoever waits for what ended meanwhile, perhaps in a callback, is woken when it was let go: it
-  // takes the mutex at once.
+  // Holds the mutex. A thread that waits for what ended meanwhile, perhaps in a callback, is woken when it was let go:
+  // it takes the mutex at once.
   class Section {
    public:
     explicit Section(TicketKeeper& keeper) : keeper_(keeper), lock_(keeper.mutex_) {}
@@ -147,7 +147,7 @@ class TicketKeeper {
   int waits_in_loop_ = 0;   // of callbacks
   // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
-  std::size_t looked_for_ = 0;  // of them: those that nobody may tell of
+  std::size_t looked_for_ = 0;  // of them: those that no one may tell of
   std::multimap<Nanoseconds, Ticket*> deadlines_;
   std::shared_ptr<Ticket> draining_;  // the first of those that ended while the peer may still be reading
   Nanoseconds timer_at_ = UINT64_MAX;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the application that a connection reads or writes, and that may be taken away at any time: whoever takes
+// Memory of the application that a connection reads or writes, and that may be taken away at any time: anyone who takes
 // it away waits for the lock, which is held for one system call on a non-blocking socket at most.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ripc::internal::remote {
 // What lets the peer's device reach memory of this process.
 class RemoteAccess {
  public:
-  // Any. When it has returned, the device lets nobody in any more, whoever else still holds the object. Idempotent.
+  // Any. When it has returned, the device lets no one in any more, even if the object lives on. Idempotent.
   virtual void end() noexcept = 0;
 
  protected:

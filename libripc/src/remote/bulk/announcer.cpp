@@ -8,7 +8,7 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Between two looks at the transfers that nobody has asked for.
+// Between two looks at the transfers that no one has asked for.
 constexpr Nanoseconds kLook = 50'000'000;
 
 }  // namespace
@@ -31,10 +31,10 @@ void Announcer::watch() noexcept {
 void Announcer::repeat_what_is_due() {
   // What is announced from now on starts the watch again.
   watching_.store(false, std::memory_order_release);
-  std::vector<ExposureTable::Unheard> due;
-  if (transfers_.find_unheard(monotonic_now(), due)) watch();
-  for (const ExposureTable::Unheard& unheard : due) {
-    if (!stopped_.load(std::memory_order_acquire)) repeat_(unheard.owner, unheard.packet);
+  std::vector<ExposureTable::Unrequested> due;
+  if (transfers_.find_unrequested(monotonic_now(), due)) watch();
+  for (const ExposureTable::Unrequested& announcement : due) {
+    if (!stopped_.load(std::memory_order_acquire)) repeat_(announcement.owner, announcement.packet);
   }
 }
 

@@ -50,7 +50,7 @@ class Bulk {
 
   // Any. The peer is gone, or the session ends. Closes the connections; pulls end with RIPC_PEER_DEAD, unanswered
   // finish() with RIPC_REVOKED, transfers with RIPC_PEER_DEAD unless they had finished, grants as end_grant() tells.
-  // When it has returned, nobody touches exposed, granted or destination memory any more. Idempotent.
+  // When it has returned, no one touches exposed, granted or destination memory any more. Idempotent.
   virtual void died() noexcept = 0;
 
   // Any. For people: what long items travel over.
@@ -70,7 +70,7 @@ class Bulk {
   }
 
   // Any. A packet of this size is going to announce a transfer, at once or with `more` that follow. RIPC_NO_MEMORY: it
-  // could not be repeated.
+  // could not be repeated. Most have nothing to send before it.
   virtual ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool /*more*/) noexcept {
     return transfers_.prepare_announcement(transfer, size);
   }
@@ -128,9 +128,9 @@ class Bulk {
   // Receiver. As Source::abandon: when it has returned, nothing writes the destination any more.
   virtual void abandon(spi::Pull& pull) noexcept = 0;
 
-  // Any. As Source::finish. RIPC_OK and RIPC_REVOKED are final. The first RIPC_PENDING is told to the peer; `events` is
-  // woken when the answer is there, and must be valid until then or until forget(). What drops a message is sent off
-  // at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
+  // Any. As Source::finish. RIPC_OK and RIPC_REVOKED are final. The first RIPC_PENDING is reported to the peer;
+  // `events` is woken when the answer is there, and must be valid until then or until forget(). What drops a message is
+  // sent off at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept = 0;
 
   // Any. `events` is about to go: when this has returned it will not be woken any more.

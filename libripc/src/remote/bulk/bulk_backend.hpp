@@ -161,11 +161,11 @@ class BulkBackend : public Bulk {
       for (Member& member : connections_) {
         const auto found = std::find(present.begin(), present.end(), member.connection);
         if (found == present.end()) continue;
-        member.silence.look(owed[static_cast<std::size_t>(found - present.begin())], member.connection->heard());
+        member.silence.look(owed[static_cast<std::size_t>(found - present.begin())], member.connection->activity());
       }
-      const bool is_any_heard = std::any_of(connections_.begin(), connections_.end(),
-                                            [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
-      const unsigned too_long = is_any_heard ? kLooksBeside : kLooks;
+      const bool is_any_active = std::any_of(connections_.begin(), connections_.end(),
+                                             [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
+      const unsigned too_long = is_any_active ? kLooksBeside : kLooks;
       for (const Member& member : connections_) {
         if (member.silence.lasts(too_long)) silent.push_back(member.connection);
       }

@@ -14,8 +14,10 @@ constexpr std::uint64_t kTransferMask = kMaxTransfers - 1;
 static_assert((kMaxTransfers & kTransferMask) == 0);
 static_assert(RIPC_MAX_ITEMS <= 0x100);
 
+// Announcements of one look. The others are due at the next one, so that the responder is not held up.
 constexpr std::size_t kMostAtATime = 8;
 
+// What kMaxTransfers free slots keep is 8 MiB at most.
 constexpr std::size_t kKeptPacket = 2048;
 
 constexpr auto status_of(std::uint64_t value) noexcept {
@@ -28,7 +30,7 @@ bool ExposureTable::Slot::is_cancelled() const noexcept {
   return is(State::done) && status_of(word.load(std::memory_order_relaxed)) == RIPC_CANCELLED;
 }
 
-// What is not exposed is open to nobody, before anyone can see that it is not: whoever ends a connection may hold a
+// What is not exposed is open to no one, before anyone can see that it is not: anyone who ends a connection may hold a
 // right, too, and only be about to end it.
 void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
   if (state != State::exposed) {
@@ -78,7 +80,7 @@ ripc_status ExposureTable::expose(std::uint64_t owner, std::span<const spi::Expo
   slot->index = index;
   ++slot->generation;
   slot->watched = false;
-  slot->is_heard = false;
+  slot->is_requested = false;
   slot->packet.clear();
   slot->owner = owner;
   slot->key = (random_u64() & ~kTransferMask) | index;
@@ -108,20 +110,20 @@ ripc_status ExposureTable::prepare_announcement(std::uint64_t transfer, std::siz
 bool ExposureTable::announced(std::uint64_t transfer, spi::Gather packet) noexcept {
   Slot& slot = slot_of(transfer);
   const std::lock_guard lock(slot.mutex);
-  if (!slot.is(State::exposed) || slot.is_heard) return false;
+  if (!slot.is(State::exposed) || slot.is_requested) return false;
   for (const spi::Bytes range : packet) slot.packet.insert(slot.packet.end(), range.begin(), range.end());
   slot.pause.reset();
   slot.repeat_at = 0;
   return true;
 }
 
-bool ExposureTable::find_unheard(Nanoseconds now, std::vector<Unheard>& due) {
+bool ExposureTable::find_unrequested(Nanoseconds now, std::vector<Unrequested>& due) {
   bool any = false;
   slots_.for_each([&](Slot& slot) {
     const std::lock_guard lock(slot.mutex);
-    if (!slot.is(State::exposed) || slot.is_heard || slot.packet.empty()) return;
+    if (!slot.is(State::exposed) || slot.is_requested || slot.packet.empty()) return;
     any = true;
-    // Whoever tells does not read the clock: what it tells of mostly is heard before the first look.
+    // The sender does not read the clock: most announcements are answered before the first look.
     if (slot.repeat_at == 0) slot.repeat_at = now + slot.pause.next();
     if (now < slot.repeat_at || due.size() == kMostAtATime) return;
     due.push_back({slot.owner, slot.packet});
@@ -176,7 +178,7 @@ void ExposureTable::end_owner(std::uint64_t owner) noexcept {
 }
 
 void ExposureTable::died() noexcept {
-  // Whoever exposes looks at it with the slot's mutex held, so either sees it or is found below.
+  // An exposing thread looks at it with the slot's mutex held, so either sees it or is found below.
   dead_.store(true, std::memory_order_release);
   slots_.for_each([](Slot& slot) {
     const std::lock_guard lock(slot.mutex);
@@ -193,7 +195,7 @@ Reading ExposureTable::read(std::uint64_t key, std::uint64_t location, std::uint
   std::unique_lock lock(slot->mutex);
   const std::uint64_t item = item_of(location);
   if (slot->is_named(key, location) && item < slot->items.size()) {
-    slot->is_heard = true;
+    slot->is_requested = true;
     const auto& [bytes, arena, residence] = slot->items[item];
     if (slot->is(State::exposed) && offset <= bytes.size() && length <= bytes.size() - offset)
       return {std::move(lock), bytes.subspan(offset, length), RIPC_OK, residence.pin()};
@@ -217,7 +219,7 @@ ripc_status ExposureTable::answer_to(std::uint64_t key, std::uint64_t location, 
   std::unique_lock lock(slot->mutex);
   if (!slot->is(State::exposed) || !slot->is_named(key, location))
     return was_taken(key, location) ? RIPC_OK : RIPC_REVOKED;
-  slot->is_heard = true;
+  slot->is_requested = true;
   remember(*slot);
   ending.slot_ = slot;
   ending.lock_ = std::move(lock);

@@ -53,16 +53,16 @@ class ExposureTable {
   void died() noexcept;
 
   // An announcement to be sent again.
-  struct Unheard {
+  struct Unrequested {
     std::uint64_t owner = 0;
     std::vector<std::byte> packet;
   };
   // In the responder. Those that are due, of the transfers that were announced and not asked for; true if there are any
   // such transfers. Throws std::bad_alloc: some may have to wait for a later time.
-  bool find_unheard(Nanoseconds now, std::vector<Unheard>& due);
+  bool find_unrequested(Nanoseconds now, std::vector<Unrequested>& due);
 
   // ---- For the peer's requests; in the responder ----
-  // Who has to be told that a transfer finished.
+  // Whom to notify that a transfer finished.
   struct Watcher {
     bool watched = false;
     std::uint64_t owner = 0;
@@ -90,7 +90,7 @@ class ExposureTable {
     const std::lock_guard lock(slot->mutex);
     const std::uint64_t item = item_of(location);
     if (!slot->is_named(key, location) || item >= slot->items.size()) return RIPC_REVOKED;
-    slot->is_heard = slot->is_heard || asked;
+    slot->is_requested = slot->is_requested || asked;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
     // All that the caller ever made are of this class; naming it here would name a transport.
     const auto right_of = [](const Opened& one) -> Right& { return static_cast<Right&>(*one.right); };
@@ -118,7 +118,7 @@ class ExposureTable {
   Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept;
 
   // The same in two steps, for several at once: what is to be answered, and, when the answers are on their way, the
-  // end. In between nobody else gets at the transfer, and the caller must not either, but by complete(); `ending` is
+  // end. In between no one else gets at the transfer, and the caller must not either, but by complete(); `ending` is
   // empty before.
   class Ending;
   ripc_status answer_to(std::uint64_t key, std::uint64_t location, ripc_status status, Ending& ending) noexcept;
@@ -143,14 +143,14 @@ class ExposureTable {
     std::uint32_t generation = 0;
     std::uint16_t index = 0;
     bool watched = false;
-    bool is_heard = false;  // the peer knows of it
+    bool is_requested = false;  // the peer knows of it
     std::uint64_t owner = 0;
     std::uint64_t key = 0;
     std::uint64_t nonce = 0;  // of the location
     std::vector<Item> items;
     std::vector<Opened> opened;     // to the peer's devices
     std::vector<std::byte> packet;  // that announced it; empty: none did
-    Nanoseconds repeat_at = 0;      // 0: nobody has looked since it was announced
+    Nanoseconds repeat_at = 0;      // 0: no one has looked since it was announced
     Backoff pause{kFirstRepeat, kLongestPause};
     std::list<Taken> remembered;  // a place in taken_, for when it is finished
 

@@ -3,7 +3,7 @@
 //
 //   begun -> telling -> answered(outcome)    gone when the receiver has asked; at once if it does not want to know
 //
-// Any thread may call anything. What is told is told by FrameSender::enqueue(): the caller flushes.
+// Any thread may call anything. Frames go by FrameSender::enqueue(): the caller flushes.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +33,15 @@ class FinishTable {
                      const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
 
   // Tells RIPC_OK before finish() is called, which then only asks for the outcome; `events` are woken when it is there.
-  // `right`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was told.
+  // `right`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was sent.
   bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
                   std::uint32_t right = 0) noexcept;
 
   // Sends what could not be sent so far, or not any more.
   void tell(FrameSender& connection) noexcept;
   void connection_lost(const FrameSender& connection) noexcept;
-  // The peer's answer. One that nobody waits for is not looked at. Whoever waits for it is woken when the result goes,
-  // which is to be without locks.
+  // The peer's answer. One that no thread waits for is not looked at. A thread that waits for it is woken when the
+  // result goes, which is to be without locks.
   EventSet::Waker answered(const wire::bulk::Frame& frame) noexcept;
 
   // Whether an answer is due: on this connection; to something that was not even sent.
@@ -53,11 +53,11 @@ class FinishTable {
   struct Entry {
     std::uint64_t location = 0;
     State state = State::begun;
-    ripc_status status = RIPC_OK;   // what the peer is told
+    ripc_status status = RIPC_OK;   // for the peer
     ripc_status outcome = RIPC_OK;  // what it said
-    bool wanted = false;            // somebody will ask for the outcome
+    bool wanted = false;            // someone will ask for the outcome
     EventSet* events = nullptr;
-    const FrameSender* connection = nullptr;  // where it was told; null: nowhere
+    const FrameSender* connection = nullptr;  // where it was sent; null: nowhere
   };
 
   static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry, std::uint32_t right = 0) noexcept;
@@ -65,7 +65,7 @@ class FinishTable {
   mutable std::mutex mutex_;
   bool dead_ = false;
   std::unordered_map<std::uint64_t, Entry> entries_;  // by key
-  // The last key that was begun of each of the peer's slots: a packet that told of a transfer may come again.
+  // The last key that was begun of each of the peer's slots: a packet that announced a transfer may come again.
   std::vector<std::uint64_t> begun_;
 };
 

@@ -59,6 +59,7 @@ class Lanes {
   template <typename CanCarry>
   std::pair<Lane*, std::uint64_t> next(std::uint64_t rest, Nanoseconds now, CanCarry&& can_carry) noexcept {
     constexpr double kSpare = RailPace::kSpare;
+    // How often a spare carries a segment, to see whether it has become faster.
     constexpr Nanoseconds kProbePause = 1'000'000'000;
     Lane* only = nullptr;
     std::size_t count = 0;

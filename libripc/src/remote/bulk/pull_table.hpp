@@ -164,7 +164,7 @@ class PullTable {
     entry.turn.splice(entry.turn.end(), ready_, std::find(ready_.begin(), ready_.end(), &entry));
   }
 
-  // Nobody waits for it any more.
+  // No one waits for it any more.
   EntryPointer take_out_locked(spi::Pull& pull) noexcept {
     const auto place = entry_of(pull)->place;
     pull.progress = 0;
@@ -182,7 +182,7 @@ class PullTable {
       entry.events = nullptr;
   }
 
-  // The status comes last: whoever sees it may free the destination.
+  // The status comes last: a thread that sees it may free the destination.
   static void end_locked(Entry& entry, ripc_status status) noexcept {
     EventSet* const events = std::exchange(entry.events, nullptr);
     entry.status.store(status, std::memory_order_release);
@@ -190,8 +190,8 @@ class PullTable {
   }
 
   // Whatever else the peer claims, what this means is that it does not hand out the bytes.
-  static ripc_status refusal(ripc_status told) noexcept {
-    return told == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED;
+  static ripc_status refusal(ripc_status status) noexcept {
+    return status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED;
   }
 
   FinishTable& finishes_;

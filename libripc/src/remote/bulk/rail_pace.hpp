@@ -60,6 +60,7 @@ class RailPace {
 
  private:
   static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;
+  // A sample counts for a quarter, so that one slow moment makes no rail a spare.
   static constexpr double kSmoothing = 4;
 
   void begin(Nanoseconds now) noexcept {

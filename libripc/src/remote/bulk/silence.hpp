@@ -16,16 +16,16 @@ namespace ripc::internal::remote {
 // Of one connection; one thread.
 class Silence {
  public:
-  // owed: it should say something. heard: grows with everything that it says.
-  void look(bool owed, std::uint64_t heard) noexcept {
-    looks_ = owed && heard == heard_ ? looks_ + 1 : 0;
-    heard_ = heard;
+  // owed: it should say something. activity: grows with everything that it says.
+  void look(bool owed, std::uint64_t activity) noexcept {
+    looks_ = owed && activity == activity_ ? looks_ + 1 : 0;
+    activity_ = activity;
   }
   // There was nothing new at so many looks in a row, all that time something was owed.
   bool lasts(unsigned looks) const noexcept { return looks_ >= looks; }
 
  private:
-  std::uint64_t heard_ = 0;
+  std::uint64_t activity_ = 0;
   unsigned looks_ = 0;
 };
 
@@ -51,7 +51,7 @@ class SilenceWatch {
     if (due_.load(std::memory_order_relaxed) || due_.exchange(true, std::memory_order_acq_rel)) return;
     timer_.set(monotonic_now() + pause_);
   }
-  // Any thread. Nobody looks any more.
+  // Any thread. No one looks any more.
   void stop() noexcept { timer_.cancel(); }
 
  private:

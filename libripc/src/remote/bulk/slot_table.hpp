@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of slots that grows as needed up to a limit, never moves one and never frees one before it ends: whoever
+// A table of slots that grows as needed up to a limit, never moves one and never frees one before it ends: anyone who
 // knows an index may look at its slot without a lock of the table.
 #pragma once
 
@@ -37,7 +37,7 @@ class SlotTable {
     return chunk == nullptr ? nullptr : &(*chunk)[index % kChunk];
   }
 
-  // A slot that nobody else has; the one given back last comes first. RIPC_AGAIN: all are taken; RIPC_NO_MEMORY.
+  // A slot that no one else has; the one given back last comes first. RIPC_AGAIN: all are taken; RIPC_NO_MEMORY.
   ripc_status acquire(std::uint16_t& index, Slot*& slot) noexcept try {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {

@@ -81,7 +81,7 @@ class ReceiverCredit {
   void consumed_more(std::uint32_t spent) noexcept { consumed(consumed_ + spent); }
   // What can be granted now, whether or not it was.
   std::uint32_t credit() const noexcept { return consumed_ + budget_; }
-  // How much of that the sender was not told.
+  // How much of that was not granted to the sender.
   std::uint32_t due() const noexcept {
     const auto due = static_cast<std::int32_t>(credit() - granted_);
     return due > 0 ? static_cast<std::uint32_t>(due) : 0;

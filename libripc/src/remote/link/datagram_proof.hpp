@@ -22,7 +22,7 @@ class DatagramProof {
     Nanoseconds next = kNever;
   };
 
-  // Begins, or begins again. `sent`: datagrams have gone out already. A greeting costs room that nobody has granted,
+  // Begins, or begins again. `sent`: datagrams have gone out already. A greeting costs room that no one has granted,
   // and a receiver that reads nothing for long must not be flooded with them.
   void begin(Nanoseconds now, bool sent) noexcept {
     *this = {};
@@ -48,13 +48,13 @@ class DatagramProof {
   }
 
   // Any datagram of the other end has come.
-  void heard() noexcept {
+  void received() noexcept {
     backward_ = true;
     conclude();
   }
 
   // The other end has answered what it was asked.
-  void told(bool arrived, Nanoseconds now) noexcept {
+  void answered(bool arrived, Nanoseconds now) noexcept {
     if (!running()) return;
     greetings_ = 0;
     if (arrived) {

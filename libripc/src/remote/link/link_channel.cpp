@@ -33,7 +33,7 @@ constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static
 LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back, spi::Multicast* multicast)
     : Channel({.incarnation = parts.incarnation,
                .packet_limit = packet_limit,
-               .tells_of_ends = true,
+               .reports_ends = true,
                .multicast = multicast}),
       parts_(std::move(parts)),
       holds_back_(holds_back),
@@ -114,7 +114,7 @@ void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status 
 
 // Whether so much may be spent now.
 ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
-  // Whoever ends the channel asks for the last number under the mutex.
+  // The thread that ends the channel asks for the last number under the mutex.
   if (const ripc_status reason = ended(); reason != RIPC_OK) [[unlikely]]
     return reason;
   if (credit_.left() < cost && !refresh_locked(cost)) [[unlikely]]
@@ -140,7 +140,7 @@ std::uint64_t LinkChannel::take_offer() noexcept {
 
 void LinkChannel::give_back(std::uint64_t offer) noexcept {
   if (offer == 0) return;
-  // Whoever offered it takes it for sent: here it goes back, unless there is a newer one.
+  // The source that offered it takes it for sent: here it goes back, unless there is a newer one.
   std::uint64_t none = 0;
   (void)parts_.session->offered_credit.compare_exchange_strong(none, offer, std::memory_order_acq_rel);
 }

@@ -103,7 +103,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Throws std::bad_alloc.
   virtual Status watch_grants(std::function<void()> look) = 0;
   virtual void unwatch_grants() noexcept = 0;
-  // Many questions for room were not answered, and another one goes out. Whoever receives may be busy, or not be
+  // Many questions for room were not answered, and another one goes out. The receiver may be busy, or not be
   // reached any more.
   virtual void doubt() noexcept = 0;
 
@@ -133,7 +133,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
       give_back(offer);
     return shortage_.note(status, spi::Resource::queue);
   }
-  // There may be room: whoever waits for it is to look.
+  // There may be room: a thread that waits for it is to look.
   void look_soon() noexcept {
     if (room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
   }

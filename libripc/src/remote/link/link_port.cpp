@@ -10,7 +10,7 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// How long the end of a service waits for its senders to hear of it: some round trips.
+// How long the end of a service waits for its senders to learn of it: some round trips.
 constexpr Nanoseconds kClosePatience = 250'000'000;
 
 }  // namespace
@@ -68,7 +68,7 @@ void LinkPort::erase_locked(const LinkSource& source) noexcept {
 
 void LinkPort::close() noexcept {
   if (closing_.exchange(true, std::memory_order_acq_rel)) return;
-  const auto all_heard = [this] {
+  const auto all_done = [this] {
     return std::none_of(sources_.begin(), sources_.end(), [](const auto& source) {
       return !source->dead() && !source->session()->slow.load(std::memory_order_relaxed);
     });
@@ -78,7 +78,7 @@ void LinkPort::close() noexcept {
     if (source->dead()) continue;
     source->session()->stream.tell(wire::session_control::LinkClosed{.link = source->link(), .status = RIPC_CLOSED});
   }
-  (void)wait_in(loop_, lock, changed_, Deadline::after(kClosePatience), all_heard);
+  (void)wait_in(loop_, lock, changed_, Deadline::after(kClosePatience), all_done);
   for (const auto& source : sources_) {
     if (!source->dead()) source->session()->slow.store(true, std::memory_order_relaxed);
   }

@@ -22,7 +22,7 @@ class UdpReceiver;
 class LinkPort : public spi::Port {
  public:
   spi::PortStatistics statistics() const noexcept override;
-  // Waits a moment for the senders to hear of it, but not for those that did not answer before.
+  // Waits a moment for the senders to learn of it, but not for those that did not answer before.
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----

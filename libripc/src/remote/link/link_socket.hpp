@@ -41,7 +41,7 @@ class LinkSocket {
   std::size_t packet_limit() const noexcept;
 
   // Sends one datagram: header and packet. One system call; no copy but to seal it. RIPC_OK, RIPC_AGAIN (no room in the
-  // network interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (nobody has the other socket any more).
+  // network interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (no one has the other socket any more).
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet) const noexcept;
   // Reads one datagram that has only a header. RIPC_OK, RIPC_EMPTY, RIPC_CORRUPT (was skipped), RIPC_PEER_DEAD.
   ripc_status receive(wire::datagram::Header& header) const noexcept;

@@ -78,7 +78,7 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexc
     return {};
   if (missing != 0) [[unlikely]]
     count_lost(missing, counters);
-  if (hears_) multicast_told(header.spent - header.sequence, counters);
+  if (hears_) multicast_reported(header.spent - header.sequence, counters);
   credit_.consumed(header.spent);
   return datagram.subspan(wire::datagram::kHeaderSize);
 }
@@ -113,7 +113,7 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
 
 // A datagram that came by the link says how many the sender has sent to many before it: each costs 1 credit, as one by
 // the link does, and has no number there.
-void LinkSource::multicast_told(std::uint32_t sent, PortCounters& counters) noexcept {
+void LinkSource::multicast_reported(std::uint32_t sent, PortCounters& counters) noexcept {
   const std::uint32_t missing = sent - multicast_;
   if (missing == 0 || missing > ReplayWindow::kMaxJump) return;
   multicast_ = sent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of a link: spi::Source over a session. What it hears datagrams from is for those that derive from
+// The receiving end of a link: spi::Source over a session. Where its datagrams come from is for those that derive from
 // it.
 #pragma once
 
@@ -86,7 +86,7 @@ class LinkSource : public spi::Source {
   virtual ripc_status transmit(const wire::datagram::Header& header) noexcept = 0;
   // The cost of the largest datagram, in credits.
   virtual std::uint32_t largest_cost() const noexcept = 0;
-  // Datagrams that this machine had to drop for want of room, modulo 2^32.
+  // Datagrams that this machine had to drop for want of room, modulo 2^32. None where credit pays for whole buffers.
   virtual std::uint32_t dropped() noexcept { return 0; }
 
   const Parts parts_;
@@ -94,7 +94,7 @@ class LinkSource : public spi::Source {
  private:
   bool is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing, PortCounters& counters) noexcept;
   void count_lost(std::uint32_t missing, PortCounters& counters) noexcept;
-  void multicast_told(std::uint32_t sent, PortCounters& counters) noexcept;
+  void multicast_reported(std::uint32_t sent, PortCounters& counters) noexcept;
   void pass_credit(std::uint32_t link, std::uint32_t credit) noexcept;
   void send_credit(PortCounters& counters) noexcept;
 

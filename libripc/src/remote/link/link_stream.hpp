@@ -87,7 +87,7 @@ class StreamReceiver {
   ripc_status front(spi::Bytes& datagram) const noexcept;
   void pop() noexcept;
 
-  // ---- For whoever delivers: they go with the connection ----
+  // ---- For delivery: they go with the connection ----
   // The packet of the first record, once that was accepted; empty before.
   spi::Bytes packet{};
   // What was sent by other ways before this connection has come, or is given up for lost.

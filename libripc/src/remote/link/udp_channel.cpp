@@ -81,7 +81,7 @@ void UdpChannel::start() {
 UdpChannel::~UdpChannel() {
   stop_watching();
   if (stream_) stream_->finish();
-  // Nobody is left to find out whether it came by UDP.
+  // No one is left to find out whether it came by UDP.
   if (alive() && path() == Path::unproven) stream_kept();
 }
 
@@ -189,7 +189,7 @@ bool UdpChannel::read_grants() noexcept {
     }
     if (status != RIPC_OK || header.token != parts_.token) continue;
     if (header.kind == Kind::credit && header.credit_link == parts_.link) (void)credit_.grant(header.credit);
-    if (header.kind == Kind::credit || header.kind == Kind::greeting) proof_.heard();
+    if (header.kind == Kind::credit || header.kind == Kind::greeting) proof_.received();
   }
 }
 
@@ -247,7 +247,7 @@ void UdpChannel::proved(bool arrived) noexcept {
   const std::lock_guard lock(mutex_);
   if (path() >= Path::control) return;
   if (!read_grants()) return fail_locked();
-  proof_.told(arrived, monotonic_now());
+  proof_.answered(arrived, monotonic_now());
   go_on_locked();
 }
 
@@ -369,7 +369,7 @@ void UdpChannel::stream_due() noexcept {
       if (const auto alive = weak.lock()) adopt_stream(std::move(connection));
     });
   } catch (const std::bad_alloc&) {
-    // As if nobody had answered.
+    // As if no one had answered.
   }
 }
 
@@ -411,7 +411,7 @@ void UdpChannel::adopt_stream(SecureSocket connection) noexcept try {
   set_limit(limit_of(Path::connection));
   look_soon();
 } catch (const std::bad_alloc&) {
-  // As if nobody had answered.
+  // As if no one had answered.
 }
 
 // Responder. There is room, or the connection is lost.

@@ -254,7 +254,7 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
     if (batch_count_ != 0) return true;
     if (!filled) return false;
   }
-  // Somebody floods the link with what is no packet. Others have a turn.
+  // Someone floods the link with what is no packet. Others have a turn.
   port_.events().wake();
   return false;
 }
@@ -317,7 +317,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
         return taken;
       }
       if (datagram.empty()) {
-        // What was just sent is not there yet: whoever waits for the first packet should have it now.
+        // What was just sent is not there yet: a receiver that waits for the first packet should have it now.
         if (taken != 0 || !fill(source, stream)) return taken;
         continue;
       }

@@ -16,7 +16,9 @@ namespace ripc::internal::shm {
 
 namespace {
 
+// Messages for a peer that does not read; then its senders get RIPC_AGAIN.
 constexpr std::size_t kMaxQueued = 1024;
+// Bounds what a peer can make this process remember. No honest pool has nearly as many.
 constexpr std::size_t kMaxForeignArenas = 4096;
 // Room for every message but Control without another allocation.
 constexpr std::size_t kUsualMessage = 256;
@@ -253,7 +255,7 @@ ripc_status ControlConnection::announce(const memory::Arena& arena) noexcept try
 void ControlConnection::retract(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   if (announced_.erase(arena) == 0) return;
-  // A peer that is too busy to hear it keeps a mapping of unused memory until the connection ends: harmless.
+  // A peer that is too busy to read it keeps a mapping of unused memory until the connection ends: harmless.
   if (wire::shm_control::encode(wire::shm_control::ArenaGone{.id = arena}, encoded_) == RIPC_OK)
     (void)send_locked(encoded_, {});
 }

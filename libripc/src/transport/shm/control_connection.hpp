@@ -60,7 +60,7 @@ class ControlConnection {
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
   // Only a process of our own user is ever accessed. A privileged one is let into others by the kernel, but these may
-  // have become, by exec(), a program that is trusted with more than whoever names the addresses.
+  // have become, by exec(), a program that is trusted with more than the peer that names the addresses.
   const PeerProcess& process() const noexcept { return *process_; }
   // Whether the peer reaches this process, as it says.
   Reach reach_of_peer() const noexcept { return reach_of_peer_.load(std::memory_order_relaxed); }

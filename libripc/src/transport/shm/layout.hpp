@@ -7,7 +7,7 @@
 //   cells          128 bytes each; one per packet; a packet of up to 120 bytes lies in its cell
 //   data area      larger packets, 64-byte aligned, never wrapping
 //
-// Either side may be hostile: whoever reads a value checks it against the geometry it knows from the handshake, never
+// Either side may be hostile: the reader of a value checks it against the geometry it knows from the handshake, never
 // against what the memory says.
 #pragma once
 
@@ -88,7 +88,7 @@ struct Geometry {
 struct alignas(kCacheLine) ServiceLine {
   std::atomic<std::uint32_t> sleep_epoch;  // kAsleep, kDrowsy, and above them the number of the sleep
   std::atomic<std::uint32_t>
-      registration;  // changes when the service ends; a channel compares it with what it was told
+      registration;  // changes when the service ends; a channel compares it with the one that it was opened with
 };
 inline constexpr std::uint32_t kAsleep = 1;  // the receiver sleeps or is about to
 inline constexpr std::uint32_t kDrowsy =

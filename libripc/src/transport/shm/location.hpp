@@ -3,14 +3,14 @@
 //
 //   bit 63 set    pooled: bits 40-62 arena id, bits 0-39 offset in the arena
 //   bit 63 clear  foreign: the address in the owner's process
-//   all ones      not told: the owner copies the bytes out on request (the peer belongs to another user)
+//   all ones      undisclosed: the owner copies the bytes out on request (the peer belongs to another user)
 #pragma once
 
 #include <cstdint>
 
 namespace ripc::internal::shm {
 
-inline constexpr std::uint64_t kNotTold = UINT64_MAX;
+inline constexpr std::uint64_t kUndisclosed = UINT64_MAX;
 inline constexpr std::uint64_t kPooledBit = std::uint64_t{1} << 63;
 inline constexpr std::uint32_t kMaxArenaId = (1u << 23) - 2;  // so that no pooled location is all ones
 inline constexpr std::uint64_t kMaxArenaOffset = (std::uint64_t{1} << 40) - 1;

@@ -44,7 +44,7 @@ ssize_t move(pid_t pid, std::byte* local, std::uint64_t address, std::size_t siz
 }
 
 // Where the kernel, or a seccomp profile, does not even let a process read itself that way. No system call faults;
-// these two are never forbidden, and work for a process that nobody may trace.
+// these two are never forbidden, and work for a process that no one may trace.
 ripc_status copy_by_pipe(std::byte* to, const std::byte* from, std::size_t size) noexcept {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return RIPC_NO_DESCRIPTORS;

@@ -18,14 +18,27 @@
 
 namespace ripc::internal::shm {
 
-class QueueWriter {
+// What both ends have mapped.
+class QueueMemory {
  public:
-  QueueWriter(std::byte* base, Geometry geometry) noexcept
+  QueueMemory(std::byte* base, Geometry geometry) noexcept
       : control_(reinterpret_cast<Control*>(base)),
         cells_(reinterpret_cast<Cell*>(base + kControlSize)),
         data_(base + geometry.data_offset()),
         geometry_(geometry),
         mask_(geometry.cells - 1) {}
+
+ protected:
+  Control* control_;
+  Cell* cells_;
+  std::byte* data_;
+  Geometry geometry_;
+  std::uint32_t mask_;  // of the index of a cell
+};
+
+class QueueWriter : private QueueMemory {
+ public:
+  using QueueMemory::QueueMemory;
 
   // RIPC_OK, RIPC_AGAIN, RIPC_TOO_LARGE. Any thread of the process that owns the writer.
   ripc_status write(std::span<const std::span<const std::byte>> ranges) noexcept;
@@ -144,11 +157,6 @@ class QueueWriter {
 #endif
   }
 
-  Control* control_;
-  Cell* cells_;
-  std::byte* data_;
-  Geometry geometry_;
-  std::uint32_t mask_;  // of the index of a cell
   // Cells and the end of the data area: reserved together so that both stay in order.
   alignas(kCacheLine) std::atomic<std::uint64_t> tail_{0};
   ThreadBias bias_;  // of tail_
@@ -156,14 +164,9 @@ class QueueWriter {
   std::atomic<std::uint32_t> known_head_data_{0};
 };
 
-class QueueReader {
+class QueueReader : private QueueMemory {
  public:
-  QueueReader(std::byte* base, Geometry geometry) noexcept
-      : control_(reinterpret_cast<Control*>(base)),
-        cells_(reinterpret_cast<Cell*>(base + kControlSize)),
-        data_(base + geometry.data_offset()),
-        geometry_(geometry),
-        mask_(geometry.cells - 1) {}
+  using QueueMemory::QueueMemory;
 
   // The oldest committed packet, still in shared memory. False if there is none, or if the peer wrote nonsense: then
   // broken() is true and stays so.
@@ -236,11 +239,6 @@ class QueueReader {
   bool peek_outside(std::span<const std::byte>& packet) noexcept;
   bool half_is_free() noexcept;
 
-  Control* control_;
-  Cell* cells_;
-  const std::byte* data_;
-  Geometry geometry_;
-  std::uint32_t mask_;  // of the index of a cell
   std::uint32_t head_ = 0;
   std::uint32_t written_ = 0;  // all cells before this one, most likely; may lag behind head_
   std::uint32_t head_data_ = 0;

@@ -199,7 +199,7 @@ bool ShmChannel::has_room(bool tell) noexcept {
   if (need.resource != Resource::queue) {
     slot_wanted_.store(true, std::memory_order_seq_cst);
     if (has_room_now()) return true;
-    // Some may have finished, and nobody has looked.
+    // Some may have finished, and no one has looked.
     transfers_.watch_all();
     send_on(kLookForFinished);
     return false;
@@ -249,7 +249,7 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
     const spi::Exposure& item = items[index];
     const memory::Arena* arena = item.hold->arena();
     exposed[index] = {item.bytes.data(), item.bytes.size(), arena != nullptr ? arena->id : 0, item.hold->offset()};
-    std::uint64_t location = kNotTold;
+    std::uint64_t location = kUndisclosed;
     if (parts_.connection->peer_may_map()) {
       if (arena == nullptr) {
         location = reinterpret_cast<std::uint64_t>(item.bytes.data()) & ~kPooledBit;
@@ -297,7 +297,7 @@ ripc_status ShmChannel::grant(std::span<std::byte> memory, wire::Grant& grant) n
   const ripc_status status = shortage_.note(grants_.grant(key), Resource::grants);
   if (status != RIPC_OK) return status;
   const std::uint64_t location =
-      parts_.connection->peer_may_map() ? reinterpret_cast<std::uint64_t>(memory.data()) & ~kPooledBit : kNotTold;
+      parts_.connection->peer_may_map() ? reinterpret_cast<std::uint64_t>(memory.data()) & ~kPooledBit : kUndisclosed;
   grant = {.key = key.value(), .location = location, .length = memory.size()};
   return RIPC_OK;
 }

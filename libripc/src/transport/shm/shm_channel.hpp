@@ -69,7 +69,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   ripc_service_id service() const noexcept { return parts_.service; }
   // The peer is gone, or took the link away. True the first time.
   bool mark_dead() noexcept;
-  // The peer has told that transfers have finished.
+  // The peer has reported that transfers have finished.
   void transfers_finished() noexcept;
   // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request, and again
   // after RIPC_NO_DESCRIPTORS: it was lost, or could not be mapped.

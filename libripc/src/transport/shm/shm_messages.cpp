@@ -40,7 +40,7 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
         using T = std::decay_t<decltype(message)>;
         constexpr bool kGreeting =
             std::is_same_v<T, wire::shm_control::Hello> || std::is_same_v<T, wire::shm_control::HelloReply>;
-        // A context that ends says so to everyone who is connected, also to those that it has not greeted yet.
+        // A context that ends says so to every connected peer, also to those that it has not greeted yet.
         constexpr bool kMayComeFirst = kGreeting || std::is_same_v<T, wire::shm_control::Bye>;
         if (!kMayComeFirst && !peer->greeted) return false;
         return wire::fields::accepts([&] {
@@ -76,7 +76,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Hello& m
     return true;
   }
   peer->connection->set_reach_of_peer(static_cast<Reach>(message.flags));
-  // Whoever has the answer can be reached over this connection, and over it nothing comes before the answer.
+  // The peer that has the answer can be reached over this connection, and over it nothing comes before the answer.
   const std::lock_guard lock(mutex_);
   (void)send_message(*peer->connection, reply);
   peer->context = message.context;

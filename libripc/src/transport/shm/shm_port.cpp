@@ -69,7 +69,7 @@ Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
 
 void ShmPort::close() noexcept {
   line_->registration.fetch_add(1, std::memory_order_seq_cst);
-  // Who sends sees it there; who waits, for room in the queue or for the end of a transfer, has to be told.
+  // A sender sees it there. One that waits, for room in the queue or for the end of a transfer, must be notified.
   const std::lock_guard lock(mutex_);
   for (const auto& source : sources_) {
     if (source->reader().sender_waits()) source->tell_room();

@@ -42,8 +42,8 @@ ripc_status ShmSource::begin(std::span<const wire::Descriptor> items) noexcept {
 ripc_status ShmSource::prepare(spi::Pull& pull) noexcept {
   const std::uint64_t location = pull.descriptor.location;
   const std::uint64_t length = pull.descriptor.length;
-  if (location == kNotTold || !is_pooled(location)) {
-    const bool direct = location != kNotTold && !no_direct_access_.load(std::memory_order_relaxed);
+  if (location == kUndisclosed || !is_pooled(location)) {
+    const bool direct = location != kUndisclosed && !no_direct_access_.load(std::memory_order_relaxed);
     return direct || length == 0 ? RIPC_OK : prepare_bounce(pull);
   }
   std::shared_ptr<const Mapping> arena;
@@ -77,7 +77,7 @@ ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
     pull.copies = 1;
     return pull.status = RIPC_OK;
   }
-  if (location != kNotTold && !is_pooled(location) && !no_direct_access_.load(std::memory_order_relaxed)) {
+  if (location != kUndisclosed && !is_pooled(location) && !no_direct_access_.load(std::memory_order_relaxed)) {
     const ripc_status status = parts_.connection->process().read(location, {pull.destination, length});
     if (status != RIPC_UNSUPPORTED) {
       pull.copies = 1;
@@ -172,7 +172,7 @@ ripc_status ShmSource::finish(const wire::Descriptor& descriptor, ripc_status st
 ripc_status ShmSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
   if (dead()) return RIPC_PEER_DEAD;
-  if (bytes.size() > kMostPushed || grant.location == kNotTold || is_pooled(grant.location) ||
+  if (bytes.size() > kMostPushed || grant.location == kUndisclosed || is_pooled(grant.location) ||
       no_direct_access_.load(std::memory_order_relaxed))
     return RIPC_UNSUPPORTED;
   const Key key = Key::from(grant.key);

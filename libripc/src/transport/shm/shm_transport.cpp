@@ -25,10 +25,12 @@ namespace {
 constexpr int kMessagesPerEvent = 64;
 // A full accept queue or control socket is retried at this pace.
 constexpr Nanoseconds kEndpointRetry = 1'000'000;
-// Connections over the limit that are kept just long enough to be told so.
+// Connections over the limit that are kept just long enough for the answer.
 constexpr std::size_t kRefusals = 64;
+// A peer greets as soon as it is connected. The responder waits for no other one.
 constexpr int kGreetingMilliseconds = 20;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
+// Between two looks at the trust file: while no one connects, nothing else notices that it has changed.
 constexpr Nanoseconds kTrustPause = 1'000'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -127,7 +129,7 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
   try {
     status = loop_->add(peer->connection->fd(), EPOLLIN, std::move(handler));
   } catch (const std::bad_alloc&) {
-    // As for any other reason why it cannot be heard.
+    // As for any other reason why it cannot be received.
   }
   if (!status.ok()) {
     const std::lock_guard lock(mutex_);
@@ -158,7 +160,7 @@ void ShmTransport::accept_all() {
   }
 }
 
-// No descriptor is left for whoever connects. Leaving it in the queue would keep the listener readable, and the peer
+// No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable, and the peer
 // waiting: the descriptor kept for this is spent on telling it.
 bool ShmTransport::refuse_without_descriptors() {
   if (!reserve_) reserve_ = open_reserve();
@@ -239,7 +241,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
       const std::lock_guard lock(mutex_);
       const auto [position, inserted] = outgoing_.emplace(locator, peer);
       ours = inserted;
-      // Whoever finds it there may send over it at once, and nothing may come before the greeting.
+      // A thread that finds it there may send over it at once, and nothing may come before the greeting.
       if (ours) {
         sent = greet(*peer);
       } else {

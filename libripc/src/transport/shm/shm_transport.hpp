@@ -36,7 +36,7 @@ struct TransportOptions {
   security::Credentials credentials = {};  // the trust file may name users
 };
 
-// "#CONTEXT": the address of a context in the runtime directory of whoever reads it.
+// "#CONTEXT": the address of a context in the runtime directory of its reader.
 std::string context_locator(std::uint64_t context);
 
 class ShmTransport final : public spi::Transport {
@@ -89,7 +89,7 @@ class ShmTransport final : public spi::Transport {
   enum class Belief { proven, claimed };
   PeerPointer greeted_peer(std::uint64_t context, Belief belief) const;
   Status adopt(const PeerPointer& peer);
-  // Whoever has connected says Hello.
+  // The side that has connected says Hello.
   ripc_status greet(const Peer& peer) const;
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
@@ -99,7 +99,7 @@ class ShmTransport final : public spi::Transport {
   void tell_room(const Peer& peer) noexcept;
   void receive_all(const PeerPointer& peer);
   void lose(const PeerPointer& peer, Status reason) noexcept;
-  // Ends the connections of peers that the trust file, if it has changed, makes somebody else, or keeps out.
+  // Ends the connections of peers that the trust file, if it has changed, makes someone else, or keeps out.
   void look_at_trust() noexcept;
   bool is_still_admitted(const Peer& peer) const;  // under the mutex
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.

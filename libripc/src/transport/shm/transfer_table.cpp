@@ -137,7 +137,7 @@ void TransferOwner::watch_all() noexcept {
   control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
 }
 
-// The receiver reads it after the wish to be told, which is stored after it.
+// The receiver reads it after the request for notification, which is stored after it.
 void TransferOwner::set_watched(std::size_t slot, bool watched) noexcept {
   if (slots_[slot].watched == watched) return;
   slots_[slot].watched = watched;

@@ -63,7 +63,7 @@ class TransferOwner {
   ripc_status expose(std::span<const ExposedItem> items, Key& key) noexcept;
   ripc_status status(Key key) noexcept;                 // as Channel::look
   ripc_status revoke(Key key, bool& is_read) noexcept;  // as Channel::revoke
-  // The peer is gone: ends everything; nobody reads any more.
+  // The peer is gone: ends everything; no one reads any more.
   void peer_died() noexcept;
   // What a peer that cannot map memory asks for. False unless it is exposed and being pulled.
   bool find(Key key, ExposedItem& item) noexcept;
@@ -73,7 +73,7 @@ class TransferOwner {
   void watch_all() noexcept;
   // True if expose() finds a free slot, or tells of a death.
   bool has_room() const noexcept { return used_.load(std::memory_order_seq_cst) < kTransferSlots; }
-  // The receiver has told that something finished: what has. Watched transfers that have not stay watched.
+  // The receiver has reported that something finished: what has. Watched transfers that have not stay watched.
   struct Finished {
     struct Transfer {
       Key key;
@@ -136,7 +136,7 @@ class TransferTaker {
   ripc_status begin(Key key) noexcept;
   // One mark covers all items of the transfer: true as long as it is neither finished nor revoked.
   bool mark_lent(Key key) noexcept;
-  // As Source::finish. `tell` becomes true if the owner asked to be told of this transfer.
+  // As Source::finish. `tell` becomes true if the owner asked for notification of this transfer.
   ripc_status finish(Key key, ripc_status status, bool& tell) noexcept;
 
   bool begin_write(Key grant) noexcept;

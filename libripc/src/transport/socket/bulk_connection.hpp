@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One bulk connection: frames in, frames out, payload straight between the socket and the memory it belongs to.
 //
-// Reading and the writing of payload happen in the responder. Frames without payload are written by whoever has one,
-// unless a payload is in mid-frame or the socket is full; then the responder does it.
+// Reading and the writing of payload happen in the responder. Frames without payload are written by any thread that has
+// one, unless a payload is in mid-frame or the socket is full; then the responder does it.
 #pragma once
 
 #include <sys/uio.h>
@@ -99,7 +99,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   // Any.
   std::size_t job_count() const noexcept;
   // Any. Changes with every byte that arrives.
-  std::uint64_t heard() const noexcept { return received(); }
+  std::uint64_t activity() const noexcept { return received(); }
   // Any. All bytes that came, and that were sent.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
@@ -145,7 +145,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   std::array<std::byte, kLookahead> head_;  // the next bytes that are not payload
   std::size_t head_size_ = 0;
 
-  // The payload frame that is being written; of whoever set writing_, which is the responder.
+  // The payload frame that is being written; of the thread that set writing_, which is the responder.
   std::list<Job> job_;  // one or none: it came from jobs_, and may go back there without memory
   std::array<std::byte, wire::bulk::kHeaderSize> out_header_;
   std::array<std::byte, wire::bulk::kTrailerSize> out_trailer_;
@@ -155,7 +155,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   mutable std::mutex mutex_;  // for the following
   bool started_ = false;
   bool ended_ = false;
-  bool writing_ = false;  // a payload frame is on its way: nobody else may write
+  bool writing_ = false;  // a payload frame is on its way: no one else may write
   bool write_wanted_ = false;
   std::vector<std::byte> outbox_;
   std::size_t outbox_sent_ = 0;

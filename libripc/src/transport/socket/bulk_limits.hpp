@@ -9,7 +9,7 @@
 
 namespace ripc::internal::socket {
 
-inline constexpr std::size_t kMaxBulkConnections = 16;  // whoever dialed them; more are closed
+inline constexpr std::size_t kMaxBulkConnections = 16;  // dialed by either side; more are closed
 
 using remote::kSegmentSize;
 inline constexpr std::size_t kSegmentsAhead = 4;  // asked for on one connection at a time

@@ -87,7 +87,7 @@ void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
     // One that was good for something is replaced at once.
-    if (connection.heard() != 0 && !violation) {
+    if (connection.activity() != 0 && !violation) {
       forgive();
     } else {
       back_off();

@@ -36,7 +36,7 @@ struct BulkCounters {
   std::uint64_t bytes_sent = 0;       // frames included
   std::uint64_t bytes_received = 0;   // likewise
   std::uint64_t bytes_requested = 0;  // asked of the peer; more than pulled where something was asked for again
-  std::uint64_t bytes_discarded = 0;  // arrived for nobody: abandoned, withdrawn or refused
+  std::uint64_t bytes_discarded = 0;  // arrived for no one: abandoned, withdrawn or refused
   std::uint64_t connections_made = 0;
   std::uint64_t connections_lost = 0;  // by the network or the peer
   std::uint64_t refused = 0;           // requests of the peer for what it has no right to, or no longer

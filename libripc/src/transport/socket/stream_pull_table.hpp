@@ -39,7 +39,7 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   void connection_made(NewLane lane) noexcept;
   void connection_lost(const BulkConnection& connection) noexcept;
 
-  // Responder. A data frame has come: where its payload belongs. False: nobody asked for it.
+  // Responder. A data frame has come: where its payload belongs. False: no one asked for it.
   bool begin_data(const BulkConnection& connection, const wire::bulk::Frame& frame,
                   std::shared_ptr<Destination>& destination) noexcept;
   // Responder. Its payload is there, or not (see status). False: it makes no sense.

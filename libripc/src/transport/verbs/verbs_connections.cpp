@@ -30,7 +30,7 @@ constexpr std::size_t kMostAvoided = 1024;
 
 }  // namespace
 
-// A connection on its way: before the other side has agreed it is nobody else's.
+// A connection on its way: before the other side has agreed it is no one else's.
 struct VerbsTransport::Making {
   std::shared_ptr<QueuePairConnection> connection;
   std::weak_ptr<QueuePairConnection> made;
@@ -88,13 +88,13 @@ void VerbsTransport::tell_ports(const SessionPointer& session, Peer& peer) {
   }
 }
 
-bool VerbsTransport::told_port(const SessionPointer& session, const PeerPointer& peer,
-                               const wire::session_control::BulkPort& frame) {
+bool VerbsTransport::port_received(const SessionPointer& session, const PeerPointer& peer,
+                                   const wire::session_control::BulkPort& frame) {
   if (session->incoming) return false;
-  sockaddr_in6 told{};
-  told.sin6_family = AF_INET6;
-  std::memcpy(&told.sin6_addr, frame.address.data(), frame.address.size());
-  const remote::Endpoint address = remote::Endpoint::of(reinterpret_cast<const sockaddr&>(told));
+  sockaddr_in6 ip{};
+  ip.sin6_family = AF_INET6;
+  std::memcpy(&ip.sin6_addr, frame.address.data(), frame.address.size());
+  const remote::Endpoint address = remote::Endpoint::of(reinterpret_cast<const sockaddr&>(ip));
   Rail* rail = peer->rail_to(address);
   if (rail == nullptr) {
     if (peer->rails.size() == kMostAddresses) return false;
@@ -224,7 +224,7 @@ void VerbsTransport::ask_for_connection(const SessionPointer& session, const Pee
                           }});
 }
 
-// Whoever waits for the connection may be the peer, who would ask again much later only.
+// The peer may wait for the connection, and would ask again only much later.
 void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
                                  const Status& reason) {
   rail.attempt = 0;
@@ -282,12 +282,12 @@ Result<ibv_qp*> VerbsTransport::prepare(const Peer& peer, Making& making, const 
 }
 
 Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
-  ConnectionPrivateData told;
-  if (!parse(words, told)) {
+  ConnectionPrivateData claim;
+  if (!parse(words, claim)) {
     authenticator().count_refused();
     return RIPC_VERSION_MISMATCH;
   }
-  const SessionPointer session = session_named(told.session);
+  const SessionPointer session = session_named(claim.session);
   const PeerPointer peer = session ? peer_of(session) : nullptr;
   Rail* const rail = peer ? peer->rail_to(id->local()) : nullptr;
   // Where the control connection comes from is known.
@@ -297,17 +297,17 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
     authenticator().count_refused();
     return RIPC_REFUSED;
   }
-  if (told.number <= rail->number) return RIPC_REFUSED;  // the older one of two attempts
+  if (claim.number <= rail->number) return RIPC_REFUSED;  // the older one of two attempts
   const security::Secret* const secret = session->secret ? &session->secret->secret : nullptr;
   const std::shared_ptr<Registrar> registrar = registrar_of(id->local().ip());
-  if (!is_proven(secret, Side::dialing, rail->nonce, told) || !registrar) {
+  if (!is_proven(secret, Side::dialing, rail->nonce, claim) || !registrar) {
     authenticator().count_refused();
     return RIPC_REFUSED;
   }
-  rail->number = told.number;
+  rail->number = claim.number;
   auto making = std::make_shared<Making>();
   return ConnectionManager::Welcome{
-      .words = make_private_data(secret, Side::accepting, rail->nonce, session->id, told.number),
+      .words = make_private_data(secret, Side::accepting, rail->nonce, session->id, claim.number),
       .read_depth = registrar->device()->read_depth,
       .from = rail,
       .hooks = {.prepare = [this, peer, making](const IdPointer& own) { return prepare(*peer, *making, own); },

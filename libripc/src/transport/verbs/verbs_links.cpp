@@ -17,6 +17,7 @@ namespace {
 
 // After so long without an answer to greetings the peer is asked by TCP whether it answers at all.
 constexpr Nanoseconds kGreetingPatience = 200'000'000;
+// A greeting may be lost as any datagram, so it is repeated, with growing pauses.
 constexpr Nanoseconds kFirstGreeting = 2'000'000;
 constexpr Nanoseconds kLongestGreeting = 64'000'000;
 constexpr Nanoseconds kFirstLook = 100'000;
@@ -59,7 +60,7 @@ bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::ses
     return true;
   }
   const auto* const accepts_at = std::get_if<wire::session_control::BulkPort>(&frame);
-  return accepts_at != nullptr && transport.told_port(session, shared_from_this(), *accepts_at);
+  return accepts_at != nullptr && transport.port_received(session, shared_from_this(), *accepts_at);
 }
 
 Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
@@ -76,37 +77,6 @@ Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip
   if (!made.ok()) return made.status();
   senders_.push_back({*made, multicast_groups_ ? make_group_sender(*made) : nullptr});
   return senders_.back();
-}
-
-DatagramCounters VerbsTransport::datagram_counters() {
-  const std::lock_guard lock(senders_mutex_);
-  DatagramCounters sum;
-  for (const auto& sender : senders_) {
-    const DatagramCounters one = sender.datagrams->counters();
-    sum.work_requests += one.work_requests;
-    sum.doorbells += one.doorbells;
-    sum.completions += one.completions;
-    sum.inlined += one.inlined;
-    sum.copied += one.copied;
-    sum.gathered += one.gathered;
-    sum.restarts += one.restarts;
-    sum.strange += one.strange;
-  }
-  return sum;
-}
-
-std::vector<DatagramAddress> VerbsTransport::datagram_addresses() {
-  const std::lock_guard lock(senders_mutex_);
-  std::vector<DatagramAddress> addresses;
-  for (const auto& sender : senders_) addresses.push_back(sender.datagrams->address());
-  return addresses;
-}
-
-std::vector<ibv_qp*> VerbsTransport::datagram_pairs() {
-  const std::lock_guard lock(senders_mutex_);
-  std::vector<ibv_qp*> pairs;
-  for (const auto& sender : senders_) pairs.push_back(sender.datagrams->pair());
-  return pairs;
 }
 
 Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session, Peer& peer,
@@ -178,7 +148,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
       next = now + pause.next();
     }
     if (give_up == 0 && now - began >= kGreetingPatience) {
-      // Whoever answers this could have answered the greetings.
+      // A peer that answers this could have answered the greetings.
       const auto sign = ask_for_link<wire::session_control::DatagramOpened>(session, question, deadline);
       if (!sign.ok()) return sign.status();
       session->stream.tell(wire::session_control::CloseLink{.link = question.link});

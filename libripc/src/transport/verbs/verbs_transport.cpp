@@ -168,7 +168,7 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
       [&](const remote::Session& session, const Peer& peer) { return peer.uses_datagrams && leaves_by(session, ips); });
 }
 
-// Who still has something of it lets go when it notices that.
+// What still holds a part of it lets go when it notices that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
   lose_sessions(
       Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),

@@ -53,11 +53,13 @@ class VerbsTransport final : public remote::SessionTransport {
 
   // Any. RDMA connections open now; for people and tests.
   std::size_t connection_count() const;
-  // Any. What was sent as datagrams so far, credit included; for tests.
-  DatagramCounters datagram_counters();
-  // Any. The queue pairs that send datagrams, and where they are; for tests.
-  std::vector<ibv_qp*> datagram_pairs();
-  std::vector<DatagramAddress> datagram_addresses();
+  // What sends datagrams from one address of this machine.
+  struct Senders {
+    std::shared_ptr<DatagramSender> datagrams;  // null: the address' device has none
+    std::shared_ptr<GroupSender> groups;        // null: not used
+  };
+  // Any. Made when they are first needed.
+  Result<Senders> senders_of(const std::string& ip);
   // Any. Where RDMA connections to this address of this machine are accepted; 0: nowhere. For tests.
   std::uint16_t connection_port(const remote::Endpoint& address) const { return manager_->port_at(address); }
   // Any. The bulk sides of all sessions so far; for tests.
@@ -71,7 +73,7 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<std::string> own_ips() const override;
 
  private:
-  // An address of whoever accepts connections, and the attempts to make one to it.
+  // An address of the accepting side, and the attempts to make one to it.
   struct Rail {
     remote::Endpoint address;
     wire::session_control::Nonce nonce{};
@@ -79,7 +81,7 @@ class VerbsTransport final : public remote::SessionTransport {
     std::uint64_t number = 0;   // of the last attempt
     std::uint64_t attempt = 0;  // the name of the one that goes on; 0: none
     unsigned failures = 0;      // attempts since one succeeded
-    unsigned doubts = 0;        // those of them during which the peer was heard by the control connection
+    unsigned doubts = 0;        // those of them during which the control connection received something
     std::uint64_t heard = 0;    // frames there, when the last attempt had ended or the first one began
   };
   // What a session needs to make connections and links.
@@ -102,7 +104,7 @@ class VerbsTransport final : public remote::SessionTransport {
     const std::shared_ptr<RdmaBulk> rdma_bulk;
     // Links have gone over the datagrams of the devices at both ends of the session: it ends with those.
     std::atomic<bool> uses_datagrams{false};
-    std::list<Rail> rails;     // as the accepting side has told; the first one is that of the session
+    std::list<Rail> rails;     // as the accepting side has listed them; the first one is that of the session
     bool wanted = false;       // a connection, as soon as that is known
     StandingTimer rail_timer;  // when rails without a connection are tried again
 
@@ -135,8 +137,8 @@ class VerbsTransport final : public remote::SessionTransport {
   void for_each_port(const std::function<void(VerbsPort&)>& visit);
 
   // ---- Connections ----
-  bool told_port(const remote::SessionPointer& session, const PeerPointer& peer,
-                 const wire::session_control::BulkPort& frame);
+  bool port_received(const remote::SessionPointer& session, const PeerPointer& peer,
+                     const wire::session_control::BulkPort& frame);
   void connect_bulk(const remote::SessionPointer& session, const PeerPointer& peer);
   Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
   void tell_ports(const remote::SessionPointer& session, Peer& peer);
@@ -170,13 +172,6 @@ class VerbsTransport final : public remote::SessionTransport {
   Status avoided(const remote::Session& session);
   PeerPointer peer_of(const remote::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
-  // What sends datagrams from one address of this machine.
-  struct Senders {
-    std::shared_ptr<DatagramSender> datagrams;  // null: the address' device has none
-    std::shared_ptr<GroupSender> groups;        // null: not used
-  };
-  // Any. Made when they are first needed.
-  Result<Senders> senders_of(const std::string& ip);
   std::shared_ptr<GroupSender> make_group_sender(const std::shared_ptr<DatagramSender>& datagrams);
 
   const std::size_t max_connections_;

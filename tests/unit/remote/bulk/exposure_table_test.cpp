@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sender remembers of the transfers that it has told its peer of.
+// What a sender remembers of the transfers that it has announced to its peer.
 #include "remote/bulk/exposure_table.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<std::byte> pattern(std::size_t size) {
 constexpr std::uint64_t kOwner = 3;
 constexpr Nanoseconds kLong = 3'600'000'000'000;
 
-class ToldTransfer : public ::testing::Test {
+class AnnouncedTransfer : public ::testing::Test {
  protected:
   void SetUp() override {
     const spi::Exposure exposure{item_, nullptr};
@@ -31,9 +31,9 @@ class ToldTransfer : public ::testing::Test {
     return table_.announced(transfer_, ranges);
   }
   // What is to be sent again at that time from now; `waits`: whether the peer has still not asked.
-  std::vector<ExposureTable::Unheard> due(Nanoseconds later, bool& waits) {
-    std::vector<ExposureTable::Unheard> found;
-    waits = table_.find_unheard(monotonic_now() + later, found);
+  std::vector<ExposureTable::Unrequested> due(Nanoseconds later, bool& waits) {
+    std::vector<ExposureTable::Unrequested> found;
+    waits = table_.find_unrequested(monotonic_now() + later, found);
     return found;
   }
 
@@ -44,12 +44,12 @@ class ToldTransfer : public ::testing::Test {
   std::uint64_t transfer_ = 0;
 };
 
-TEST_F(ToldTransfer, ThePacketIsRepeatedWithGrowingPausesUntilThePeerAsks) {
+TEST_F(AnnouncedTransfer, ThePacketIsRepeatedWithGrowingPausesUntilThePeerAsks) {
   ASSERT_TRUE(tell());
   bool waits = false;
   EXPECT_TRUE(due(0, waits).empty());
   EXPECT_TRUE(waits);
-  const std::vector<ExposureTable::Unheard> first = due(1'000'000'000, waits);
+  const std::vector<ExposureTable::Unrequested> first = due(1'000'000'000, waits);
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].owner, kOwner);
   EXPECT_EQ(first[0].packet, packet_);
@@ -60,7 +60,7 @@ TEST_F(ToldTransfer, ThePacketIsRepeatedWithGrowingPausesUntilThePeerAsks) {
   EXPECT_FALSE(waits);
 }
 
-TEST_F(ToldTransfer, APeerThatAsksAtOnceIsNotToldAgain) {
+TEST_F(AnnouncedTransfer, APeerThatAsksAtOnceGetsNoRepetition) {
   EXPECT_EQ(table_.read(descriptor_.key, descriptor_.location, 0, 1).status, RIPC_OK);
   EXPECT_FALSE(tell());
   bool waits = true;
@@ -68,7 +68,7 @@ TEST_F(ToldTransfer, APeerThatAsksAtOnceIsNotToldAgain) {
   EXPECT_FALSE(waits);
 }
 
-TEST_F(ToldTransfer, WhatHasEndedIsNotToldAgain) {
+TEST_F(AnnouncedTransfer, WhatHasEndedIsNotAnnouncedAgain) {
   ASSERT_TRUE(tell());
   EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
   bool waits = true;
@@ -83,10 +83,10 @@ class TransferRight final : public RemoteAccess {
   bool has_ended = false;
 };
 
-class OpenTransfer : public ToldTransfer {
+class OpenTransfer : public AnnouncedTransfer {
  protected:
   void SetUp() override {
-    ToldTransfer::SetUp();
+    AnnouncedTransfer::SetUp();
     ASSERT_EQ(admit(right_), RIPC_OK);
   }
   ripc_status admit(const std::shared_ptr<TransferRight>& right) {
@@ -98,7 +98,7 @@ class OpenTransfer : public ToldTransfer {
           return Result(right);
         });
   }
-  // Held here too, as by whoever ends a connection at the same time.
+  // Held here too, as by a thread that ends a connection at the same time.
   const std::shared_ptr<TransferRight> right_ = std::make_shared<TransferRight>();
   int made_ = 0;
 };

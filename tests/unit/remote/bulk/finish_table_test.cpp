@@ -58,7 +58,7 @@ class Finishes : public testing::Test {
   FinishTable table_;
 };
 
-TEST_F(Finishes, AreToldOnceAndTheAnswerWakes) {
+TEST_F(Finishes, AreReportedOnceAndTheAnswerWakes) {
   EXPECT_EQ(finish(), RIPC_PENDING);
   EXPECT_EQ(finish(), RIPC_PENDING);
   expect_told({RIPC_OK});
@@ -68,7 +68,7 @@ TEST_F(Finishes, AreToldOnceAndTheAnswerWakes) {
   EXPECT_EQ(finish(), RIPC_OK);
 }
 
-TEST_F(Finishes, ToldEarlyAreNotToldAgain) {
+TEST_F(Finishes, ReportedEarlyAreNotReportedAgain) {
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
   EXPECT_FALSE(table_.tell_early(kItem, events_, *connection_));
   EXPECT_TRUE(table_.is_owed(*connection_));
@@ -76,14 +76,14 @@ TEST_F(Finishes, ToldEarlyAreNotToldAgain) {
   expect_told({RIPC_OK});
 }
 
-TEST_F(Finishes, ToldEarlyWakeWithTheOutcome) {
+TEST_F(Finishes, ReportedEarlyWakeWithTheOutcome) {
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
   answer(RIPC_REVOKED);
   EXPECT_TRUE(is_woken());
   EXPECT_EQ(finish(), RIPC_REVOKED);
 }
 
-TEST_F(Finishes, CannotBeToldEarlyWhenTheyWereToldOrOverALostConnection) {
+TEST_F(Finishes, CannotBeReportedEarlyWhenTheyWereReportedOrOverALostConnection) {
   connection_->lost = true;
   EXPECT_FALSE(table_.tell_early(kItem, events_, *connection_));
   connection_->lost = false;
@@ -93,7 +93,7 @@ TEST_F(Finishes, CannotBeToldEarlyWhenTheyWereToldOrOverALostConnection) {
 }
 
 // The sender may not have heard it.
-TEST_F(Finishes, ToldEarlyAreToldAgainOverTheNextConnection) {
+TEST_F(Finishes, ReportedEarlyAreReportedAgainOverTheNextConnection) {
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
   table_.connection_lost(*connection_);
   EXPECT_TRUE(table_.has_backlog());
@@ -104,7 +104,7 @@ TEST_F(Finishes, ToldEarlyAreToldAgainOverTheNextConnection) {
 }
 
 // Which the connection that was lost has ended.
-TEST_F(Finishes, ToldEarlyEndARightOfTheirConnectionOnly) {
+TEST_F(Finishes, ReportedEarlyEndARightOfTheirConnectionOnly) {
   constexpr std::uint32_t kRight = 0x1234;
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_, kRight));
   EXPECT_EQ(connection_->sent.at(0).id, kRight);
@@ -114,7 +114,7 @@ TEST_F(Finishes, ToldEarlyEndARightOfTheirConnectionOnly) {
   EXPECT_EQ(next->sent.at(0).id, 0u);
 }
 
-TEST_F(Finishes, OfAReceiverThatIsGoneWakeNobody) {
+TEST_F(Finishes, OfAReceiverThatIsGoneWakeNoOne) {
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
   table_.forget(events_);
   answer(RIPC_OK);

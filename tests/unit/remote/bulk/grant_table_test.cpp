@@ -16,8 +16,8 @@ class CountedRight final : public RemoteAccess {
   bool has_ended = false;
 };
 
-// A return buffer that the peer's device may write. The right is held here too, as by whoever ends a connection at the
-// same time.
+// A return buffer that the peer's device may write. The right is held here too, as by a thread that ends a connection
+// at the same time.
 class OpenGrant : public testing::Test {
  protected:
   void SetUp() override {

@@ -48,7 +48,7 @@ class LanesTest : public testing::Test {
   std::function<bool(const TestLane&)> can_carry_ = [](const TestLane&) { return true; };
 };
 
-TEST_F(LanesTest, WithoutAnyNobodyIsAsked) { EXPECT_EQ(ask(), nullptr); }
+TEST_F(LanesTest, WithoutAnyNoOneIsAsked) { EXPECT_EQ(ask(), nullptr); }
 
 TEST_F(LanesTest, OneAloneIsAskedWhileItHasRoom) {
   const Wire& only = add(0);

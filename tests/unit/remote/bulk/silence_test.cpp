@@ -9,9 +9,9 @@ namespace {
 constexpr unsigned kLooks = 4;
 
 // How many looks it takes, at most `most`; 0: more.
-unsigned looks_until_silent(Silence& silence, bool owed, std::uint64_t heard, unsigned most = 20) {
+unsigned looks_until_silent(Silence& silence, bool owed, std::uint64_t activity, unsigned most = 20) {
   for (unsigned look = 1; look <= most; ++look) {
-    silence.look(owed, heard);
+    silence.look(owed, activity);
     if (silence.lasts(kLooks)) return look;
   }
   return 0;
@@ -26,8 +26,8 @@ TEST(Silence, IsTooLongAfterSoManyLooksWithoutNews) {
 
 TEST(Silence, IsNoneWhileThereIsNews) {
   Silence silence;
-  for (std::uint64_t heard = 1; heard <= 100; ++heard) {
-    silence.look(true, heard);
+  for (std::uint64_t activity = 1; activity <= 100; ++activity) {
+    silence.look(true, activity);
     EXPECT_FALSE(silence.lasts(1));
   }
   EXPECT_EQ(looks_until_silent(silence, true, 100), kLooks);

@@ -11,7 +11,7 @@ namespace {
 constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kPatience = 100 * kMillisecond;  // of the other end's, before it says that nothing came
 
-// Another end that is one millisecond away, over a path that takes the datagrams it is told to.
+// Another end that is one millisecond away, over a path that takes the datagrams that it should.
 class ProofTest : public testing::Test {
  protected:
   // Takes the steps that are due until there is a verdict, or a second is over. `number`: of the datagram, from 0.
@@ -24,8 +24,8 @@ class ProofTest : public testing::Test {
     for (; proof_.running() && now_ < end; now_ += kMillisecond) {
       if (now_ >= answer_at) {
         answer_at = DatagramProof::kNever;
-        if (comes_back(answers_++)) proof_.heard();
-        proof_.told(arrived, now_);
+        if (comes_back(answers_++)) proof_.received();
+        proof_.answered(arrived, now_);
         arrived = false;
       }
       const DatagramProof::Step step = proof_.step(now_);

@@ -115,7 +115,7 @@ TEST_F(LinkStream, WhatWaitsIsWrittenAfterTheEndAndThenTheConnectionCloses) {
   EXPECT_TRUE(eventually([&] { return receiver_->fill() == StreamReceiver::Outcome::ended; }));
 }
 
-TEST_F(LinkStream, ALostConnectionIsToldAndRefusesWhatComesAfter) {
+TEST_F(LinkStream, ALostConnectionIsReportedAndRefusesWhatComesAfter) {
   receiver_.reset();
   ASSERT_TRUE(eventually([&] { return told_.load() >= 1 && sender_->lost(); }));
   EXPECT_EQ(send(1, "late"), RIPC_PEER_DEAD);

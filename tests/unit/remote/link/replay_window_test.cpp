@@ -65,7 +65,7 @@ TEST(ReplayWindow, NumbersGoOnAfterTheLargest) {
   EXPECT_EQ(missing, 1u);
 }
 
-TEST(ReplayWindow, NumbersThatNobodyCanHaveReachedChangeNothing) {
+TEST(ReplayWindow, NumbersThatNoOneCanHaveReachedChangeNothing) {
   ReplayWindow window;
   std::uint32_t missing = 0;
   (void)window.note(1, missing);

@@ -225,7 +225,7 @@ TEST_F(ConnectionTest, SaysSoWhenThereIsNoDescriptorForWhatHasToWait) {
   EXPECT_EQ(left_->announce(arena), RIPC_OK) << "it was not taken for announced";
 }
 
-TEST_F(ConnectionTest, MapsForeignArenasUntilTheyAreRemovedAndNobodyUsesThem) {
+TEST_F(ConnectionTest, MapsForeignArenasUntilTheyAreRemovedAndNoOneUsesThem) {
   Result<SharedMemory> memory = create_shared_memory("ripc-test", 8192, PeerAccess::read_only);
   ASSERT_TRUE(memory.ok());
   EXPECT_EQ(find(3), nullptr);

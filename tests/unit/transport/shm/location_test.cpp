@@ -13,7 +13,7 @@ TEST(Location, KeepsArenaAndOffset) {
       EXPECT_TRUE(is_pooled(location));
       EXPECT_EQ(arena_of(location), arena);
       EXPECT_EQ(offset_of(location), offset);
-      EXPECT_NE(location, kNotTold);
+      EXPECT_NE(location, kUndisclosed);
     }
   }
 }
@@ -24,9 +24,9 @@ TEST(Location, OfForeignMemoryIsItsAddress) {
   EXPECT_FALSE(is_pooled(0));
 }
 
-TEST(Location, ThatIsNotToldIsNoPooledLocationThatCanBe) {
-  EXPECT_EQ(kNotTold, UINT64_MAX);
-  EXPECT_GT(arena_of(kNotTold), kMaxArenaId);
+TEST(Location, ThatIsUndisclosedIsNoPooledLocationThatCanBe) {
+  EXPECT_EQ(kUndisclosed, UINT64_MAX);
+  EXPECT_GT(arena_of(kUndisclosed), kMaxArenaId);
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ TEST(CopyOwnMemory, WorksWhereNoProcessMayBeRead) {
   }
 }
 
-TEST(CopyOwnMemory, WorksForAProcessThatNobodyMayTrace) {
+TEST(CopyOwnMemory, WorksForAProcessThatNoOneMayTrace) {
   EXPECT_EQ(test::run_in_child([] {
               CHILD_CHECK(::geteuid() != 0 || test::become_nobody());
               CHILD_CHECK(::prctl(PR_SET_DUMPABLE, 0) == 0);

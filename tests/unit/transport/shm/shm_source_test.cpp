@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiving end of a link against a sender that the test plays by hand, and the sending end against such a
-// receiver: the bounce buffer, and what lies outside of what was told or exposed.
+// receiver: the bounce buffer, and what lies outside of what was announced or exposed.
 #include "transport/shm/shm_source.hpp"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class Bounce : public testing::Test {
   }
   static spi::Pull pull_into(std::span<std::byte> window) {
     spi::Pull pull;
-    pull.descriptor = {.key = 1, .location = kNotTold, .length = window.size()};
+    pull.descriptor = {.key = 1, .location = kUndisclosed, .length = window.size()};
     pull.destination = window.data();
     return pull;
   }

@@ -150,7 +150,7 @@ void say_in_another_version(ControlConnection& connection, const T& message) {
   ASSERT_EQ(connection.send(bytes), RIPC_OK);
 }
 
-TEST_F(ShmTransportTest, APeerOfAnotherVersionIsAVersionMismatchWhoeverNoticesIt) {
+TEST_F(ShmTransportTest, APeerOfAnotherVersionIsAVersionMismatchWhicheverSideNoticesIt) {
   const control::HelloReply welcome{.context = kPeer, .pid = 1, .flags = 0, .status = RIPC_OK};
   const control::HelloReply refusal{.context = kPeer, .pid = 1, .flags = 0, .status = RIPC_VERSION_MISMATCH};
   std::thread player([&] {
@@ -168,7 +168,7 @@ TEST_F(ShmTransportTest, APeerOfAnotherVersionIsAVersionMismatchWhoeverNoticesIt
   player.join();
 }
 
-TEST_F(ShmTransportTest, WhoGreetsInAnotherVersionIsTold) {
+TEST_F(ShmTransportTest, AGreetingInAnotherVersionIsAnswered) {
   auto socket = directory_->connect(kOwn);
   ASSERT_TRUE(socket.ok()) << socket.status().text();
   ControlConnection connection(std::move(*socket));

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What it costs the processors of senders that a receiver sleeps.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdarg>
 #include <thread>
 
 #include "../../base/process_helpers.hpp"
@@ -16,6 +21,9 @@ namespace {
 constexpr std::uint64_t kMoment = 1'000'000;
 constexpr std::uint64_t kPatience = 20'000'000'000;
 constexpr int kAwakeAgain = 256;
+
+// Each interrupts the processors that run processes with a context.
+std::atomic<std::uint64_t> barriers{0};
 
 // A context without spinning, with one service.
 class Side {
@@ -75,28 +83,41 @@ TEST_F(ShmSleep, ManyInARowTakeOneBarrier) {
     for (int round = 0; round < kRounds && !failed; ++round)
       failed = other_.receive(kPatience) != RIPC_OK || other_.send_to(one_) != RIPC_OK;
   });
-  const std::uint64_t before = process_barriers();
+  const std::uint64_t before = barriers;
   for (int round = 0; round < kRounds && !failed; ++round)
     failed = one_.send_to(other_) != RIPC_OK || one_.receive(kPatience) != RIPC_OK;
   answering.join();
   EXPECT_FALSE(failed);
   EXPECT_GT(one_.sleeps() + other_.sleeps(), 20u) << "they did not sleep";
-  EXPECT_LE(process_barriers() - before, 2u);
+  EXPECT_LE(barriers - before, 2u);
 }
 
 TEST_F(ShmSleep, IsWithoutCostForTheSendersOfAReceiverThatWasAwakeForAWhile) {
   EXPECT_EQ(other_.receive(kMoment), RIPC_TIMEOUT);
-  std::uint64_t before = process_barriers();
+  std::uint64_t before = barriers;
   EXPECT_EQ(other_.receive(kMoment), RIPC_TIMEOUT);
-  EXPECT_EQ(process_barriers(), before) << "senders knew that it sleeps often";
+  EXPECT_EQ(barriers, before) << "senders knew that it sleeps often";
   for (int number = 0; number < kAwakeAgain; ++number) {
     ASSERT_EQ(one_.send_to(other_), RIPC_OK);
     ASSERT_EQ(other_.receive(0), RIPC_OK);
   }
-  before = process_barriers();
+  before = barriers;
   EXPECT_EQ(other_.receive(kMoment), RIPC_TIMEOUT);
-  EXPECT_EQ(process_barriers() - before, 1u) << "senders were not told that they need no fence";
+  EXPECT_EQ(barriers - before, 1u) << "senders were not told that they need no fence";
 }
 
 }  // namespace
 }  // namespace ripc::internal::shm
+
+// In place of the C library's, to count the barriers.
+// NOLINTNEXTLINE(cert-dcl50-cpp,readability-inconsistent-declaration-parameter-name): it is declared so
+extern "C" long syscall(long number, ...) noexcept {
+  static const auto kReal = reinterpret_cast<long (*)(long, ...)>(::dlsym(RTLD_NEXT, "syscall"));
+  va_list list;
+  va_start(list, number);
+  long words[6];
+  for (long& word : words) word = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_membarrier && words[0] == MEMBARRIER_CMD_GLOBAL_EXPEDITED) ++ripc::internal::shm::barriers;
+  return kReal(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}

@@ -201,7 +201,7 @@ TEST(Transfer, ThatIsWatchedMakesTheReceiverTellOnce) {
   EXPECT_FALSE(ends.tell) << "nobody watches the second";
 }
 
-TEST(Transfer, ThatNobodyWatchesMakesNobodyTell) {
+TEST(Transfer, ThatNoOneWatchesIsNotReported) {
   Ends ends;
   const Key watched = ends.pulling(), other = ends.pulling();
   ends.owner.watch(watched);

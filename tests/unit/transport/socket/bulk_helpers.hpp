@@ -143,7 +143,7 @@ class Side {
     return peer->counters().connections_lost >= connections;
   }
 
-  // How a transfer that the other end has finished ended: the end is told before it can be seen here.
+  // How a transfer that the other end has finished ended: the end is reported before it can be seen here.
   ripc_status outcome(std::uint64_t transfer) {
     const Deadline deadline = Deadline::after(kPatience);
     for (;;) {

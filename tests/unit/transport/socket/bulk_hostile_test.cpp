@@ -84,7 +84,7 @@ TEST(BulkHostile, AnImpossibleFinishStatusIsCorruption) {
 class BulkHostileData : public ::testing::TestWithParam<int> {};
 
 // Data that was not asked for in this way ends the connection; the pull goes on over another one.
-TEST_P(BulkHostileData, DataThatNobodyAskedForEndsTheConnection) {
+TEST_P(BulkHostileData, DataThatNoOneAskedForEndsTheConnection) {
   Side side;
   std::vector<std::byte> target(3000, std::byte{0x5a});
   const std::vector<std::byte> payload = pattern(3000);
@@ -145,7 +145,7 @@ TEST(BulkHostile, DataAfterTheEndOfASegmentEndsTheConnection) {
   EXPECT_TRUE(raw.is_closed());
 }
 
-TEST(BulkHostile, AnswersThatNobodyWaitsForChangeNothing) {
+TEST(BulkHostile, AnswersThatNoOneWaitsForChangeNothing) {
   Side side;
   RawEnd raw = RawEnd::of(side);
   const wire::Descriptor descriptor{.key = 5, .location = 6, .length = 7};

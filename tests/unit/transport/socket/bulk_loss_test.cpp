@@ -152,7 +152,7 @@ TEST(BulkLoss, AFinishWithoutAnswerIsSaidAgainAndAnsweredTheSame) {
   EXPECT_EQ(raw.receive().value().value, static_cast<std::uint64_t>(RIPC_OK));
 }
 
-TEST(BulkLoss, AFailureThatCouldNotBeToldIsToldLater) {
+TEST(BulkLoss, AFailureThatCouldNotBeReportedIsReportedLater) {
   Side receiver;
   const wire::Descriptor descriptor{.key = 5, .location = 6, .length = 7};
   ASSERT_EQ(receiver.begin(descriptor), RIPC_OK);

@@ -100,7 +100,7 @@ TEST(BulkPull, AWatchedTransferIsReportedWhenItIsFinished) {
   EXPECT_EQ(pair.sender.outcome(transfer), RIPC_OK);
 }
 
-TEST(BulkPull, WhatTheReceiverCouldNotTakeIsTold) {
+TEST(BulkPull, WhatTheReceiverCouldNotTakeIsReported) {
   for (const ripc_status status : {RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_REFUSED, RIPC_NO_MEMORY}) {
     BulkPair pair;
     const std::vector<std::byte> source = pattern(1000);
@@ -278,7 +278,7 @@ TEST(BulkPull, DescriptorsCannotBeGuessedFromEachOther) {
   EXPECT_NE(first.location >> 8, second.location >> 8);
 }
 
-TEST(BulkPull, ATransferIsBegunOnceHoweverOftenAndLateItIsToldOf) {
+TEST(BulkPull, ATransferIsBegunOnceHoweverOftenAndLateItIsAnnounced) {
   Side receiver;
   const wire::Descriptor descriptor{.key = 0x123456789, .location = 22, .length = 1};
   EXPECT_EQ(receiver.begin(descriptor), RIPC_OK);

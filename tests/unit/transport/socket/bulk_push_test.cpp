@@ -37,7 +37,7 @@ TEST_P(BulkPushSizes, BytesLandAtTheStartOfTheBufferAndNothingElseIsWritten) {
 INSTANTIATE_TEST_SUITE_P(Sizes, BulkPushSizes,
                          ::testing::Values(0, 1, 1000, bulk::kMaxPayload, bulk::kMaxPayload + 1, 20 * kMebibyte + 3));
 
-TEST(BulkPush, AGrantThatNobodyWroteIsEmpty) {
+TEST(BulkPush, AGrantThatNoOneWroteIsEmpty) {
   Side side;
   std::vector<std::byte> buffer(100);
   wire::Grant grant{};

@@ -198,7 +198,7 @@ TEST(BulkRevoke, WhatIsAbandonedIsNotWrittenAnyMore) {
     ASSERT_EQ(pair.receiver.peer->pull(pull, pair.receiver.events), RIPC_PENDING);
     while (pair.receiver.peer->counters().bytes_received - before < round * 700'000) std::this_thread::yield();
     pair.receiver.peer->abandon(pull);
-    // Any write from now on would show: as another byte, or as a fault that ends the pull of nobody.
+    // Any write from now on would show: as another byte, or as a fault that ends the pull of no one.
     std::memset(target.bytes().data(), 0x77, target.bytes().size());
     std::vector<std::byte> other(1000);
     std::uint64_t next = 0;

@@ -131,7 +131,7 @@ TEST_F(BulkSealed, AMessageStillLandsInMemoryThatIsNotRegisteredAnyMoreButMapped
   EXPECT_TRUE(std::equal(source_.bytes().begin(), source_.bytes().end(), target_.bytes().begin()));
 }
 
-// Somebody on the path of a bulk connection to an end that has exposed an item.
+// Someone on the path of a bulk connection to an end that has exposed an item.
 class BulkAttack : public ::testing::Test {
  protected:
   using Records = std::vector<std::byte>;

@@ -164,7 +164,7 @@ TEST_F(LinkTest, EverySizeMayFillTheQueueWithoutLoss) {
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
-TEST_F(LinkTest, WhoAsksForRoomIsToldOnceThereIsSome) {
+TEST_F(LinkTest, ASenderThatAsksForRoomIsNotifiedOnceThereIsSome) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   std::size_t sent = 0;

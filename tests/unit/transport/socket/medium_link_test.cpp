@@ -84,7 +84,7 @@ TEST_F(MediumLink, ThreadsThatWidenAtOnceShareOneConnection) {
   EXPECT_EQ(streams().size(), before + 2) << "both ends are in this process";
 }
 
-// Nobody answers: the peer's responder does not run.
+// No one answers: the peer's responder does not run.
 TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
   TransportOptions options;
   options.peer_timeout = 400'000'000;
@@ -106,7 +106,7 @@ TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
   EXPECT_TRUE(grows(*channel));
 }
 
-TEST_F(MediumLink, SoDoLinksOfWhoeverAcceptedTheSession) {
+TEST_F(MediumLink, SoDoLinksOfTheSideThatAcceptedTheSession) {
   const auto there = sender_.channel(receiver_);
   ASSERT_NE(there, nullptr);
   EventSet events(std::move(EventSet::create().value()));
@@ -280,7 +280,7 @@ TEST_F(MediumLink, WhatTheReceiverCannotTakeYetWaitsAndOthersHaveTheirTurn) {
   EXPECT_EQ(texts, (std::vector<std::string>{"by the other", "one", "two", "three"}));
 }
 
-TEST_F(MediumLink, IsHeardBesideMoreLinksThanAreReadDirectly) {
+TEST_F(MediumLink, IsReceivedBesideMoreLinksThanAreReadDirectly) {
   std::vector<std::unique_ptr<Node>> others;
   std::vector<std::shared_ptr<remote::UdpChannel>> channels;
   for (int count = 0; count < 8; ++count) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Somebody on the path between two contexts with the same cluster key: reads, records, changes and repeats.
+// Someone on the path between two contexts with the same cluster key: reads, records, changes and repeats.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -30,7 +30,7 @@ using support::eventually;
 
 inline EventSet make_events() { return std::move(EventSet::create().value()); }
 
-// Remembers what it is told.
+// Remembers what it receives.
 class RecordingHost final : public spi::Host {
  public:
   void control_packet(spi::Source&, ripc_service_id destination, spi::Bytes packet) noexcept override {
@@ -124,7 +124,7 @@ class Node {
   std::uint64_t context_ = 0;
 };
 
-// Keeps what it is given, until it is told not to take any more.
+// Keeps what it is given, until it is set to take no more.
 class CollectingSink final : public spi::PacketSink {
  public:
   spi::Delivery deliver(spi::Source& source, spi::Bytes packet) noexcept override {

@@ -54,7 +54,7 @@ TEST_F(StreamLink, TheLargestPacketFits) {
   EXPECT_EQ(sink_.packets[0].second, largest);
 }
 
-TEST_F(StreamLink, IsHeardBesideMoreLinksThanAreReadDirectly) {
+TEST_F(StreamLink, IsReceivedBesideMoreLinksThanAreReadDirectly) {
   std::vector<std::unique_ptr<Node>> others;
   std::vector<std::shared_ptr<remote::UdpChannel>> channels;
   for (int count = 0; count < 8; ++count) {

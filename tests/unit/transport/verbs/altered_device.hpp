@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that claims something else than the real one that it is.
+// Devices that claim something else than the real ones that they are, or count what they are asked for.
 #pragma once
+
+#include <atomic>
+#include <utility>
 
 #include "transport/verbs/device/device_list.hpp"
 
@@ -25,5 +28,31 @@ inline DevicePointer with_narrow_windows(const DevicePointer& device) {
             delete one;
           }};
 }
+
+// Counts the registrations of memory with any device. One at a time.
+class Registrations {
+ public:
+  explicit Registrations(const DeviceList& devices) : library_(const_cast<VerbsLibrary&>(*devices.library())) {
+    count_ = 0;
+    real_ = std::exchange(library_.reg_mr, counted);
+  }
+  ~Registrations() { library_.reg_mr = real_; }
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+
+  // Since this was made.
+  std::uint64_t count() const { return count_; }
+
+ private:
+  static ibv_mr* counted(ibv_pd* domain, void* start, std::size_t size, int access) {
+    ibv_mr* const made = real_(domain, start, size, access);
+    if (made != nullptr) ++count_;
+    return made;
+  }
+
+  static inline decltype(VerbsLibrary::reg_mr) real_ = nullptr;
+  static inline std::atomic<std::uint64_t> count_{0};
+  VerbsLibrary& library_;
+};
 
 }  // namespace ripc::internal::verbs

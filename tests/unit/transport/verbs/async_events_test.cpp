@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done about each asynchronous event, and who is told; no device is needed for that.
+// What is done about each asynchronous event, and who is notified; no device is needed for that.
 #include "transport/verbs/device/async_events.hpp"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(AsyncEvents, OfAnUnknownKindAreIgnored) {
   EXPECT_EQ(reaction_to(static_cast<ibv_event_type>(IBV_EVENT_WQ_FATAL + 1)), Reaction::nothing);
 }
 
-TEST(AsyncEvents, OfAPortOrTheDeviceAreToldToAllListenersUntilTheyStop) {
+TEST(AsyncEvents, OfAPortOrTheDeviceAreReportedToAllListenersUntilTheyStop) {
   AsyncEvents events;
   using Heard = std::vector<std::pair<Reaction, int>>;
   Heard first, second;
@@ -67,18 +67,18 @@ TEST(AsyncEvents, OfAPortOrTheDeviceAreToldToAllListenersUntilTheyStop) {
   EXPECT_EQ(second, (Heard{{Reaction::lose_port, 2}, {Reaction::join_again, 1}, {Reaction::lose_device, 0}}));
 }
 
-TEST(AsyncEvents, OfAQueueAreToldToWhoeverHasIt) {
+TEST(AsyncEvents, OfAQueueAreReportedToItsOwner) {
   AsyncEvents events;
   ibv_qp pair{}, other_pair{};
   ibv_cq queue{};
-  int pairs_lost = 0, queues_lost = 0, others_lost = 0, devices_told = 0;
+  int pairs_lost = 0, queues_lost = 0, others_lost = 0, devices_notified = 0;
   events.watch(&pair, [&] { ++pairs_lost; });
   events.watch(&other_pair, [&] { ++others_lost; });
   events.watch(&queue, [&] { ++queues_lost; });
   events.listen([&](Reaction reaction, std::uint8_t) {
     EXPECT_EQ(reaction, Reaction::lose_queue);
     EXPECT_EQ(queues_lost, 1) << "whoever has it was told before";
-    ++devices_told;
+    ++devices_notified;
   });
   ibv_async_event event = event_of(IBV_EVENT_QP_ACCESS_ERR);
   event.element.qp = &pair;
@@ -89,7 +89,7 @@ TEST(AsyncEvents, OfAQueueAreToldToWhoeverHasIt) {
   EXPECT_EQ(pairs_lost, 1);
   EXPECT_EQ(queues_lost, 1);
   EXPECT_EQ(others_lost, 0);
-  EXPECT_EQ(devices_told, 1);
+  EXPECT_EQ(devices_notified, 1);
   events.forget(&pair);
   event = event_of(IBV_EVENT_QP_FATAL);
   event.element.qp = &pair;

@@ -19,7 +19,7 @@ class BrokenQueues : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
     ASSERT_NO_FATAL_FAILURE(receive(1));
   }
@@ -80,7 +80,7 @@ TEST_F(BrokenQueues, TheDeviceSaysThatACompletionQueueWasOverrun) {
 
 TEST_F(BrokenQueues, OfASenderAreMadeAnewWithItsLinks) {
   for (const bool of_sends : {true, false}) {
-    ibv_qp* const pair = client_->transport().datagram_pairs().front();
+    ibv_qp* const pair = sender_of(*client_)->pair();
     lose(of_sends ? pair->send_cq : pair->recv_cq);
     ASSERT_NO_FATAL_FAILURE(is_replaced());
   }
@@ -102,14 +102,14 @@ TEST_F(BrokenQueues, DoNotDisturbOthersOnTheSameDevice) {
   Node other(devices_, options_);
   const auto undisturbed = connect(other);
   ASSERT_NE(undisturbed, nullptr);
-  lose(client_->transport().datagram_pairs().front()->send_cq);
+  lose(sender_of(*client_)->pair()->send_cq);
   ASSERT_NO_FATAL_FAILURE(is_replaced());
   EXPECT_TRUE(undisturbed->alive());
 }
 
 // Its next completion would come after many sends only; the one of a buffer for credit may be seen before that.
 TEST_F(BrokenQueues, AQueuePairThatTheDeviceHasStoppedIsStartedAgainBeforeTheNextSend) {
-  stop(client_->transport().datagram_pairs().front());
+  stop(sender_of(*client_)->pair());
   ASSERT_EQ(send(8, 'b'), RIPC_OK);
   EXPECT_EQ(counters().restarts, 1u);
   ASSERT_NO_FATAL_FAILURE(receive(2));

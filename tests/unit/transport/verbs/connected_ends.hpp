@@ -47,6 +47,7 @@ class Ends final : public QueuePairConnection::Handler {
     changed_.notify_all();
   }
   void room(QueuePairConnection&) noexcept override {}
+  void handled(QueuePairConnection&) noexcept override {}
   void lost(QueuePairConnection&, bool) noexcept override {
     const std::lock_guard lock(mutex_);
     is_lost_ = true;

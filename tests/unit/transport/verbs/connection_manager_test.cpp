@@ -83,7 +83,7 @@ class Silent {
 TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
   bool any = false;
   for (const DevicePort& port : devices_->ports()) {
-    if (port.device->iwarp) continue;  // whoever accepts completes it
+    if (port.device->iwarp) continue;  // the accepting side completes it
     any = true;
     SCOPED_TRACE(port.device->name);
     registrar_ = std::make_shared<Registrar>(port.device, pool_);

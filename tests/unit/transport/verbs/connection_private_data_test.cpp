@@ -49,7 +49,7 @@ TEST(ConnectionPrivateData, WithoutSecretShowsTheNonce) {
   EXPECT_FALSE(is_proven(nullptr, Side::dialing, kNonce, said)) << "the session's number alone is no proof";
 }
 
-TEST(ConnectionPrivateData, WithoutSecretIsRefusedByWhoeverHasOne) {
+TEST(ConnectionPrivateData, WithoutSecretIsRefusedByASideThatHasOne) {
   ConnectionPrivateData said;
   ASSERT_TRUE(parse(make_private_data(nullptr, Side::dialing, kNonce, 77, 5), said));
   EXPECT_FALSE(is_proven(&kSecret, Side::dialing, kNonce, said));

@@ -58,7 +58,7 @@ class Ways : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     if (!devices_->ports().front().ethernet) GTEST_SKIP() << "here no address follows from another";
     library_ = const_cast<VerbsLibrary*>(devices_->library().get());
     create_of_device = library_->create_ah;
@@ -81,8 +81,8 @@ class Ways : public Nodes {
   VerbsLibrary* library_ = nullptr;
 };
 
-TEST_F(Ways, NobodyIsMadeToLookForTheAddressOfAnotherMachine) {
-  // There is a way to this one, which nobody has to look for.
+TEST_F(Ways, NoOneIsMadeToLookForTheAddressOfAnotherMachine) {
+  // There is a way to this one, which no one has to look for.
   Liar liar(*devices_, "239.1.2.3");
   const auto channel = connect(liar.node);
   ASSERT_NE(channel, nullptr) << "it gets a link by UDP";

@@ -17,7 +17,7 @@ class Datagrams : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   }
 
   // Sends until something arrives: what was under way when the queue failed may be lost.
@@ -53,7 +53,7 @@ TEST_F(Datagrams, ALargeMessageIsCopiedOnceAndArrivesWhole) {
   EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE) << "the device would lose it without a word";
 }
 
-// One work request, one doorbell, and nobody has copied the payload: the device reads it where it lies.
+// One work request, one doorbell, and no one has copied the payload: the device reads it where it lies.
 TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   constexpr std::size_t kSize = 3000;
   std::byte* const data = client_->pool().lease(kSize).value();
@@ -166,7 +166,7 @@ TEST_F(Datagrams, AReceiverThatDoesNotReadStopsItsSenderAndLosesNothing) {
 TEST_F(Datagrams, ASendersQueuePairInErrorIsStartedAgain) {
   ASSERT_EQ(send(8, 'd'), RIPC_OK);
   receive(1);
-  for (ibv_qp* pair : client_->transport().datagram_pairs()) fail(pair);
+  fail(sender_of(*client_)->pair());
   exchange_after_an_error('e');
   EXPECT_GE(counters().restarts, 1u);
 }

@@ -22,7 +22,7 @@ constexpr std::uint64_t kOwner = 1;
 // What a ticket needs of a channel.
 class BulkChannel final : public spi::Channel {
  public:
-  explicit BulkChannel(RdmaBulk& bulk) : Channel({.tells_of_ends = true}), bulk_(bulk) {}
+  explicit BulkChannel(RdmaBulk& bulk) : Channel({.reports_ends = true}), bulk_(bulk) {}
   ripc_status widen(std::size_t) noexcept override { return RIPC_OK; }
   ripc_status send(const spi::Outgoing&) noexcept override { return RIPC_UNSUPPORTED; }
   ripc_status send_many(std::span<const wire::Plain>, std::size_t&) noexcept override { return RIPC_UNSUPPORTED; }

@@ -118,7 +118,7 @@ class FabricMulticast : public testing::Test {
   FabricNetworkOptions options_;
 };
 
-TEST_F(FabricMulticast, WhatIsSentToTheGroupIsHeardAndItsSenderIsAnsweredAlone) {
+TEST_F(FabricMulticast, WhatIsSentToTheGroupIsReceivedAndItsSenderIsAnsweredAlone) {
   End asker(devices_, options_);
   End holder(devices_, options_);
   End other(devices_, options_);
@@ -139,7 +139,7 @@ TEST_F(FabricMulticast, WhatIsSentToTheGroupIsHeardAndItsSenderIsAnsweredAlone) 
   EXPECT_EQ(other.hear().text, "last") << "and nothing of what was said to single ones";
 }
 
-TEST_F(FabricMulticast, OwnPacketsAreHeardOnlyByWhoeverWantsThem) {
+TEST_F(FabricMulticast, OwnPacketsAreReceivedOnlyWhereTheyAreWanted) {
   FabricNetworkOptions echoing = options_;
   echoing.receives_own_packets = true;
   End self_check(devices_, echoing);
@@ -164,7 +164,7 @@ TEST_F(FabricMulticast, WhoHasAnotherPortIsInAnotherWorld) {
   EXPECT_EQ(here.hear().text, "for you");
 }
 
-TEST_F(FabricMulticast, ABurstIsHeardToItsEnd) {
+TEST_F(FabricMulticast, ABurstIsReceivedToItsEnd) {
   constexpr std::size_t kCount = 200;  // less than there are buffers for
   End sender(devices_, options_);
   End receiver(devices_, options_);

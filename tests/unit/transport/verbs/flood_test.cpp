@@ -21,7 +21,7 @@ class Floods : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     const AsyncEvents::Listener listener = [this](Reaction reaction, std::uint8_t) {
       if (reaction == Reaction::lose_queue) overruns_.fetch_add(1);
     };
@@ -64,7 +64,7 @@ TEST_F(Floods, OfManySendersFillNoCompletionQueueAndLoseNothing) {
   std::size_t total = 0;
   const Deadline deadline = Deadline::after(kLimit);
   for (int round = 0; round < 3; ++round) {
-    // Nobody reads until all are stopped.
+    // No one reads until all are stopped.
     for (int sender = 0; sender < kSenders; ++sender) {
       const std::string text = std::to_string(sender);
       const std::size_t before = total;

@@ -94,7 +94,7 @@ TEST_F(Forked, AChildThatLivesOnSharesNothingWithTheDevice) {
   ASSERT_NO_FATAL_FAILURE(transfer(std::byte{4}, [] {}));
 }
 
-TEST_F(Forked, AChildThatRunsAnotherProgramDisturbsNobody) {
+TEST_F(Forked, AChildThatRunsAnotherProgramDisturbsNoOne) {
   for (const int round : {1, 2}) {
     ASSERT_NO_FATAL_FAILURE(transfer(std::byte(round), [&] {
       const pid_t child = start([] { (void)::execlp("true", "true", nullptr); });

@@ -153,7 +153,13 @@ class Nodes : public testing::Test {
     while (status == RIPC_PENDING && !deadline.expired()) status = channel_->look(transfer, false);
     return status;
   }
-  DatagramCounters counters() { return client_->transport().datagram_counters(); }
+  // What sends the node's datagrams over the first device; null: the device has none.
+  std::shared_ptr<DatagramSender> sender_of(const Node& node) const {
+    const auto senders = node.transport().senders_of(devices_->ports().front().ip);
+    return senders.ok() ? senders->datagrams : nullptr;
+  }
+  bool has_datagrams() const { return sender_of(*client_) != nullptr; }
+  DatagramCounters counters() const { return sender_of(*client_)->counters(); }
 
   // 512 small messages.
   void expect_one_work_request_each() {

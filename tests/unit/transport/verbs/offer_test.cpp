@@ -32,7 +32,7 @@ class Offers : public LongItems {
     while (!state() && !deadline.expired()) std::this_thread::yield();
     return state();
   }
-  // They wake nobody.
+  // They wake no one.
   static std::size_t offers_to(const RdmaBulk& server) {
     server.connection()->poll();
     return server.offers();
@@ -97,7 +97,7 @@ TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
 }
 
 // The first two have a completion each; what comes while they are under way has one for all of it. What ends together
-// is told together, and answered together.
+// is reported together, and answered together.
 TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -201,17 +201,17 @@ TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
   EXPECT_EQ(client.tally()->doorbells - answers, 1u);
 }
 
-TEST_F(Offers, WakeNobody) {
+TEST_F(Offers, WakeNoOne) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
-  const std::uint64_t heard = server.connection()->heard();
+  const std::uint64_t activity = server.connection()->activity();
   std::vector<Item> items;
   for (std::byte fill : {std::byte{1}, std::byte{2}, std::byte{3}}) items.push_back(expose(fill));
   ASSERT_NO_FATAL_FAILURE(pass_all_of(bulk_of(*client_)));
   // The responder has looked at all that there was, twice.
   for (int times = 0; times < 2; ++times) (void)server_->pause();
   if (devices_->devices().front()->context->device->transport_type == IBV_TRANSPORT_IB) {
-    EXPECT_EQ(server.connection()->heard(), heard);
+    EXPECT_EQ(server.connection()->activity(), activity);
   }
   for (const Item& item : items) {
     EXPECT_EQ(pull(item), RIPC_OK);
@@ -223,12 +223,12 @@ TEST_F(Offers, WakeNobody) {
 TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
-  const std::uint64_t heard = server.connection()->heard();
+  const std::uint64_t activity = server.connection()->activity();
   for (std::uint32_t count = 0; count < QueuePairConnection::kReceives; ++count) {
     const Item item = expose(std::byte{1});
     EXPECT_EQ(test::revoke(*channel_, item.transfer), RIPC_REVOKED);
   }
-  EXPECT_TRUE(becomes([&] { return server.connection()->heard() - heard > QueuePairConnection::kReceives; }));
+  EXPECT_TRUE(becomes([&] { return server.connection()->activity() - activity > QueuePairConnection::kReceives; }));
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
@@ -294,7 +294,7 @@ TEST_F(Offers, AreReadAsSoonAsAFullQueueHasRoom) {
   RdmaBulk& server = bulk_of(*server_);
   const Item item = expose(std::byte{2});
   ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
-  // Writes of nothing; the device is told of them with what pull() enqueues.
+  // Writes of nothing; the device gets them with what pull() enqueues.
   while (server.connection()->post({.write = true, .id = 1})) {
   }
   EXPECT_EQ(pull(item), RIPC_OK);

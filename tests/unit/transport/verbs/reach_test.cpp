@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where TCP gets through and RDMA does not: who notices, and what is told to whoever sends and receives.
+// Where TCP gets through and RDMA does not: which side notices, and what the sender and the receiver learn.
 #include <errno.h>
 #include <gtest/gtest.h>
 
@@ -22,12 +22,10 @@ class Reach : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   }
   // What comes to the queue pair by which the node is greeted is lost from now on.
-  void deafen(Node& node) {
-    for (ibv_qp* pair : node.transport().datagram_pairs()) fail(pair, IBV_QPS_RESET);
-  }
+  void deafen(Node& node) { fail(sender_of(node)->pair(), IBV_QPS_RESET); }
   Status connected(Node& client) {
     return test::connect(client.transport(), server_->transport().address(), 7, Deadline::after(kLimit)).status();
   }
@@ -39,11 +37,11 @@ TEST_F(Reach, APeerThatDatagramsDoNotReachIsRefusedAndNotTriedAgainForAWhile) {
   const Status first = connected(other);
   EXPECT_EQ(first.code(), RIPC_PEER_DEAD) << first.text();
   EXPECT_NE(std::string(first.text()).find("4791"), std::string::npos) << first.text();
-  const std::uint64_t sent = other.transport().datagram_counters().work_requests;
+  const std::uint64_t sent = sender_of(other)->counters().work_requests;
   const Status second = connected(other);
   EXPECT_EQ(second.code(), RIPC_PEER_DEAD) << second.text();
   EXPECT_EQ(second.text(), first.text()) << "the reason is known";
-  EXPECT_EQ(other.transport().datagram_counters().work_requests, sent) << "nothing was tried";
+  EXPECT_EQ(sender_of(other)->counters().work_requests, sent) << "nothing was tried";
 }
 
 TEST_F(Reach, ALinkIsGivenUpWhenItsReceiverIsNotReachedAnyMoreButNotWhenItIsBusy) {

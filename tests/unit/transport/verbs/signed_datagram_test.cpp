@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datagrams of a device in a session with a secret: all are signed, which costs nothing but their size, and what
-// somebody on the path forges, repeats or cuts is dropped and counted.
+// someone on the path forges, repeats or cuts is dropped and counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class Path {
     request.sg_list = &range;
     request.num_sge = bytes.empty() ? 0 : 1;
     request.next = nullptr;
-    // Nobody has an eye on its completion; whoever sleeps wakes.
+    // No one looks at its completion; a sleeping thread wakes.
     request.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
     ibv_send_wr* bad = nullptr;
     ASSERT_EQ(post_of_device_(like.pair, &request, &bad), 0);
@@ -97,7 +97,7 @@ class PlainDatagrams : public Nodes {
   void SetUp() override {
     Nodes::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (client_->transport().datagram_pairs().empty()) GTEST_SKIP() << "this device has no datagrams";
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     path_.emplace(devices_->ports().front().device->context);
     // With its greetings.
     ASSERT_TRUE(connect());
@@ -108,7 +108,7 @@ class PlainDatagrams : public Nodes {
     server_.reset();
     path_.reset();
   }
-  // The last of this kind that was sent, or none; `back`: to whoever has opened the link.
+  // The last of this kind that was sent, or none; `back`: to the opener of the link.
   static std::optional<Path::Seen> last(const std::vector<Path::Seen>& seen, Kind kind, bool back) {
     const auto found = std::find_if(seen.rbegin(), seen.rend(), [&](const Path::Seen& one) {
       return one.header.kind == kind && (kind != Kind::greeting || (one.header.credit_link != 0) == back);
@@ -124,9 +124,7 @@ class PlainDatagrams : public Nodes {
     }
     return std::nullopt;
   }
-  std::uint64_t strange() const {
-    return server_->transport().datagram_counters().strange + client_->transport().datagram_counters().strange;
-  }
+  std::uint64_t strange() const { return sender_of(*server_)->counters().strange + counters().strange; }
   // Both ends have the same counters.
   std::uint64_t forged() const { return server_->transport().counters().packets_forged; }
   std::uint64_t replayed() const { return server_->transport().counters().packets_replayed; }
@@ -256,7 +254,7 @@ TEST_F(SignedDatagrams, ForgedRepeatedAndCutPacketsAreDroppedAndTheLinkGoesOn) {
   const spi::PortStatistics before = port_->statistics();
   const std::uint64_t forged_before = forged();
   std::uint64_t corrupt = 0;
-  // Where a byte of the token is another one, the datagram is nobody's.
+  // Where a byte of the token is another one, the datagram is no one's.
   constexpr std::size_t kToken = security::kSealedHead + 8;
   std::uint64_t of_nobody = 0;
   for (std::size_t byte = 1; byte < packet->bytes.size(); byte += 5, ++corrupt) {
@@ -279,7 +277,7 @@ TEST_F(SignedDatagrams, ForgedRepeatedAndCutPacketsAreDroppedAndTheLinkGoesOn) {
       << " of " << corrupt;
   EXPECT_EQ(forged() - forged_before, corrupt - of_nobody);
   EXPECT_EQ(replayed(), 1u);
-  // What cannot have a header is nobody's.
+  // What cannot have a header is no one's.
   for (std::size_t size = 0; size < kHeaderSize; size += 9, ++corrupt)
     Path::bring(*packet, std::span(packet->bytes).first(size));
   EXPECT_TRUE(comes_true([&] { return port_->statistics().corrupt == before.corrupt + corrupt; }));

@@ -35,7 +35,6 @@ class Strangers : public Nodes {
     return server_->transport().connection_port(here);
   }
   std::uint64_t session() const { return dynamic_cast<const DatagramChannel&>(*channel_).session()->id; }
-  bool has_datagrams() const { return !client_->transport().datagram_pairs().empty(); }
   // Short and long messages go on.
   void all_is_well() {
     sink_.packets.clear();
@@ -54,16 +53,14 @@ class Strangers : public Nodes {
   }
 };
 
-TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderAreNotHeard) {
+TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   StrangeSender stranger(port());
   std::mt19937_64 random(1);
   const std::vector<DatagramAddress> targets{dynamic_cast<VerbsPort&>(*port_).addresses().front(),
-                                             server_->transport().datagram_addresses().front(),
-                                             client_->transport().datagram_addresses().front()};
+                                             sender_of(*server_)->address(), sender_of(*client_)->address()};
   const auto strange = [&] {
-    return server_->transport().datagram_counters().strange + client_->transport().datagram_counters().strange +
-           port_->statistics().corrupt;
+    return sender_of(*server_)->counters().strange + counters().strange + port_->statistics().corrupt;
   };
   constexpr std::uint64_t kCount = 600;
   const std::uint64_t before = strange();
@@ -90,7 +87,7 @@ TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderAreNotHeard) {
     return strange() - before == kCount;
   })) << strange() - before;
   EXPECT_TRUE(sink_.packets.empty());
-  EXPECT_EQ(server_->transport().datagram_counters().restarts + counters().restarts, 0u) << "no queue pair is stopped";
+  EXPECT_EQ(sender_of(*server_)->counters().restarts + counters().restarts, 0u) << "no queue pair is stopped";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
@@ -109,7 +106,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
-// The name of the session is all that they know: not what its control connection has told.
+// The name of the session is all that they know: not what its control connection has sent.
 TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   ASSERT_NO_FATAL_FAILURE(all_is_well());

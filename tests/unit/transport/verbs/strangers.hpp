@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whoever sends datagrams or asks for connections without being a peer.
+// Hosts that send datagrams or ask for connections without being peers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class StrangeSender {
     request.sg_list = &range;
     request.num_sge = bytes.empty() ? 0 : 1;
     request.opcode = IBV_WR_SEND;
-    // It wakes whoever sleeps.
+    // It wakes a sleeping thread.
     request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_SOLICITED;
     request.wr.ud = {.ah = handle_.get(), .remote_qpn = to.queue_pair, .remote_qkey = to.queue_key};
     ibv_send_wr* bad = nullptr;

@@ -59,7 +59,7 @@ TEST_F(SysfsDevices, ADeviceHasItsPortsWithTheGidsThatAreNotZero) {
   EXPECT_EQ(port.gids[1].netdev, "eth0");
 }
 
-TEST_F(SysfsDevices, APortThatIsDownAndAnIwarpDeviceAreToldApart) {
+TEST_F(SysfsDevices, APortThatIsDownAndAnIwarpDeviceAreDistinguished) {
   write("class/infiniband/siw0/node_type", "4: RNIC");
   write("class/infiniband/siw0/ports/1/state", "1: DOWN");
   write("class/infiniband/siw0/ports/1/link_layer", "Ethernet");

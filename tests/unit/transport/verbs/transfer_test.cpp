@@ -84,7 +84,7 @@ class Transfers : public Nodes {
   ibv_qp* pair_of(Node& node) { return bulk_of(node).connection()->pair(); }
 };
 
-// Whoever notices it.
+// Whichever side notices it.
 TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
   for (Node* node : {server_.get(), client_.get()}) {
     SCOPED_TRACE(node == server_.get() ? "the reader's queue pair" : "the owner's queue pair");

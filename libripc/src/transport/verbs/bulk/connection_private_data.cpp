@@ -47,20 +47,20 @@ PrivateData make_private_data(const security::Secret* secret, Side side, const w
   return data;
 }
 
-bool parse(const PrivateData& data, ConnectionPrivateData& told) {
+bool parse(const PrivateData& data, ConnectionPrivateData& claim) {
   if (wire::load_le<std::uint64_t>(data.data()) != kVersion) return false;
-  told.session = wire::load_le<std::uint64_t>(data.data() + 8);
-  told.number = wire::load_le<std::uint64_t>(data.data() + 16);
-  std::memcpy(told.proof.data(), data.data() + kHead, told.proof.size());
+  claim.session = wire::load_le<std::uint64_t>(data.data() + 8);
+  claim.number = wire::load_le<std::uint64_t>(data.data() + 16);
+  std::memcpy(claim.proof.data(), data.data() + kHead, claim.proof.size());
   return true;
 }
 
 bool is_proven(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
-               const ConnectionPrivateData& told) {
+               const ConnectionPrivateData& claim) {
   PrivateData data{};
-  write_head(data, told.session, told.number);
+  write_head(data, claim.session, claim.number);
   const security::Secret::Bytes expected = proof_of(secret, side, nonce, data);
-  return sodium_memcmp(expected.data(), told.proof.data(), expected.size()) == 0;
+  return sodium_memcmp(expected.data(), claim.proof.data(), expected.size()) == 0;
 }
 
 }  // namespace ripc::internal::verbs

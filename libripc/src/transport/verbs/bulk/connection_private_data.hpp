@@ -23,13 +23,13 @@ struct ConnectionPrivateData {
 
 enum class Side : std::uint8_t { dialing, accepting };
 
-// The proof is a MAC, with the session's secret, over the nonce that the accepting side has told over the control
+// The proof is a MAC, with the session's secret, over the nonce that the accepting side has sent over the control
 // connection; without a secret (null) the nonce itself, which only the two ends of that connection know.
 PrivateData make_private_data(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
                               std::uint64_t session, std::uint64_t number);
 // False: it is none, or of another version.
-bool parse(const PrivateData& data, ConnectionPrivateData& told);
+bool parse(const PrivateData& data, ConnectionPrivateData& claim);
 bool is_proven(const security::Secret* secret, Side side, const wire::session_control::Nonce& nonce,
-               const ConnectionPrivateData& told);
+               const ConnectionPrivateData& claim);
 
 }  // namespace ripc::internal::verbs

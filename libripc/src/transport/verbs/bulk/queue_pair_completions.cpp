@@ -14,6 +14,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
+// Then the other connections of the responder have their turn.
 constexpr int kBatchesPerEvent = 16;
 
 ripc_status status_of(ibv_wc_status status) noexcept {
@@ -106,7 +107,7 @@ std::size_t QueuePairConnection::handle_some(Handler& handler) noexcept {
     }
   }
   if (count == 0) return 0;
-  heard_.fetch_add(count, std::memory_order_relaxed);
+  activity_.fetch_add(count, std::memory_order_relaxed);
   {
     std::unique_lock lock(mutex_);
     enqueue_waiting_locked();
@@ -159,7 +160,7 @@ void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) no
     enqueue_waiting_locked();
     if (open_ && count != 0) tell_room = std::exchange(room_wanted_, false);
   }
-  // Before those that are told of their ends take the room again.
+  // Before those whose ends are reported take the room again.
   if (tell_room) handler.room(*this);
   for (std::size_t index = 0; index < count; ++index) {
     const Posted& one = done[index];

@@ -102,7 +102,7 @@ Status QueuePairConnection::post_receives(std::uint32_t first, std::uint32_t cou
 
 Status QueuePairConnection::start(std::weak_ptr<Handler> handler, bool dialed) {
   {
-    // Whoever polls may know of the connection already.
+    // A polling thread may know of the connection already.
     const std::lock_guard handling(handling_mutex_);
     handler_ = std::move(handler);
   }
@@ -173,7 +173,7 @@ void QueuePairConnection::end_device_use() noexcept {
   channel_ = nullptr;
 }
 
-// Told in the responder, whoever noticed it.
+// Reported in the responder, whichever thread noticed it.
 void QueuePairConnection::fail(bool violation) noexcept {
   const std::lock_guard lock(mutex_);
   fail_locked(violation);

@@ -9,8 +9,8 @@
 // A Finish may end a remote key of the side that sends it: then it is a send that invalidates the window of the other
 // side, whose device tells of that with the message.
 //
-// An Offer wakes nobody: it is taken in with what comes next, or by who looks for it. All other messages, and one in
-// so many that do not, are solicited events.
+// An Offer wakes no one: it is taken in with what comes next, or by a thread that looks for it. All other messages, and
+// one in so many that do not, are solicited events.
 #pragma once
 
 #include <array>
@@ -78,7 +78,7 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
     // post() was refused for want of room, and now there is some.
     virtual void room(QueuePairConnection& connection) noexcept = 0;
     // All that had come was handled, for now.
-    virtual void handled(QueuePairConnection& /*connection*/) noexcept {}
+    virtual void handled(QueuePairConnection& connection) noexcept = 0;
     // The connection has ended, by itself; once. Its operations have been reported.
     virtual void lost(QueuePairConnection& connection, bool violation) noexcept = 0;
 
@@ -93,21 +93,21 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
                                                              std::uint32_t most_inline = kMostInline);
   ~QueuePairConnection() { close(); }
 
-  // Responder. The handshake is over: begins to work. Whoever dialed says the first word, as iWARP wants it.
+  // Responder. The handshake is over: begins to work. The side that dialed sends first, as iWARP wants it.
   Status start(std::weak_ptr<Handler> handler, bool dialed);
   // Any. Ends the connection without Handler::lost(): when it has returned, neither side's device touches memory for
   // it any more.
   void close() noexcept;
-  // Any. The same, but the handler is told, later, as if the network had failed.
+  // Any. The same, but the handler is notified, later, as if the network had failed.
   void cut() noexcept;
 
   // Any. Sends frames; what the peer has no buffer for waits. False: the connection is lost.
   bool send(std::span<const wire::bulk::Frame> frames) noexcept override;
   using FrameSender::send;
-  // Any. In a handler nobody need flush: that is done when all of what has come was handled.
+  // Any. In a handler no one need flush: that is done when all of what has come was handled.
   bool enqueue(const wire::bulk::Frame& frame) noexcept override;
   void flush() noexcept override;
-  // Any. As flush(), and waits until the device was told, if another thread is at it.
+  // Any. As flush(), and waits until the device has all requests, if another thread hands them over.
   void settle() noexcept;
 
   // Any. Enqueues an operation, as enqueue() does frames; false: the connection is lost, or too much is under way
@@ -116,7 +116,7 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   // Any. The same for several, of which the first ones are enqueued: how many. One completion tells of all of them.
   std::size_t post(std::span<const Operation> operations) noexcept;
 
-  // Any, for who looks for an offer: handles what has come, unless another thread is at it. What came wakes the
+  // Any, to look for an offer: handles what has come, unless another thread is at it. What came wakes the
   // responder all the same.
   void poll() noexcept;
 
@@ -127,12 +127,12 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   Result<std::shared_ptr<RemoteKey>> open(std::span<const std::byte> bytes, const memory::Arena* arena, bool writable,
                                           const Telling& telling);
 
-  // Any. Waits until the device was told of the request with this number, which the remote key was bound by; or until
-  // it will not be told any more.
+  // Any. Waits until the device has the request with this number, which the remote key was bound by; or until
+  // it will not get any more.
   void settle(std::uint64_t request) noexcept;
 
-  // Responder. If nothing was heard since the last call, the peer is sent a message of nothing: a device that gets no
-  // acknowledgement ends the connection.
+  // Responder. If nothing was received since the last call, the peer is sent a message of nothing: a device that gets
+  // no acknowledgement ends the connection.
   void probe() noexcept;
 
   // Any. Remote keys that have not ended.
@@ -144,10 +144,10 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   const Device& device() const noexcept { return *registrar_->device(); }
   remote::Endpoint local() const noexcept { return id_->local(); }
   remote::Endpoint peer() const noexcept { return id_->remote(); }
-  // Any. The turn of the loop in which something was heard on it last.
+  // Any. The turn of the loop in which something was received on it last.
   std::uint64_t last_use() const noexcept { return last_use_.load(std::memory_order_relaxed); }
   // Any. Grows with everything that the device says of it.
-  std::uint64_t heard() const noexcept { return heard_.load(std::memory_order_relaxed); }
+  std::uint64_t activity() const noexcept { return activity_.load(std::memory_order_relaxed); }
   // Any. Bytes that this side has written and read over it: the peer does so without it.
   std::uint64_t sent() const noexcept { return written_.load(std::memory_order_relaxed); }
   std::uint64_t received() const noexcept { return read_.load(std::memory_order_relaxed); }
@@ -221,37 +221,37 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   std::unique_ptr<std::byte[]> buffers_;  // kReceives slots; and kSends for messages that do not go inline
   RegionPointer buffers_region_;
   bool in_loop_ = false;
-  std::uint64_t probed_ = 0;  // what had been heard at the last probe
+  std::uint64_t probed_ = 0;  // activity() at the last probe
 
   std::mutex handling_mutex_;  // taken before all others: what has come is handled in its order
   std::mutex poll_mutex_;      // taken before mutex_; for the completion queue and the end
 
-  std::mutex mutex_;  // for the following; not held while the device is told of requests
+  std::mutex mutex_;  // for the following; not held while requests are handed to the device
   bool open_ = false;
-  bool may_send_ = false;         // this side dialed, or has heard the other
+  bool may_send_ = false;         // this side dialed, or has received something
   bool ended_ = false;            // the device is through with it
-  bool silent_ = false;           // nobody is to be told
-  bool failed_ = false;           // whoever is to be told will be
+  bool silent_ = false;           // no handler is to be notified
+  bool failed_ = false;           // the notification is on its way
   std::deque<Posted> posted_;     // in order, what is enqueued included
-  std::vector<Request> queued_;   // the last of them: what the device was not told of
-  std::vector<Request> ringing_;  // what it is being told of, by one thread; empty: nothing
+  std::vector<Request> queued_;   // the last of them: what the device does not have yet
+  std::vector<Request> ringing_;  // what one thread hands over now; empty: nothing
   std::condition_variable rung_;
-  std::uint64_t handed_ = 0;         // number of the first request that the device was not told of
+  std::uint64_t handed_ = 0;         // number of the first request that the device does not have
   std::uint64_t next_request_ = 0;   // number of what is enqueued next
   std::uint64_t first_request_ = 0;  // of posted_.front()
   std::uint32_t unsignalled_ = 0;
   std::deque<wire::bulk::Frame> waiting_;
-  std::uint32_t sent_ = 0;        // messages
-  std::uint32_t quiet_ = 0;       // of those, since the last one that wakes the peer
-  std::uint32_t peer_taken_ = 0;  // of those
-  std::uint32_t taken_ = 0;       // messages of the peer
-  std::uint32_t told_ = 0;        // what the peer knows of that
+  std::uint32_t sent_ = 0;          // messages
+  std::uint32_t quiet_ = 0;         // of those, since the last one that wakes the peer
+  std::uint32_t peer_taken_ = 0;    // of those
+  std::uint32_t taken_ = 0;         // messages of the peer
+  std::uint32_t acknowledged_ = 0;  // what the peer knows of that
   std::size_t operations_ = 0;
   bool room_wanted_ = false;  // post() was refused
   std::vector<Given> remote_keys_;
 
   std::atomic<std::uint64_t> last_use_{0};
-  std::atomic<std::uint64_t> heard_{0};
+  std::atomic<std::uint64_t> activity_{0};
   std::atomic<std::uint64_t> written_{0};
   std::atomic<std::uint64_t> read_{0};
   std::atomic<bool> proven_{false};

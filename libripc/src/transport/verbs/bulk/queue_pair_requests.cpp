@@ -15,7 +15,7 @@ namespace bulk = wire::bulk;
 
 // Messages without a frame need buffers, too: so many are left to them.
 constexpr std::uint32_t kForAcknowledgements = 8;
-// The peer is told that there are buffers again after this many.
+// The peer learns that there are buffers again after this many.
 constexpr std::uint32_t kAcknowledgeAfter = QueuePairConnection::kReceives / 4;
 // The peer is woken with one of so many messages, at least.
 constexpr std::uint32_t kMostQuiet = QueuePairConnection::kReceives / 4;
@@ -31,7 +31,7 @@ QueuePairConnection::Request* QueuePairConnection::enqueue_locked(const Posted& 
   if (posted_.size() >= kSends) return nullptr;
   Request& added = queued_.emplace_back();
   added.request.wr_id = next_request_;
-  // Whoever waits for an operation is told; the others are known to be through when a later one is.
+  // An operation that is waited for is reported; the others are known to be through when a later one is.
   if (with_completion || ++unsignalled_ >= kSignalEvery) {
     added.request.send_flags = IBV_SEND_SIGNALED;
     unsignalled_ = 0;
@@ -63,12 +63,12 @@ bool QueuePairConnection::enqueue_message_locked(const bulk::Frame* frame) noexc
     added->request.opcode = IBV_WR_SEND_WITH_INV;
     added->request.invalidate_rkey = static_cast<std::uint32_t>(frame->id);
   }
-  // Whoever is sent many offers must take them in some time, to have buffers for what else comes.
+  // A peer that is sent many offers must take them in some time, to have buffers for what else comes.
   const bool is_quiet = frame != nullptr && frame->type == bulk::Type::offer && quiet_ < kMostQuiet;
   quiet_ = is_quiet ? quiet_ + 1 : 0;
   if (!is_quiet) added->request.send_flags |= IBV_SEND_SOLICITED;
   ++sent_;
-  told_ = taken_;
+  acknowledged_ = taken_;
   return true;
 }
 
@@ -80,12 +80,12 @@ void QueuePairConnection::enqueue_waiting_locked() noexcept {
 }
 
 void QueuePairConnection::acknowledge_locked() noexcept {
-  if (open_ && may_send_ && taken_ - told_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
+  if (open_ && may_send_ && taken_ - acknowledged_ >= kAcknowledgeAfter && sent_ - peer_taken_ < kReceives)
     (void)enqueue_message_locked(nullptr);
 }
 
 void QueuePairConnection::probe() noexcept {
-  const std::uint64_t now = heard();
+  const std::uint64_t now = activity();
   if (std::exchange(probed_, now) != now) return;
   std::unique_lock lock(mutex_);
   if (open_ && may_send_ && sent_ - peer_taken_ < kReceives - kForAcknowledgements)
@@ -252,7 +252,7 @@ std::size_t QueuePairConnection::remote_key_count() noexcept {
   return remote_keys_.size();
 }
 
-// The newest remote key of this number, ended or not; null: nobody has it any more.
+// The newest remote key of this number, ended or not; null: no one has it any more.
 std::shared_ptr<RemoteKey> QueuePairConnection::remote_key_of(std::uint32_t key) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found =

@@ -135,15 +135,15 @@ void RdmaBulk::cut_at(const std::vector<std::string>& ips) noexcept {
 // ---- Connections that are silent -----------------------------------------------------------------------------
 
 bool RdmaBulk::probe() noexcept {
-  std::uint64_t heard = 0;
-  for_each_connection([&](QueuePairConnection& connection) { heard += connection.heard(); });
-  if (std::exchange(heard_, heard) == heard && idle()) return false;
+  std::uint64_t activity = 0;
+  for_each_connection([&](QueuePairConnection& connection) { activity += connection.activity(); });
+  if (std::exchange(activity_, activity) == activity && idle()) return false;
   for_each_connection([](QueuePairConnection& connection) { connection.probe(); });
   return true;
 }
 
 bool RdmaBulk::idle() const noexcept {
-  // Whoever reads or writes over a remote key of ours makes no completion here.
+  // A peer that reads or writes over a remote key of ours makes no completion here.
   bool is_idle = !pulls_.busy() && !pushes_.busy() && !has_backlog();
   for_each_connection([&](QueuePairConnection& connection) {
     is_idle = is_idle && connection.remote_key_count() == 0 && !finishes_.is_owed(connection);
@@ -161,7 +161,7 @@ ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure>
 }
 
 ripc_status RdmaBulk::prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept {
-  // What was opened first: whoever hears of an item looks for its offer at once.
+  // What was opened first: a receiver that learns of an item looks for its offer at once.
   if (!more) send_offers();
   return Bulk::prepare_announcement(transfer, size, more);
 }
@@ -170,8 +170,8 @@ void RdmaBulk::send_offers() const noexcept {
   if (const auto present = connection()) present->settle();
 }
 
-// What was offered is taken back, so that the peer asks, and hears why it gets nothing: to read by a key that has ended
-// costs the connection.
+// What was offered is taken back, so that the peer asks, and learns why it gets nothing: to read by a key that has
+// ended costs the connection.
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
   std::vector<remote::ExposureTable::Closed> closed;
   const ripc_status status = transfers_.revoke(transfer, closed);
@@ -190,7 +190,7 @@ ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
 }
 
 ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
-  // An offer wakes nobody.
+  // An offer wakes no one.
   if (pull.progress == 0 && !pulls_.is_offered(pull.descriptor)) {
     if (const auto present = connection()) present->poll();
   }
@@ -231,7 +231,7 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) 
     });
     return true;
   }
-  // Nobody else gets at a transfer that is about to end, this thread neither.
+  // No one else gets at a transfer that is about to end, this thread neither.
   if (!may_be_polled(frame) && frame.type != bulk::Type::finish) end_all(connection);
   switch (frame.type) {
     case bulk::Type::ask_read:
@@ -273,8 +273,8 @@ void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& fra
   (void)connection.enqueue(answer);
 }
 
-// Whoever is woken finds all that has come together, and sleeps no more for the rest of it. Who looks for an offer is
-// awake.
+// A thread that is woken finds all that has come together, and sleeps no more for the rest of it. One that looks for
+// an offer is awake.
 void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
   EventSet::Waker waker = finishes_.answered(frame);
   if (waker && loop_.in_loop_thread()) wakers_.push_back(std::move(waker));
@@ -363,8 +363,8 @@ bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& f
   const bool is_readable = status == RIPC_REVOKED || status == RIPC_UNSUPPORTED;
   if (!is_readable)
     tell(transfers_.fail(frame.key, frame.location, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_LIMIT));
-  const ripc_status told = is_readable ? status : RIPC_CANCELLED;
-  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
+  const ripc_status reply = is_readable ? status : RIPC_CANCELLED;
+  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(reply)});
   return true;
 }
 
@@ -395,8 +395,8 @@ bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& 
     ask_again(connection, frame);
     return true;
   }
-  const ripc_status told = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED;
-  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(told)});
+  const ripc_status reply = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED;
+  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(reply)});
   return true;
 }
 

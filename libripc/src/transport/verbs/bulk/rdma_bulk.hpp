@@ -111,12 +111,12 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 
-  // The responder's, while it handles what has come: whoever is to be woken, and transfers whose Finish was answered,
+  // The responder's, while it handles what has come: threads to wake, and transfers whose Finish was answered,
   // by enqueue().
   std::vector<EventSet::Waker> wakers_;
   std::vector<remote::ExposureTable::Ending> endings_;
 
-  std::uint64_t heard_ = 0;  // the responder's: on all connections, at the last probe
+  std::uint64_t activity_ = 0;  // the responder's: on all connections, at the last probe
 };
 
 }  // namespace ripc::internal::verbs

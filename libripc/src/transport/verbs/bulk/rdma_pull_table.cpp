@@ -11,7 +11,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// How long whoever takes a destination away waits for the reads into it, before the connections are cut.
+// How long the removal of a destination waits for the reads into it, before the connections are cut.
 constexpr Nanoseconds kReadPatience = 100'000'000;
 
 }  // namespace

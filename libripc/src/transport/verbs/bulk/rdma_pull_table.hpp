@@ -67,7 +67,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   // Responder; what a completion brings, the handler.
   void connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept;
   void connection_lost(const QueuePairConnection& connection) noexcept;
-  // The peer's answer to a question of this table. One that nobody asked is not looked at.
+  // The peer's answer to a question of this table. One that no one asked is not looked at.
   void answered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   // The peer lets an item be read before it was asked; or, without an address, does so no more.
   void offered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -83,13 +83,13 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   bool is_owed(const QueuePairConnection& connection) const noexcept;
   // As RailPace tells, in bytes per second; 0: not known.
   std::uint64_t rate_of(const QueuePairConnection& connection) const noexcept;
-  // Items that the peer has offered and nobody has pulled; whether this is one.
+  // Items that the peer has offered and no one has pulled; whether this is one.
   std::size_t offers() const noexcept;
   bool is_offered(const wire::Descriptor& item) const noexcept;
 
  private:
   using Opening = RdmaPull::Opening;
-  // What the peer offered, and nobody has pulled so far.
+  // What the peer offered, and no one has pulled so far.
   struct OfferedItem {
     const QueuePairConnection* connection;
     std::uint64_t key;
@@ -110,8 +110,8 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
     std::uint64_t length() const noexcept { return range.end - range.begin; }
   };
   // One completion, and so one wake-up, is for a lot of reads. The device works on one lot while the next one waits
-  // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So who reads one item at a
-  // time has it at once, and who has many under way is woken for several of them.
+  // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So a reader of one item at a
+  // time has it at once, and one with many under way is woken for several of them.
   static constexpr std::size_t kLots = 2;
   static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
   static constexpr std::size_t kLotReads = 8;

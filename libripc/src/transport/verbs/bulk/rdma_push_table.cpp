@@ -39,7 +39,7 @@ RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::B
     push = std::make_shared<RdmaPush>(grant, bytes, next_id_);
     next_id_ += 2;
   }
-  // Without the lock, and before anybody else knows of it.
+  // Without the lock, and before anyone else knows of it.
   std::shared_ptr<QueuePairConnection> present = connection();
   const ripc_status failure = find_memory(*push, present ? present->registrar() : *registrar_);
   {
@@ -128,7 +128,7 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
                           .remote_key = push.remote_key,
                           .length = length,
                           .id = id})) {
-      // Others have the queue, or the connection is being lost: both are told of.
+      // Others have the queue, or the connection is being lost: both are reported.
       if (push.writes == 0) push.end(RIPC_UNSUPPORTED);
       return;
     }
@@ -142,7 +142,7 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
 }
 
 void RdmaPushTable::tell(RdmaPush& push) noexcept {
-  if (push.over->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::told;
+  if (push.over->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::announced;
 }
 
 // The answer may overtake the completions of what it answers, and a peer may give it before it has anything: until the
@@ -199,7 +199,7 @@ void RdmaPushTable::pushed(const QueuePairConnection& connection, const bulk::Fr
   const auto found = entries_.find(frame.id);
   if (found == entries_.end()) return;
   RdmaPush& push = *found->second;
-  if (push.over.get() != &connection || push.step != Step::told) return;
+  if (push.over.get() != &connection || push.step != Step::announced) return;
   push.step = Step::answered;
   push.answer = static_cast<ripc_status>(frame.value) == RIPC_OK ? RIPC_OK : RIPC_REVOKED;
   push.note_progress();

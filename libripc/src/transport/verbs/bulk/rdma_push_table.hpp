@@ -19,7 +19,7 @@ namespace ripc::internal::verbs {
 // For all but what OutgoingPush guards, the table's lock.
 class RdmaPush final : public remote::OutgoingPush {
  public:
-  enum class Step : std::uint8_t { waiting, asked, writing, told, answered };
+  enum class Step : std::uint8_t { waiting, asked, writing, announced, answered };
   using OutgoingPush::note_progress;
   using OutgoingPush::OutgoingPush;
 

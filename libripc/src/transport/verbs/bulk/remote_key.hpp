@@ -42,12 +42,12 @@ class RemoteKey final : public remote::RemoteAccess {
   // Whether the peer can end it.
   bool has_window() const noexcept { return windows_ != nullptr; }
   std::uint32_t key() const noexcept { return key_; }
-  // For who binds it, before anybody else knows of it: its window stays until the device was told of this request.
+  // For the binder, before anyone else knows of it: its window stays until the device has this request.
   void is_bound_by(std::weak_ptr<QueuePairConnection> connection, std::uint64_t request) noexcept {
     binder_ = std::move(connection);
     bind_ = request;
   }
-  // For who binds it; null: it has none any more.
+  // For its binder; null: it has none any more.
   ibv_mw* window() noexcept {
     const std::lock_guard lock(mutex_);
     return window_.window;

@@ -39,7 +39,6 @@ Result<RegionPointer> Registrar::range(const void* data, std::size_t size, unsig
     if (errno == EFAULT || errno == EINVAL) return RIPC_CANCELLED;
     return system_error(errno, "ibv_reg_mr", kAdvice);
   }
-  range_count_.fetch_add(1, std::memory_order_relaxed);
   return RegionPointer(std::make_shared<const Region>(device_, mr));
 }
 
@@ -56,7 +55,6 @@ Result<RegionPointer> Registrar::whole(const Extent& extent) {
   if (is_new) {
     ibv_mr* const mr = make(extent.start, extent.size, own_access());
     if (mr != nullptr) {
-      (extent.arena != 0 ? arena_count_ : range_count_).fetch_add(1, std::memory_order_relaxed);
       entry->second = std::make_shared<const Region>(device_, mr);
     } else if (errno != ENOMEM) {
       const int error = errno;

@@ -74,9 +74,6 @@ class Registrar {
   // Whether memory is opened by windows. No more once the device has refused to bind one.
   bool has_windows() const noexcept { return has_windows_.load(std::memory_order_relaxed); }
   void give_up_windows() noexcept { has_windows_.store(false, std::memory_order_relaxed); }
-  // Registrations made since the start: of arenas, of other ranges.
-  std::uint64_t arena_count() const noexcept { return arena_count_.load(std::memory_order_relaxed); }
-  std::uint64_t range_count() const noexcept { return range_count_.load(std::memory_order_relaxed); }
 
  private:
   // An arena, or memory that the application has registered. An arena may lie where a former one did, and is told from
@@ -114,8 +111,6 @@ class Registrar {
   std::map<Extent, RegionPointer> wholes_;  // under mutex_; null: it is more than may be locked
   std::mutex parts_mutex_;
   std::list<Part> parts_;  // under parts_mutex_; the one used last is the last; at most kParts
-  std::atomic<std::uint64_t> arena_count_{0};
-  std::atomic<std::uint64_t> range_count_{0};
 };
 
 }  // namespace ripc::internal::verbs

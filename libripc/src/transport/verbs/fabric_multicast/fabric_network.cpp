@@ -143,7 +143,7 @@ FabricNetwork::Membership& FabricNetwork::place_for_one() {
   return free == memberships_.end() ? memberships_.emplace_back() : *free;
 }
 
-// Who reads the events of the devices is the responder.
+// The responder reads the events of the devices.
 void FabricNetwork::listen_to_devices() {
   for (const Membership& membership : memberships_) {
     const DevicePointer& device = membership.port.device;
@@ -233,7 +233,7 @@ PeerAuthorizer::Verdict FabricNetwork::authorize(const spi::PeerAddress& from) {
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
   std::memcpy(&address.sin6_addr, sender.gid.data(), sender.gid.size());
-  // On Ethernet every address of this host may be the source; nobody who is honest sends with one of the link's scope.
+  // On Ethernet every address of this host may be the source; no one who is honest sends with one of the link's scope.
   const bool is_hidden = sender.lid == 0 && IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
   return authorizer_.authorize_device_sender(is_ours || is_hidden ? nullptr
                                                                   : reinterpret_cast<const sockaddr*>(&address));

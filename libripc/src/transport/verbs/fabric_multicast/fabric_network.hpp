@@ -35,7 +35,7 @@ struct FabricNetworkOptions {
   std::vector<remote::Endpoint> groups;
   std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device
   unsigned hops = 1;                    // routers that a datagram to the group may pass, and one; at least 1
-  PeerPolicy peers;                     // which users of this host are heard
+  PeerPolicy peers;                     // which users of this host are admitted
   bool receives_own_packets = false;    // what was sent to the group comes back
 };
 
@@ -50,7 +50,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   std::size_t packet_limit() const noexcept override { return packet_limit_; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
-  // A device does not tell whose queue pair has sent: from this host nobody is heard, unless everybody is admitted.
+  // A device does not identify the sending process: no packet of this host is taken, unless everyone is admitted.
   PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;
   std::vector<pollfd> descriptors() const override;
   spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
@@ -106,7 +106,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   void join(Membership& membership);
   void leave(Membership& membership) noexcept;
   void retry_later(Membership& membership, std::string why);
-  void joined(Membership& membership, const rdma_ud_param& told);
+  void joined(Membership& membership, const rdma_ud_param& parameters);
   void adopt_made();
   void adopt(Membership& membership, Result<std::shared_ptr<GroupQueue>> queue);
   void handle_events();
@@ -129,7 +129,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   ForkGuard made_guard_;
   std::shared_ptr<EventChannel> channel_;
   std::atomic<bool> has_news_{false};  // of the devices
-  bool has_joined_ = false;            // and has not told yet
+  bool has_joined_ = false;            // and has not reported it yet
   AddressResolution address_resolution_;
   DeviceList::ListenerId listener_ = 0;
   std::vector<std::pair<DevicePointer, AsyncEvents::ListenerId>> listeners_;  // of the devices

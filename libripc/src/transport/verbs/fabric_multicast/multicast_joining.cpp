@@ -67,9 +67,11 @@ void FabricNetwork::retry_later(Membership& membership, std::string why) {
   membership.obstacle = std::move(why);
 }
 
-void FabricNetwork::joined(Membership& membership, const rdma_ud_param& told) {
-  JoinedGroup group{
-      .address = told.ah_attr, .queue_pair = told.qp_num, .queue_key = told.qkey, .world = membership.group.port()};
+void FabricNetwork::joined(Membership& membership, const rdma_ud_param& parameters) {
+  JoinedGroup group{.address = parameters.ah_attr,
+                    .queue_pair = parameters.qp_num,
+                    .queue_key = parameters.qkey,
+                    .world = membership.group.port()};
   group.address.grh.hop_limit = static_cast<std::uint8_t>(std::clamp(options_.hops, 1U, 255U));
   // Registering memory and attaching takes the kernel some milliseconds, in which packets of other networks would wait.
   address_resolution_.run([this, index = static_cast<std::size_t>(&membership - memberships_.data()),

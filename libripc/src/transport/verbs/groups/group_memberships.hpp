@@ -31,7 +31,7 @@ class GroupMembership {
   explicit GroupMembership(DevicePort port, const remote::Endpoint& group) : port_(std::move(port)), group_(group) {}
 
   const DevicePort& port() const noexcept { return port_; }
-  // Any thread. What librdmacm has told; null while the group is not joined.
+  // Any thread. What librdmacm has reported; null while the group is not joined.
   std::shared_ptr<const JoinedGroup> joined() const {
     const std::lock_guard lock(mutex_);
     return joined_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair in a multicast group, on one port: sends to the group and to single queue pairs, and hears what comes to
-// either.
+// A queue pair in a multicast group, on one port: sends to the group and to single queue pairs, and receives what comes
+// to either.
 #pragma once
 
 #include <array>
@@ -24,19 +24,19 @@
 
 namespace ripc::internal::verbs {
 
-// A group as librdmacm has told it when it was joined.
+// A group as librdmacm has reported it when it was joined.
 struct JoinedGroup {
   ibv_ah_attr address{};
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
-  // Told apart from others who use the group: travels with each datagram as its immediate data.
+  // Distinguishes it from others that use the group: travels with each datagram as its immediate data.
   std::uint32_t world = 0;
 };
 
 // Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
 inline constexpr std::size_t kMostOfGroup = 2048;
 
-// Whoever has sent a datagram.
+// The sender of a datagram.
 struct GroupPeer {
   wire::session_control::Gid gid{};
   std::uint16_t lid = 0;  // on InfiniBand
@@ -68,7 +68,7 @@ class GroupQueue {
   // Never blocks. no_handle: find_handle() must be called first, for the first time or again, because the address may
   // have moved to another machine.
   Sending send_to(const GroupPeer& peer, std::span<const std::byte> bytes, Nanoseconds now) noexcept;
-  // May take a second, if nobody has that address. The handles used last are kept, for a while.
+  // May take a second, if no one has that address. The handles used last are kept, for a while.
   Status find_handle(const GroupPeer& peer, Nanoseconds now);
 
   // The next datagram; larger ones than the buffer are dropped. False: there is none.

@@ -17,7 +17,7 @@ using wire::datagram::Kind;
 constexpr Nanoseconds kAskPause = 60'000'000'000;
 // A member that has not joined for so long does not, and is asked again after the pause.
 constexpr Nanoseconds kJoinPatience = 2'000'000'000;
-constexpr Nanoseconds kDeafPause = 60'000'000'000;
+constexpr Nanoseconds kRetryPause = 60'000'000'000;
 // Between two rounds, while members come and go.
 constexpr Nanoseconds kRoundPause = 100'000'000;
 
@@ -118,24 +118,26 @@ const GroupSender::Present* GroupSender::find_present_locked(std::uint32_t link)
 void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
   candidates_.clear();
   for (const Present& present : present_) {
-    if (candidates_.size() < kMostMembers && !std::binary_search(group.deaf.begin(), group.deaf.end(), present.link))
+    if (candidates_.size() < kMostMembers &&
+        !std::binary_search(group.not_joined.begin(), group.not_joined.end(), present.link))
       candidates_.push_back(present.link);
   }
   const bool is_complete = group.active.token != 0 && has_links(group.active, candidates_);
-  if (is_complete && group.pending.token == 0 && group.deaf.empty()) return;
+  if (is_complete && group.pending.token == 0 && group.not_joined.empty()) return;
   const Nanoseconds now = monotonic_now();
-  if (now >= group.deaf_until) group.deaf.clear();
+  if (now >= group.retry_at) group.not_joined.clear();
   Round& pending = group.pending;
   if (pending.token != 0) {
-    if (std::all_of(pending.members.begin(), pending.members.end(), [](const Member& one) { return one.has_heard; })) {
+    if (std::all_of(pending.members.begin(), pending.members.end(), [](const Member& one) { return one.has_joined; })) {
       end_round(group.active);
       group.active = std::exchange(pending, Round());
     } else if (now - pending.began >= kJoinPatience) {
       for (const Member& member : pending.members) {
-        if (!member.has_heard)
-          group.deaf.insert(std::lower_bound(group.deaf.begin(), group.deaf.end(), member.link), member.link);
+        if (!member.has_joined)
+          group.not_joined.insert(std::lower_bound(group.not_joined.begin(), group.not_joined.end(), member.link),
+                                  member.link);
       }
-      group.deaf_until = now + kDeafPause;
+      group.retry_at = now + kRetryPause;
       end_round(pending);
     } else if (is_complete || (!has_links(pending, candidates_) && now >= group.round_at)) {
       end_round(pending);
@@ -154,7 +156,7 @@ void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanosecon
   round.greet_at = now + round.greet_pause.next();
   for (const std::uint32_t link : candidates_) {
     const remote::SessionPointer& session = find_present_locked(link)->channel->session();
-    round.members.push_back({.link = link, .session = session, .has_heard = false});
+    round.members.push_back({.link = link, .session = session, .has_joined = false});
     (void)session->stream.send(wire::session_control::JoinGroup{.link = link, .token = round.token, .group = id});
   }
   group.round_at = now + kRoundPause;
@@ -171,7 +173,7 @@ void GroupSender::joined(std::uint32_t link, std::uint64_t token) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [id, group] : groups_) {
     if (group.pending.token != token) continue;
-    for (Member& member : group.pending.members) member.has_heard = member.has_heard || member.link == link;
+    for (Member& member : group.pending.members) member.has_joined = member.has_joined || member.link == link;
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One datagram for many: messages to groups whose members' links leave by one port of a device, by the network's
 // multicast. A *round* is a set of links that were asked to join with one token; nothing is sent with it before all
-// of them have received a greeting, so that whoever is in a round is reached. docs/internals/groups.md has the picture.
+// of them have received a greeting, so that all members of a round are reached. docs/internals/groups.md has the
+// picture.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +46,7 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   struct Member {
     std::uint32_t link = 0;
     std::weak_ptr<remote::Session> session;  // a round must not keep one that is lost
-    bool has_heard = false;
+    bool has_joined = false;
   };
   struct Round {
     std::uint64_t token = 0;      // 0: there is no such round
@@ -60,11 +61,11 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
     Nanoseconds ask_at = 0;                     // for the membership, not before
     std::shared_ptr<const JoinedGroup> joined;  // what `route` was made of
     DatagramRoute route;
-    Round active;                     // all have joined; of use while all its links are present
-    Round pending;                    // not all have
-    Nanoseconds round_at = 0;         // no new round before
-    std::vector<std::uint32_t> deaf;  // links that have not joined in time, in order
-    Nanoseconds deaf_until = 0;
+    Round active;                           // all have joined; of use while all its links are present
+    Round pending;                          // not all have
+    Nanoseconds round_at = 0;               // no new round before
+    std::vector<std::uint32_t> not_joined;  // links that have not joined in time, in order
+    Nanoseconds retry_at = 0;
     std::uint64_t last_use = 0;
   };
   // A channel of the send that is going on.
