@@ -102,7 +102,7 @@ void GroupSender::take_present_locked(std::span<spi::Channel* const> channels) {
   for (std::size_t index = 0; index < channels.size(); ++index) {
     // Core gives those whose multicast() this is, and no others have it.
     auto* const channel = static_cast<DatagramChannel*>(channels[index]);
-    if (channel->alive()) present_.push_back({channel->link(), index, channel});
+    if (channel->alive() && channel->is_in_groups()) present_.push_back({channel->link(), index, channel});
   }
   std::sort(present_.begin(), present_.end(), [](const auto& one, const auto& other) { return one.link < other.link; });
 }
@@ -172,6 +172,17 @@ void GroupSender::joined(std::uint32_t link, std::uint64_t token) noexcept {
   for (auto& [id, group] : groups_) {
     if (group.pending.token != token) continue;
     for (Member& member : group.pending.members) member.has_heard = member.has_heard || member.link == link;
+  }
+}
+
+void GroupSender::left(std::uint32_t link) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, group] : groups_) {
+    for (Round* const round : {&group.active, &group.pending}) {
+      if (std::any_of(round->members.begin(), round->members.end(),
+                      [&](const Member& one) { return one.link == link; }))
+        end_round(*round);
+    }
   }
 }
 

@@ -40,6 +40,8 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
             std::span<std::uint8_t> sent) noexcept override;
   // The receiver of this link has received a greeting with the token.
   void joined(std::uint32_t link, std::uint64_t token) noexcept;
+  // This link leaves the port.
+  void left(std::uint32_t link) noexcept;
 
  private:
   struct Member {
