@@ -47,7 +47,7 @@ until ripc ping files >/dev/null 2>&1; do :; done
 count >/dev/null
 """
 END = """
-until busybox nc 10.77.0.1 7000 </dev/null || busybox nc 10.78.0.1 7000 </dev/null; do :; done
+until busybox nc -w 1 10.77.0.1 7000 </dev/null || busybox nc -w 1 10.78.0.1 7000 </dev/null; do :; done
 """
 # A file is fetched again and again, until something fails in the midst: when some of it has come over the second link.
 # The shell looks seldom, because it has the node's only processor.
@@ -71,21 +71,29 @@ echo "taken up again"
 """
 # Short messages flow beside a long one that is always on its way. Both rails are there before anything fails.
 RECEIVER = f"""
+(busybox nc -l -p 7001 >/dev/null; happens) &
 {LAB_RAILS} receive &
 busybox nc -l -p 7000 >/dev/null
 kill $! 2>/dev/null
 wait $!
 true
 """
-# What is said to come down, does.
+# What is to happen on this node or on the other one does when that is printed.
 SENDER = f"""
 flow() {{
   {LAB_RAILS} send begin +10.77.0.2 both +10.78.0.2 "$@" | while read -r line; do
     echo "$line"
-    if [[ $line == down ]]; then ip link set vec0 down; fi
+    case $line in
+    here) happens ;;
+    there) busybox nc 10.78.0.1 7001 </dev/null ;;
+    again) rdma link add "${{device}}0" type "$device" netdev vec0 ;;
+    esac
   done
 }}
 """
+PORT_DOWN = "ip link set vec0 down"
+# Succeeds when nobody has the device any more.
+REMOVED = 'rdma link del "${device}0" && echo "let go"'
 
 
 class RailsTest(unittest.TestCase):
@@ -143,8 +151,10 @@ class RailsTest(unittest.TestCase):
                 output = self.run_pair(client, "--on", "out", "unplug 1 1", "--on", "heal", "heal", device=device)
                 self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
 
-    def run_flow(self, steps, *options, device="rxe"):
-        return self.run_pair(f"flow {steps}", *options, device=device, server=RECEIVER, beginning=SENDER)
+    def run_flow(self, steps, *options, device="rxe", happens=":"):
+        known = f"device={device}\nhappens() {{ {happens}; }}\n"
+        return self.run_pair(f"flow {steps}", *options, device=device, server=known + RECEIVER,
+                             beginning=known + SENDER)
 
     def flowed(self, output):
         """It was one session all the time: its numbers say what was lost of it."""
@@ -165,9 +175,17 @@ class RailsTest(unittest.TestCase):
                 self.flowed(output)
 
     def test_short_messages_leave_a_port_that_goes_down(self):
-        for device in ("rxe", "siw"):
-            with self.subTest(device):
-                self.flowed(self.run_flow("down 10.78.0.2", device=device))
+        for device, where in (("rxe", "here"), ("rxe", "there"), ("siw", "here"), ("siw", "there")):
+            with self.subTest(device=device, where=where):
+                self.flowed(self.run_flow(f"{where} 10.78.0.2", device=device, happens=PORT_DOWN))
+
+    def test_short_messages_leave_a_device_that_is_removed(self):
+        for device, where in (("rxe", "here"), ("rxe", "there"), ("siw", "here"), ("siw", "there")):
+            with self.subTest(device=device, where=where):
+                steps = f"{where} 10.78.0.2" + (" again +10.77.0.2" if where == "here" else "")
+                output = self.run_flow(steps, device=device, happens=REMOVED)
+                self.flowed(output)
+                self.assertIn("let go", output)
 
     def test_without_any_link_the_session_ends(self):
         output = self.run_flow("end none", "--on", "end", "isolate 1", "--on", "RIPC_PEER_DEAD", "heal")

@@ -119,8 +119,9 @@ class SessionTransport : public spi::Transport {
   void own_ips_changed() noexcept { address_timer_.set(StandingTimer::kNow); }
   // Responder. Ends the session; what is under way over it ends with RIPC_PEER_DEAD.
   void lose(const SessionPointer& session, Status reason) noexcept;
-  // Responder. Its control connection is of no use any more: it ends, and is made again.
-  void control_lost(const SessionPointer& session) noexcept;
+  // Responder. Its control connection ends, and is made again: within half of the peer timeout, or `patience`.
+  void control_lost(const SessionPointer& session) noexcept { control_lost(session, options_.peer_timeout / 2); }
+  void control_lost(const SessionPointer& session, Nanoseconds patience) noexcept;
   // Responder. The same if there is no memory for what is done.
   template <typename Work>
   void or_lose(const SessionPointer& session, Work&& work) noexcept {

@@ -31,17 +31,41 @@ bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const 
   return std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return carries(peer, rail.local); });
 }
 
-// Those of this side whose control connection leaves there. The peer of one that it began finds that out.
+// The peer, who hears of it at once if TCP still gets through, else within half of the peer timeout, dials them again,
+// if it is not this side that does.
 void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
   std::vector<SessionPointer> moving;
+  // Whoever dials may hear of it late, and then takes its time.
+  const auto patience_of = [&](const remote::Session& session) {
+    return session.incoming ? options().peer_timeout : options().peer_timeout / 2;
+  };
   {
     const std::lock_guard lock(peers_mutex_);
     for (const auto& [session, peer] : peers_) {
-      if (const SessionPointer alive = session.lock(); alive && !alive->incoming && leaves_by(*alive, ips))
-        moving.push_back(alive);
+      if (const SessionPointer alive = session.lock(); alive && leaves_by(*alive, ips)) moving.push_back(alive);
     }
   }
-  for (const SessionPointer& session : moving) control_lost(session);
+  for (const SessionPointer& session : moving) control_lost(session, patience_of(*session));
+}
+
+// An address that the kernel reaches from a port that is down is left out, even if TCP gets through. If there is no
+// other, the peer may come back.
+std::vector<remote::Endpoint> VerbsTransport::ways(const remote::Session& session, const Peer& peer) const {
+  std::vector<remote::Endpoint> ways = session.remotes();
+  std::erase_if(ways, [&](const remote::Endpoint& way) {
+    const std::vector<remote::Rail> rails =
+        remote::find_rails({&way, 1}, 1, [](const auto&, const auto&) { return true; });
+    return !carries(peer, rails.front().local);
+  });
+  return ways.empty() ? session.remotes() : ways;
+}
+
+// Nothing of the session keeps a device that may be removed.
+void VerbsTransport::moved(const remote::Session& session, Peer& peer) {
+  if (std::shared_ptr<Registrar> registrar = registrar_of(session.local().ip()))
+    peer.rdma_bulk->move_to(std::move(registrar));
+  const std::lock_guard lock(peers_mutex_);
+  peer.route.reset();
 }
 
 // ---- Its links -----------------------------------------------------------------------------------------------

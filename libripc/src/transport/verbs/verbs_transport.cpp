@@ -155,15 +155,29 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
 
 // Who still has something of it lets go when it notices that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
-  lose_sessions(
-      Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
-      [&](const remote::Session&, const Peer& peer) { return peer.rdma_bulk->registrar()->device() == device; });
+  const auto used_it = [&](const Peer& peer) { return peer.rdma_bulk->registrar()->device() == device; };
+  lose_sessions(Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
+                [&](const remote::Session& session, Peer& peer) {
+                  if (!used_it(peer)) return false;
+                  const std::shared_ptr<Registrar> present = registrar_of(session.local().ip());
+                  if (present) peer.rdma_bulk->move_to(present);  // it has moved before
+                  return !present && !may_move(session, peer);
+                });
   manager_->forget(*device);
   if (memberships_) memberships_->forget(*device);
+  std::vector<Senders> gone;
   {
     const std::lock_guard lock(senders_mutex_);
-    std::erase_if(senders_, [&](const Senders& senders) { return senders.datagrams->port().device == device; });
+    const auto first = std::stable_partition(senders_.begin(), senders_.end(), [&](const Senders& senders) {
+      return senders.datagrams->port().device != device;
+    });
+    gone.assign(first, senders_.end());
+    senders_.erase(first, senders_.end());
   }
+  for (const Senders& senders : gone) {
+    if (senders.groups) senders.groups->give_up();
+  }
+  gone.clear();
   for_each_port([&](VerbsPort& port) { (void)port.give_up(*device, false); });
   {
     const std::lock_guard lock(registrars_mutex_);
@@ -171,7 +185,10 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
   }
   {
     const std::lock_guard lock(peers_mutex_);
-    std::erase_if(peers_, [&](const auto& entry) { return entry.second->rdma_bulk->registrar()->device() == device; });
+    std::erase_if(peers_, [&](const auto& entry) {
+      const SessionPointer session = entry.first.lock();
+      return used_it(*entry.second) && (!session || session->lost);
+    });
   }
 }
 

@@ -87,6 +87,10 @@ class VerbsTransport final : public remote::SessionTransport {
     Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
     std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
     bool can_move_to(const remote::Endpoint& local) const override { return transport.carries(*this, local); }
+    void moved(const remote::SessionPointer& session) override { transport.moved(*session, *this); }
+    std::vector<remote::Endpoint> ways(const remote::SessionPointer& session) override {
+      return transport.ways(*session, *this);
+    }
     Result<std::shared_ptr<remote::LinkChannel>> open(const remote::SessionPointer& session, ripc_service_id id,
                                                       Deadline deadline) override {
       return transport.open_link(session, *this, id, deadline);
@@ -169,7 +173,9 @@ class VerbsTransport final : public remote::SessionTransport {
   // Whether the links of this peer can leave from there.
   bool carries(const Peer& peer, const remote::Endpoint& local) const;
   bool may_move(const remote::Session& session, Peer& peer) const;
+  std::vector<remote::Endpoint> ways(const remote::Session& session, const Peer& peer) const;
   void move_sessions(const std::vector<std::string>& ips);
+  void moved(const remote::Session& session, Peer& peer);
   void lose_sessions(const Status& reason, const std::function<bool(const remote::Session&, Peer&)>& are_lost);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void queue_lost(const DevicePointer& device);

@@ -40,11 +40,12 @@ void end_round(Round& round) {
 
 void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
                        std::span<std::uint8_t> sent) noexcept {
-  const DevicePort& port = sender_->port();
-  const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
-  if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
   try {
     const std::lock_guard lock(mutex_);
+    if (!sender_) return;
+    const DevicePort& port = sender_->port();
+    const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
+    if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
     Group& known = group_locked(group);
     if (!is_ready_locked(group, known)) return;
     take_present_locked(channels);
@@ -184,6 +185,16 @@ void GroupSender::left(std::uint32_t link) noexcept {
         end_round(*round);
     }
   }
+}
+
+void GroupSender::give_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, group] : groups_) {
+    end_round(group.active);
+    end_round(group.pending);
+  }
+  groups_.clear();
+  sender_.reset();
 }
 
 void GroupSender::send_round_locked(Group& group, const wire::Plain& message, std::span<std::uint8_t> sent) {
