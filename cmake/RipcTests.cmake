@@ -314,10 +314,12 @@ endfunction()
 # Skipped, with the reason, where the lab's kernel is not built (tests/rdma-lab/build-kernel) or cannot run.
 function(ripc_tests_rdma_lab)
   set(lab "${PROJECT_SOURCE_DIR}/tests/rdma-lab")
-  foreach(program switch registers group)
+  foreach(program switch registers group rails)
     ripc_add_test_program(ripc_lab_${program} lab_${program} "${lab}/${program}.cpp")
   endforeach()
-  target_link_libraries(ripc_lab_group PRIVATE ripc_static)
+  foreach(program group rails)
+    target_link_libraries(ripc_lab_${program} PRIVATE ripc_static)
+  endforeach()
   if(Python3_Interpreter_FOUND)
     ripc_add_test(lab.switch lab 60 "${Python3_EXECUTABLE}" "${lab}/switch_test.py")
     ripc_add_test(lab.self_test lab 300 "${Python3_EXECUTABLE}" "${lab}/self_test.py")
@@ -328,7 +330,7 @@ function(ripc_tests_rdma_lab)
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
-:BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*:TakenPorts.*")
+:BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
     # Those that use the first device that there is; with the other one.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """libripc over RDMA between two machines with two pairs of devices, each pair on a switch of its own: `ripc serve` on
-node 1, `ripc get` on node 2. Every byte is checked.
+node 1, `ripc get` on node 2, or `lab_rails` on both. Every byte is checked.
 
 Exit code 77 and the reason where the lab cannot run on this machine."""
 
@@ -13,7 +13,9 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-RIPC = Path(os.environ.get("RIPC_TEST_PROGRAM_DIR", HERE / "../../build/release/tests"), "../bin/ripc").resolve()
+PROGRAMS = Path(os.environ.get("RIPC_TEST_PROGRAM_DIR", HERE / "../../build/release/tests"))
+RIPC = (PROGRAMS / "../bin/ripc").resolve()
+LAB_RAILS = (PROGRAMS / "lab_rails").resolve()
 PATIENCE = 120  # seconds, for any run
 FILE = 64 << 20
 
@@ -45,7 +47,7 @@ until ripc ping files >/dev/null 2>&1; do :; done
 count >/dev/null
 """
 END = """
-until busybox nc 10.77.0.1 7000 </dev/null || busybox nc 10.78.0.1 7000 </dev/null; do :; done
+until busybox nc -w 1 10.77.0.1 7000 </dev/null || busybox nc -w 1 10.78.0.1 7000 </dev/null; do :; done
 """
 # A file is fetched again and again, until something fails in the midst: when some of it has come over the second link.
 # The shell looks seldom, because it has the node's only processor.
@@ -67,12 +69,37 @@ count >/dev/null
 until (($(received {link}) - base{link} > 1000000)); do get --chunk 16M >/dev/null || exit 1; done
 echo "taken up again"
 """
+# Short messages flow beside a long one that is always on its way. Both rails are there before anything fails.
+RECEIVER = f"""
+(busybox nc -l -p 7001 >/dev/null; happens) &
+{LAB_RAILS} receive &
+busybox nc -l -p 7000 >/dev/null
+kill $! 2>/dev/null
+wait $!
+true
+"""
+# What is to happen on this node or on the other one does when that is printed.
+SENDER = f"""
+flow() {{
+  {LAB_RAILS} send begin +10.77.0.2 both +10.78.0.2 "$@" | while read -r line; do
+    echo "$line"
+    case $line in
+    here) happens ;;
+    there) busybox nc 10.78.0.1 7001 </dev/null ;;
+    again) rdma link add "${{device}}0" type "$device" netdev vec0 ;;
+    esac
+  done
+}}
+"""
+PORT_DOWN = "ip link set vec0 down"
+# Succeeds when nobody has the device any more.
+REMOVED = 'rdma link del "${device}0" && echo "let go"'
 
 
 class RailsTest(unittest.TestCase):
-    def run_pair(self, client, *options, device="rxe"):
+    def run_pair(self, client, *options, device="rxe", server=SERVER, beginning=CLIENT):
         """What node 2 prints, after the server and its client have ended well."""
-        script = f"{COMMON}\nif ((LAB_NODE == 1)); then {SERVER} else {CLIENT}{client}{END} fi"
+        script = f"{COMMON}\nif ((LAB_NODE == 1)); then {server} else {beginning}{client}{END} fi"
         done = subprocess.run([HERE / "cluster", "--links", "2", "--devices", device, "--timeout", str(PATIENCE), *options,
                                "--", "bash", "-c", script],
                               capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
@@ -117,10 +144,52 @@ class RailsTest(unittest.TestCase):
                                        "--on", "out", f"unplug 1 {link + 1}", "--on", "heal", "heal", device=device)
                 self.assertRegex(output, r'(?s)out\n.*"verified":true.*whole\n.*taken up again')
 
-    def test_a_session_without_datagrams_moves_with_what_is_under_way(self):
+    def test_a_session_moves_with_what_is_under_way(self):
         client = (FAULT.format(fault="echo out") + REPAIR.format(link=0)).replace("16M", "64M")
-        output = self.run_pair(client, "--on", "out", "unplug 1 1", "--on", "heal", "heal", device="siw")
-        self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_pair(client, "--on", "out", "unplug 1 1", "--on", "heal", "heal", device=device)
+                self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
+
+    def run_flow(self, steps, *options, device="rxe", happens=":"):
+        known = f"device={device}\nhappens() {{ {happens}; }}\n"
+        return self.run_pair(f"flow {steps}", *options, device=device, server=known + RECEIVER,
+                             beginning=known + SENDER)
+
+    def flowed(self, output):
+        """It was one session all the time: its numbers say what was lost of it."""
+        self.assertIn("goodbye", output)
+        found = re.search(r'"short": (\d+), "missing": (\d+), "disordered": (\d+), "lost": (\d+), "long": (\d+)', output)
+        self.assertTrue(found, output)
+        short, missing, disordered, lost, long = map(int, found.groups())
+        self.assertGreater(short, 0, output)
+        self.assertLessEqual(missing, lost, output)
+        self.assertEqual(disordered, 0, output)
+        self.assertGreater(long, 0, output)
+
+    def test_short_messages_go_on_over_the_other_device_and_back(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_flow("out 10.78.0.2 heal +10.77.0.2 back 10.77.0.2", "--on", "out", "unplug 1 1",
+                                       "--on", "heal", "heal", "--on", "back", "unplug 1 2", device=device)
+                self.flowed(output)
+
+    def test_short_messages_leave_a_port_that_goes_down(self):
+        for device, where in (("rxe", "here"), ("rxe", "there"), ("siw", "here"), ("siw", "there")):
+            with self.subTest(device=device, where=where):
+                self.flowed(self.run_flow(f"{where} 10.78.0.2", device=device, happens=PORT_DOWN))
+
+    def test_short_messages_leave_a_device_that_is_removed(self):
+        for device, where in (("rxe", "here"), ("rxe", "there"), ("siw", "here"), ("siw", "there")):
+            with self.subTest(device=device, where=where):
+                steps = f"{where} 10.78.0.2" + (" again +10.77.0.2" if where == "here" else "")
+                output = self.run_flow(steps, device=device, happens=REMOVED)
+                self.flowed(output)
+                self.assertIn("let go", output)
+
+    def test_without_any_link_the_session_ends(self):
+        output = self.run_flow("end none", "--on", "end", "isolate 1", "--on", "RIPC_PEER_DEAD", "heal")
+        self.assertRegex(output, r"end\n.*RIPC_PEER_DEAD\n")
 
     def test_a_port_that_goes_down_in_the_midst_loses_nothing(self):
         for device, link in (("rxe", 0), ("rxe", 1), ("siw", 0), ("siw", 1)):
@@ -132,5 +201,8 @@ class RailsTest(unittest.TestCase):
 if __name__ == "__main__":
     if not os.access(RIPC, os.X_OK):
         print(f"{RIPC} is not built: cmake --build --preset release --target ripc_cli")
+        sys.exit(77)
+    if not os.access(LAB_RAILS, os.X_OK):
+        print(f"{LAB_RAILS} is not built: cmake --build --preset release --target ripc_lab_rails")
         sys.exit(77)
     unittest.main()

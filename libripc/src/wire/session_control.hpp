@@ -152,6 +152,9 @@ struct BulkPort {
   Gid address{};  // an IP address; IPv4 as ::ffff:a.b.c.d
 };
 
+// The request of an OpenDatagram, and of its answer, about a link that is open: its session has moved.
+inline constexpr std::uint64_t kMove = 0;
+
 // Sessions of the RDMA transport only. As Open, for a link over unreliable datagrams of the device: from there to here
 // comes only credit, to this queue pair.
 struct OpenDatagram {

@@ -38,6 +38,7 @@ LinkChannel::LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back,
       parts_(std::move(parts)),
       holds_back_(holds_back),
       credit_(parts_.credit),
+      token_(parts_.token),
       budget_(parts_.credit),
       probe_backoff_(kFirstProbe, kLastProbe) {}
 
@@ -126,7 +127,7 @@ wire::datagram::Header LinkChannel::header_locked(std::uint32_t sequence, std::u
                                                   std::uint64_t offer) const noexcept {
   return {.kind = wire::datagram::Kind::data,
           .sequence = sequence,
-          .token = parts_.token,
+          .token = token_,
           .spent = spent,
           .credit_link = static_cast<std::uint32_t>(offer >> 32),
           .credit = static_cast<std::uint32_t>(offer)};
@@ -181,7 +182,7 @@ void LinkChannel::probe_locked() noexcept {
   next_probe_ = now + pause;
   probes_.fetch_add(1, std::memory_order_relaxed);
   const ripc_status status =
-      transmit({.kind = wire::datagram::Kind::probe, .token = parts_.token, .spent = credit_.spent()}, {}, false);
+      transmit({.kind = wire::datagram::Kind::probe, .token = token_, .spent = credit_.spent()}, {}, false);
   if (status == RIPC_PEER_DEAD) fail_locked();
   if (are_many) doubt();
 }

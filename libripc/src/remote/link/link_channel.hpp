@@ -133,9 +133,14 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
       give_back(offer);
     return shortage_.note(status, spi::Resource::queue);
   }
-  // There may be room: a thread that waits for it is to look.
+  // There may be room, perhaps by another path: a thread that waits for it is to look.
   void look_soon() noexcept {
-    if (room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
+    if (room_wanted_.load(std::memory_order_acquire)) send_on(kWatch);
+  }
+  // With mutex_ held. What was asked before went by a path that is used no more.
+  void ask_anew_locked() noexcept {
+    next_probe_ = 0;
+    probes_there_ = 0;
   }
   // Before the parts of a derived class go.
   void stop_watching() noexcept;
@@ -144,7 +149,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   const bool holds_back_;
   mutable SenderCredit credit_;
   spi::Shortage shortage_;
-  std::mutex mutex_;  // packets leave in the order of their numbers
+  std::mutex mutex_;     // packets leave in the order of their numbers
+  std::uint64_t token_;  // under it: the link's name in its datagrams
   std::uint32_t sequence_ = 0;
 
  private:

@@ -56,10 +56,10 @@ ripc_status LinkSource::push(const wire::Grant& grant, spi::Bytes bytes) noexcep
   return parts_.session->bulk->push(grant, bytes);
 }
 
-spi::Bytes LinkSource::accept(spi::Bytes datagram, PortCounters& counters) noexcept {
+spi::Bytes LinkSource::accept(spi::Bytes datagram, std::uint64_t token, PortCounters& counters) noexcept {
   Header header;
-  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != parts_.token ||
-      header.kind == Kind::credit || header.kind == Kind::multicast) [[unlikely]] {
+  if (wire::datagram::decode(datagram, header) != RIPC_OK || header.token != token || header.kind == Kind::credit ||
+      header.kind == Kind::multicast) [[unlikely]] {
     increase(counters.corrupt);
     return {};
   }

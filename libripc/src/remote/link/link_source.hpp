@@ -51,8 +51,9 @@ class LinkSource : public spi::Source {
 
   // ---- For the port, in the receiving thread ----
 
-  // Looks at one datagram that has just been read. The packet to be delivered; empty if there is none.
-  spi::Bytes accept(spi::Bytes datagram, PortCounters& counters) noexcept;
+  // Looks at one datagram that has just been read, and must have this token. The packet to be delivered; empty if there
+  // is none.
+  spi::Bytes accept(spi::Bytes datagram, std::uint64_t token, PortCounters& counters) noexcept;
   // The same for one that the sender has sent to several at once: its number is one of `window`. On such links every
   // datagram costs 1. Empty also for a greeting, which is answered.
   spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept;
@@ -69,6 +70,7 @@ class LinkSource : public spi::Source {
   // Responder, while the port is there. A frame of the session that is about this link.
   virtual void handle(const wire::session_control::Frame& frame) = 0;
   std::uint32_t link() const noexcept { return parts_.link; }
+  std::uint64_t token() const noexcept { return parts_.token; }
   const SessionPointer& session() const noexcept { return parts_.session; }
   // Any. The peer is gone, or has closed the link after the packet of this number (it may still be on its way).
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }

@@ -247,7 +247,7 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
       const std::size_t size = headers_[at].msg_len > kMaxDatagram ? 0 : headers_[at].msg_len;
       spi::Bytes datagram;
       if (!source.open_sealed({buffers_.get() + at * kStride, size}, datagram, port_.counters())) continue;
-      const spi::Bytes packet = source.accept(datagram, port_.counters());
+      const spi::Bytes packet = source.accept(datagram, source.token(), port_.counters());
       if (!packet.empty()) batch_[batch_count_++] = packet;
     }
     source.settle(port_.counters());
@@ -321,7 +321,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
         if (taken != 0 || !fill(source, stream)) return taken;
         continue;
       }
-      stream.packet = source.accept(datagram, port_.counters());
+      stream.packet = source.accept(datagram, source.token(), port_.counters());
       if (stream.packet.empty()) {
         stream.pop();
         continue;
@@ -388,7 +388,7 @@ void UdpReceiver::take_kept(UdpSource& source) noexcept {
   UdpSource::Datagrams datagrams = source.take_kept();
   for (auto next = datagrams.begin(); next != datagrams.end();) {
     const auto datagram = next++;
-    if (source.accept(*datagram, port_.counters()).empty()) continue;
+    if (source.accept(*datagram, source.token(), port_.counters()).empty()) continue;
     datagram->erase(datagram->begin(), datagram->begin() + wire::datagram::kHeaderSize);
     source.backlog.splice(source.backlog.end(), datagrams, datagram);
   }

@@ -181,7 +181,7 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
     return {};
   }
   const bool has_moved = !first && (!local.same_ip(session->local()) || !remote.same_ip(session->remote()));
-  if (has_moved && !session->links->can_move_to(local))
+  if (!first && !session->links->can_move_to(local))
     return Status(RIPC_PEER_DEAD, "The peer has a new address; its links are reopened.");
   end_when_cut(fd, options_.peer_timeout);
   if (first || has_moved) session->set_ends(local, remote);
@@ -220,6 +220,7 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
   Status status = session->stream.attach(std::move(connection), acknowledged,
                                          [this, session](std::uint32_t events) { on_event(session, events); });
   if (has_moved) {
+    session->links->moved(session);
     for (const auto& channel : session->channels()) channel->check_path();
   }
   if (!status.ok() || !first) return status;
@@ -272,6 +273,11 @@ HelloReply SessionTransport::answer(const Hello& hello, int socket) {
     }
     case Role::resume:
       if (!session) {
+        reply.status = RIPC_PEER_DEAD;
+        break;
+      }
+      // Another of the peer's attempts may come where the links can go.
+      if (const Endpoint local = Endpoint::local_of(socket); session->links && !session->links->can_move_to(local)) {
         reply.status = RIPC_PEER_DEAD;
         break;
       }
@@ -383,7 +389,7 @@ void SessionTransport::read_frames(const SessionPointer& session, std::uint32_t 
   }
 }
 
-void SessionTransport::control_lost(const SessionPointer& session) noexcept {
+void SessionTransport::control_lost(const SessionPointer& session, Nanoseconds patience) noexcept {
   if (session->lost) return;
   if (session->stream.is_broken()) {
     lose(session, RIPC_NO_MEMORY);
@@ -392,7 +398,7 @@ void SessionTransport::control_lost(const SessionPointer& session) noexcept {
   session->stream.detach();
   if (session->down_since == 0) {
     session->down_since = monotonic_now();
-    session->resume_until = session->down_since + options_.peer_timeout / 2;
+    session->resume_until = session->down_since + patience;
   }
   try_again(session);
 }
@@ -404,7 +410,8 @@ void SessionTransport::try_again(const SessionPointer& session) noexcept try {
     lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
     return;
   }
-  const std::vector<Endpoint> endpoints = session->incoming ? session->endpoints : session->remotes();
+  const std::vector<Endpoint> endpoints =
+      session->incoming || !session->links ? session->endpoints : session->links->ways(session);
   session->dialer = Dialer::dial(
       *loop_, authenticator_, endpoints,
       session->incoming ? greeting(session, Role::check) : greeting(session, Role::resume, session->stream.received()),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/fork_guard.hpp"
@@ -28,6 +29,10 @@ class SessionLinks {
   // ---- Responder, without locks held ----
   // Whether links and long items go on when the control connection has moved to this address of this machine.
   virtual bool can_move_to(const Endpoint& local) const = 0;
+  // It has moved there.
+  virtual void moved(const SessionPointer&) {}
+  // Where the peer of a session that this side began may be reached from such addresses, best first.
+  virtual std::vector<Endpoint> ways(const SessionPointer& session) { return session->remotes(); }
   // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end the
   // bulk has it, or Bulk::dial_failed() is called.
   virtual void connect_bulk(const SessionPointer& session) = 0;

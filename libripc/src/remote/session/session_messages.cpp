@@ -99,6 +99,16 @@ Status SessionTransport::accept(const SessionPointer& session, std::uint32_t lin
   return {};
 }
 
+Status SessionTransport::move(const SessionPointer& session, std::uint32_t link, ripc_service_id service,
+                              const MoveSource& move) {
+  const std::lock_guard lock(mutex_);
+  const auto found = session->incoming_links.find(link);
+  if (found == session->incoming_links.end() || found->second.port->closed() ||
+      found->second.port->options().id != service)
+    return RIPC_NO_SERVICE;
+  return move(*found->second.port, *found->second.source);
+}
+
 Result<wire::session_control::Opened> SessionTransport::accept_link(const SessionPointer& session,
                                                                     const wire::session_control::Open& frame) {
   wire::session_control::Opened opened{.request = frame.request, .status = RIPC_OK, .link = frame.link};

@@ -110,11 +110,18 @@ class SessionTransport : public spi::Transport {
   // the transport's mutex held. RIPC_NO_MEMORY: neither the port nor the session has it.
   using MakeSource = std::function<Result<std::shared_ptr<LinkSource>>(LinkPort&)>;
   Status accept(const SessionPointer& session, std::uint32_t link, ripc_service_id service, const MakeSource& make);
+  // Responder. What move(port, source) says of a link of the peer's that is open, with the transport's mutex held.
+  // RIPC_NO_SERVICE: it is not open, or leads elsewhere.
+  using MoveSource = std::function<Status(LinkPort&, LinkSource&)>;
+  Status move(const SessionPointer& session, std::uint32_t link, ripc_service_id service, const MoveSource& move);
 
   // Responder. own_ips() says something else than before.
   void own_ips_changed() noexcept { address_timer_.set(StandingTimer::kNow); }
   // Responder. Ends the session; what is under way over it ends with RIPC_PEER_DEAD.
   void lose(const SessionPointer& session, Status reason) noexcept;
+  // Responder. Its control connection ends, and is made again: within half of the peer timeout, or `patience`.
+  void control_lost(const SessionPointer& session) noexcept { control_lost(session, options_.peer_timeout / 2); }
+  void control_lost(const SessionPointer& session, Nanoseconds patience) noexcept;
   // Responder. The same if there is no memory for what is done.
   template <typename Work>
   void or_lose(const SessionPointer& session, Work&& work) noexcept {
@@ -189,7 +196,6 @@ class SessionTransport : public spi::Transport {
   SessionPointer find_session(const wire::session_control::Hello& hello) const;
   void on_event(const SessionPointer& session, std::uint32_t events) noexcept;
   void read_frames(const SessionPointer& session, std::uint32_t events);
-  void control_lost(const SessionPointer& session) noexcept;
   void try_again(const SessionPointer& session) noexcept;
   void try_again_soon(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
@@ -17,9 +16,6 @@ namespace {
 
 // After so long without an answer to greetings the peer is asked by TCP whether it answers at all.
 constexpr Nanoseconds kGreetingPatience = 200'000'000;
-// A greeting may be lost as any datagram, so it is repeated, with growing pauses.
-constexpr Nanoseconds kFirstGreeting = 2'000'000;
-constexpr Nanoseconds kLongestGreeting = 64'000'000;
 constexpr Nanoseconds kFirstLook = 100'000;
 constexpr Nanoseconds kLastLook = 5'000'000;
 
@@ -54,7 +50,8 @@ void VerbsTransport::for_each_port(const std::function<void(VerbsPort&)>& visit)
 
 bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::session_control::Frame& frame) {
   if (const auto* const opened = std::get_if<wire::session_control::DatagramOpened>(&frame))
-    return transport.answered(session, *opened);
+    return opened->request == wire::session_control::kMove ? transport.link_moved(session, *this, *opened)
+                                                           : transport.answered(session, *opened);
   if (const auto* const open = std::get_if<wire::session_control::OpenDatagram>(&frame)) {
     session->stream.tell(transport.accept_datagrams(session, *this, *open));
     return true;
@@ -81,6 +78,16 @@ Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip
 
 Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const SessionPointer& session, Peer& peer,
                                                                        ripc_service_id id, Deadline deadline) {
+  for (;;) {
+    const std::uint32_t moves = session->moves();
+    auto opened = open_link_here(session, peer, id, moves, deadline);
+    if (opened.ok() || moves == session->moves() || deadline.expired()) return opened;
+  }
+}
+
+Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(const SessionPointer& session, Peer& peer,
+                                                                            ripc_service_id id, std::uint32_t moves,
+                                                                            Deadline deadline) {
   // One that is being ended for that may still be found.
   if (Status reason = avoided(*session); !reason.ok()) return reason;
   Result<Senders> senders = senders_of(session->local().ip());
@@ -99,46 +106,70 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
   if (!opened.ok()) {
     if (opened.status().code() == RIPC_REFUSED) return spi::link_refused();
     // The peer's device has none.
-    if (opened.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
+    if (opened.status().code() == RIPC_UNSUPPORTED && moves == session->moves())
+      return open_udp_link(session, id, deadline);
     return opened.status();
   }
-  const Result<AddressHandle> handle = handle_to(session, peer, *sender, opened->gid, opened->lid);
-  if (!handle.ok()) {
+  Result<DatagramChannel::AttachmentPointer> attachment =
+      attachment_of(session, peer, {sender, question.token}, moves, *opened);
+  if (!attachment.ok()) {
     session->stream.tell(wire::session_control::CloseLink{.link = question.link});
-    if (handle.status().code() == RIPC_UNSUPPORTED) return open_udp_link(session, id, deadline);
-    return handle.status();
+    if (attachment.status().code() == RIPC_UNSUPPORTED && moves == session->moves())
+      return open_udp_link(session, id, deadline);
+    return attachment.status();
   }
-  const std::size_t limit = std::min<std::size_t>(
-      sender->port().mtu - wire::datagram::kHeaderSize - signature_size(*session), opened->packet_limit);
-  const LinkSignature signature(*session, true, question.link, question.token);
+  const std::size_t limit = packet_limit_of(*session, **attachment, *opened);
   auto channel = remote::LinkChannel::make<DatagramChannel>(
-      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk, sender,
-      senders->groups,
+      parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk,
+      std::move(*attachment), senders->groups, limit, moves,
+      DatagramChannel::Hooks{
+          .move = [this, session](DatagramChannel& moved) { move_link(session, moved); },
+          .unreachable = [this, session] { (void)avoid(session, "Datagrams do not get through any more"); }});
+  if (Status status = try_datagrams(session, *channel, question, moves, deadline); !status.ok()) return status;
+  return std::shared_ptr<remote::LinkChannel>(std::move(channel));
+}
+
+// Of a link of this side's, as the peer has told.
+Result<DatagramChannel::AttachmentPointer> VerbsTransport::attachment_of(
+    const SessionPointer& session, Peer& peer, DatagramChannel::Question question, std::uint32_t moves,
+    const wire::session_control::DatagramOpened& opened) {
+  const Result<AddressHandle> handle = handle_to(session, peer, *question.sender, opened.gid, opened.lid, moves);
+  if (!handle.ok()) return handle.status();
+  const LinkSignature signature(*session, true, opened.link, question.token);
+  return std::make_unique<DatagramChannel::Attachment>(
+      std::move(question.sender),
       DatagramChannel::Routes{.packets = {.handle = *handle,
-                                          .queue_pair = opened->queue_pair,
-                                          .queue_key = opened->queue_key,
+                                          .queue_pair = opened.queue_pair,
+                                          .queue_key = opened.queue_key,
                                           .sealer = signature.sealer(Purpose::packets)},
                               .greetings = {.handle = *handle,
-                                            .queue_pair = opened->greeted_pair,
-                                            .queue_key = opened->greeted_key,
+                                            .queue_pair = opened.greeted_pair,
+                                            .queue_key = opened.greeted_key,
                                             .sealer = signature.sealer(Purpose::greetings)},
                               .answers = signature.verifier(Purpose::answers, authenticator().counters())},
-      limit, [this, session] { (void)avoid(session, "Datagrams do not get through any more"); });
-  if (Status status = try_datagrams(session, *channel, question, deadline); !status.ok()) return status;
-  return std::shared_ptr<remote::LinkChannel>(std::move(channel));
+      opened.link, question.token);
+}
+
+std::size_t VerbsTransport::packet_limit_of(const remote::Session& session,
+                                            const DatagramChannel::Attachment& attachment,
+                                            const wire::session_control::DatagramOpened& opened) noexcept {
+  return std::min<std::size_t>(attachment.sender->port().mtu - wire::datagram::kHeaderSize - signature_size(session),
+                               opened.packet_limit);
 }
 
 // Before a link is used: what is sent vanishes without a word where nothing gets through. `question`: by which
 // the link was opened.
 Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChannel& channel,
-                                     wire::session_control::OpenDatagram question, Deadline deadline) {
-  const auto is_over = [&] { return channel.was_greeted() || session->lost; };
+                                     wire::session_control::OpenDatagram question, std::uint32_t moves,
+                                     Deadline deadline) {
+  const auto is_over = [&] { return channel.was_greeted() || session->lost || session->moves() != moves; };
   Nanoseconds now = monotonic_now();
   const Nanoseconds began = now;
   Nanoseconds next = now;
   Backoff pause(kFirstGreeting, kLongestGreeting);
   Nanoseconds give_up = 0;
   for (; !channel.was_greeted(); now = monotonic_now()) {
+    if (session->moves() != moves) return RIPC_PEER_DEAD;
     if (give_up != 0 && now >= give_up) return avoid(session, "Datagrams do not get through");
     if (deadline.expired())
       return Status(RIPC_TIMEOUT, "Datagrams of the RDMA device were not answered by " + session->remote().ip() +
@@ -160,14 +191,16 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
   return {};
 }
 
-// A session goes to one port of the peer's, and has one route there, which is found once: whatever a peer says, it
-// cannot make this side look for others' addresses, nor for more than one. What was found ends with the session,
-// because the address may move to another machine.
+// A session goes to one port of the peer's at a time, and has one route there, which is found once: whatever a peer
+// says, it cannot make this side look for others' addresses, nor for more than one. What was found ends with the
+// session, because the address may move to another machine.
 Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, Peer& peer, DatagramSender& sender,
-                                                const wire::session_control::Gid& gid, std::uint32_t lid) {
+                                                const wire::session_control::Gid& gid, std::uint32_t lid,
+                                                std::uint32_t moves) {
+  if (moves != session->moves()) return RIPC_PEER_DEAD;
   {
     const std::lock_guard lock(peers_mutex_);
-    if (const auto& route = peer.route)
+    if (const auto& route = peer.route; route && route->moves == moves)
       return route->gid == gid && route->lid == lid ? route->handle : RIPC_UNSUPPORTED;
   }
   const union ibv_gid expected = gid_of(session->remote());
@@ -177,7 +210,8 @@ Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, P
   Result<AddressHandle> found = sender.find_handle(gid, lid);
   const std::lock_guard lock(peers_mutex_);
   // Two links may have been opened at once.
-  if (!peer.route) peer.route = Peer::Route{.gid = gid, .lid = lid, .handle = std::move(found)};
+  if (!peer.route || peer.route->moves != moves)
+    peer.route = Peer::Route{.moves = moves, .gid = gid, .lid = lid, .handle = std::move(found)};
   return peer.route->gid == gid && peer.route->lid == lid ? peer.route->handle : RIPC_UNSUPPORTED;
 }
 
@@ -195,48 +229,64 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
     const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
     const std::shared_ptr<Registrar> registrar = registrar_of(session->local().ip());
     if (sender) peer.uses_datagrams = true;
-    const Result<AddressHandle> handle =
-        sender ? handle_to(session, peer, *sender, frame.gid, frame.lid) : Result<AddressHandle>(RIPC_UNSUPPORTED);
+    const Result<AddressHandle> handle = sender
+                                             ? handle_to(session, peer, *sender, frame.gid, frame.lid, session->moves())
+                                             : Result<AddressHandle>(RIPC_UNSUPPORTED);
     if (!handle.ok()) {
       answer.status = RIPC_UNSUPPORTED;
       return answer;
     }
     const LinkSignature signature(*session, false, frame.link, frame.token);
-    const DatagramRoute back{.handle = *handle,
-                             .queue_pair = frame.queue_pair,
-                             .queue_key = frame.queue_key,
-                             .sealer = signature.sealer(Purpose::answers)};
-    const DatagramSource::Verifiers verifiers{
-        .packets = signature.verifier(Purpose::packets, authenticator().counters()),
-        .greetings = signature.verifier(Purpose::greetings, authenticator().counters())};
-    const auto take = [&](VerbsPort& port) -> Result<std::shared_ptr<remote::LinkSource>> {
-      Result<VerbsPort::Accepted> accepted = port.accept({.session = session,
-                                                          .link = frame.link,
-                                                          .token = frame.token,
-                                                          .budget = 0,
-                                                          .events = &port.events(),
-                                                          .peer_timeout = options().peer_timeout},
-                                                         peer.rdma_bulk, sender, registrar, back, verifiers, frame.gid);
+    const auto attachment = std::make_shared<const DatagramSource::Attachment>(
+        sender,
+        DatagramRoute{.handle = *handle,
+                      .queue_pair = frame.queue_pair,
+                      .queue_key = frame.queue_key,
+                      .sealer = signature.sealer(Purpose::answers)},
+        DatagramSource::Origin{.token = frame.token,
+                               .queue_pair = frame.queue_pair,
+                               .gid = frame.gid,
+                               .verifier = signature.verifier(Purpose::packets, authenticator().counters())},
+        frame.link, signature.verifier(Purpose::greetings, authenticator().counters()));
+    const auto take = [&](VerbsPort& port,
+                          const remote::LinkSource* known) -> Result<std::shared_ptr<remote::LinkSource>> {
+      Result<VerbsPort::Accepted> accepted = known != nullptr ? port.move(*known, registrar, attachment)
+                                                              : port.accept({.session = session,
+                                                                             .link = frame.link,
+                                                                             .token = frame.token,
+                                                                             .budget = 0,
+                                                                             .events = &port.events(),
+                                                                             .peer_timeout = options().peer_timeout},
+                                                                            peer.rdma_bulk, registrar, attachment);
       if (!accepted.ok()) return accepted.status();
       answer.gid = accepted->address.gid;
       answer.lid = accepted->address.lid;
       answer.queue_pair = accepted->address.queue_pair;
       answer.queue_key = accepted->address.queue_key;
       answer.incarnation = port.incarnation();
-      const auto around = static_cast<std::uint32_t>(wire::datagram::kHeaderSize + back.overhead());
+      const auto around = static_cast<std::uint32_t>(wire::datagram::kHeaderSize + attachment->back.overhead());
       answer.packet_limit = std::min(accepted->packet_limit, frame.mtu - std::min(frame.mtu, around));
       answer.credit = remote::ReceiverCredit::first_credit(accepted->source->budget());
       answer.greeted_pair = sender->address().queue_pair;
       answer.greeted_key = sender->address().queue_key;
       return std::shared_ptr<remote::LinkSource>(std::move(accepted->source));
     };
-    answer.status = accept(session, frame.link, frame.service, [&](remote::LinkPort& port) {
-                      Result<std::shared_ptr<remote::LinkSource>> source = RIPC_NO_SERVICE;  // if it ends just now
-                      for_each_port([&](VerbsPort& own) {
-                        if (&port == &own) source = take(own);
-                      });
-                      return source;
-                    }).code();
+    const auto take_at = [&](const remote::LinkPort& port, const remote::LinkSource* known) {
+      Result<std::shared_ptr<remote::LinkSource>> source = RIPC_NO_SERVICE;  // if it ends just now
+      for_each_port([&](VerbsPort& own) {
+        if (&port == &own) source = take(own, known);
+      });
+      return source;
+    };
+    if (frame.request == wire::session_control::kMove) {
+      answer.status = move(session, frame.link, frame.service, [&](remote::LinkPort& port, remote::LinkSource& source) {
+                        return take_at(port, &source).status();
+                      }).code();
+    } else {
+      answer.status = accept(session, frame.link, frame.service, [&](remote::LinkPort& port) {
+                        return take_at(port, nullptr);
+                      }).code();
+    }
   } catch (const std::bad_alloc&) {
     answer.status = RIPC_NO_MEMORY;
   }

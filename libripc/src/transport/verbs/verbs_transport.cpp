@@ -12,14 +12,6 @@ namespace ripc::internal::verbs {
 
 using remote::SessionPointer;
 
-namespace {
-
-bool leaves_by(const remote::Session& session, const std::vector<std::string>& ips) {
-  return std::find(ips.begin(), ips.end(), session.local().ip()) != ips.end();
-}
-
-}  // namespace
-
 VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const DeviceList> devices, memory::Pool& pool)
     : SessionTransport("verbs", options),
       max_connections_(options.max_connections),
@@ -89,17 +81,9 @@ std::vector<std::string> VerbsTransport::own_ips() const {
   return ips;
 }
 
-bool VerbsTransport::is_up(const remote::Endpoint& local) const {
+bool VerbsTransport::carries(const Peer& peer, const remote::Endpoint& local) const {
   const std::optional<DevicePort> port = devices_->port_of(local.ip());
-  return port && ports_.is_up(*port);
-}
-
-// Now that its own port is down. Which way is left for one that the peer began, the peer knows.
-bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const {
-  if (peer.uses_datagrams || session.local().same_ip(session.remote())) return false;
-  if (session.incoming) return !own_ips().empty();
-  const std::vector<remote::Rail> rails = rails_of(session, peer);
-  return std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return is_up(rail.local); });
+  return port && ports_.is_up(*port) && (port->mtu != 0 || !peer.uses_datagrams);
 }
 
 // After std::bad_alloc some of them.
@@ -131,6 +115,7 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
   lose_sessions(
       Status(RIPC_PEER_DEAD, "The port of the RDMA device is down: check the cable."),
       [&](const remote::Session& session, Peer& peer) { return leaves_by(session, ips) && !may_move(session, peer); });
+  move_sessions(ips);
   for (const auto& bulk : bulks()) bulk->cut_at(ips);
 }
 
@@ -170,15 +155,29 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
 
 // What still holds a part of it lets go when it notices that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
-  lose_sessions(
-      Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
-      [&](const remote::Session&, const Peer& peer) { return peer.rdma_bulk->registrar()->device() == device; });
+  const auto used_it = [&](const Peer& peer) { return peer.rdma_bulk->registrar()->device() == device; };
+  lose_sessions(Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
+                [&](const remote::Session& session, Peer& peer) {
+                  if (!used_it(peer)) return false;
+                  const std::shared_ptr<Registrar> present = registrar_of(session.local().ip());
+                  if (present) peer.rdma_bulk->move_to(present);  // it has moved before
+                  return !present && !may_move(session, peer);
+                });
   manager_->forget(*device);
   if (memberships_) memberships_->forget(*device);
+  std::vector<Senders> gone;
   {
     const std::lock_guard lock(senders_mutex_);
-    std::erase_if(senders_, [&](const Senders& senders) { return senders.datagrams->port().device == device; });
+    const auto first = std::stable_partition(senders_.begin(), senders_.end(), [&](const Senders& senders) {
+      return senders.datagrams->port().device != device;
+    });
+    gone.assign(first, senders_.end());
+    senders_.erase(first, senders_.end());
   }
+  for (const Senders& senders : gone) {
+    if (senders.groups) senders.groups->give_up();
+  }
+  gone.clear();
   for_each_port([&](VerbsPort& port) { (void)port.give_up(*device, false); });
   {
     const std::lock_guard lock(registrars_mutex_);
@@ -186,7 +185,10 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
   }
   {
     const std::lock_guard lock(peers_mutex_);
-    std::erase_if(peers_, [&](const auto& entry) { return entry.second->rdma_bulk->registrar()->device() == device; });
+    std::erase_if(peers_, [&](const auto& entry) {
+      const SessionPointer session = entry.first.lock();
+      return used_it(*entry.second) && (!session || session->lost);
+    });
   }
 }
 

@@ -22,6 +22,7 @@
 #include "remote/session/session_transport.hpp"
 #include "transport/verbs/bulk/connection_private_data.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
 #include "transport/verbs/device/device_list.hpp"
@@ -32,7 +33,6 @@
 
 namespace ripc::internal::verbs {
 
-class DatagramChannel;
 class VerbsPort;
 
 struct TransportOptions : remote::SessionOptions {
@@ -88,7 +88,11 @@ class VerbsTransport final : public remote::SessionTransport {
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
     Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
     std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
-    bool can_move_to(const remote::Endpoint& local) const override { return !uses_datagrams && transport.is_up(local); }
+    bool can_move_to(const remote::Endpoint& local) const override { return transport.carries(*this, local); }
+    void moved(const remote::SessionPointer& session) override { transport.moved(*session, *this); }
+    std::vector<remote::Endpoint> ways(const remote::SessionPointer& session) override {
+      return transport.ways(*session, *this);
+    }
     Result<std::shared_ptr<remote::LinkChannel>> open(const remote::SessionPointer& session, ripc_service_id id,
                                                       Deadline deadline) override {
       return transport.open_link(session, *this, id, deadline);
@@ -102,7 +106,7 @@ class VerbsTransport final : public remote::SessionTransport {
 
     VerbsTransport& transport;
     const std::shared_ptr<RdmaBulk> rdma_bulk;
-    // Links have gone over the datagrams of the devices at both ends of the session: it ends with those.
+    // Links have gone over the datagrams of the devices at both ends of the session: it goes where there are such.
     std::atomic<bool> uses_datagrams{false};
     std::list<Rail> rails;     // as the accepting side has listed them; the first one is that of the session
     bool wanted = false;       // a connection, as soon as that is known
@@ -112,6 +116,7 @@ class VerbsTransport final : public remote::SessionTransport {
 
     // The route to the peer's port that the session uses, or why there is none. Under peers_mutex_.
     struct Route {
+      std::uint32_t moves = 0;  // of the session, so far
       wire::session_control::Gid gid{};
       std::uint32_t lid = 0;
       Result<AddressHandle> handle;
@@ -132,6 +137,17 @@ class VerbsTransport final : public remote::SessionTransport {
   // ---- Links ----
   Result<std::shared_ptr<remote::LinkChannel>> open_link(const remote::SessionPointer& session, Peer& peer,
                                                          ripc_service_id id, Deadline deadline);
+  Result<std::shared_ptr<remote::LinkChannel>> open_link_here(const remote::SessionPointer& session, Peer& peer,
+                                                              ripc_service_id id, std::uint32_t moves,
+                                                              Deadline deadline);
+  Result<DatagramChannel::AttachmentPointer> attachment_of(const remote::SessionPointer& session, Peer& peer,
+                                                           DatagramChannel::Question question, std::uint32_t moves,
+                                                           const wire::session_control::DatagramOpened& opened);
+  static std::size_t packet_limit_of(const remote::Session& session, const DatagramChannel::Attachment& attachment,
+                                     const wire::session_control::DatagramOpened& opened) noexcept;
+  void move_link(const remote::SessionPointer& session, DatagramChannel& channel);
+  bool link_moved(const remote::SessionPointer& session, Peer& peer,
+                  const wire::session_control::DatagramOpened& opened);
   wire::session_control::DatagramOpened accept_datagrams(const remote::SessionPointer& session, Peer& peer,
                                                          const wire::session_control::OpenDatagram& frame);
   void for_each_port(const std::function<void(VerbsPort&)>& visit);
@@ -155,8 +171,13 @@ class VerbsTransport final : public remote::SessionTransport {
   Result<ibv_qp*> prepare(const Peer& peer, Making& making, const IdPointer& id);
   void made(const Peer& peer, Making& making, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);
-  bool is_up(const remote::Endpoint& local) const;
+  static bool leaves_by(const remote::Session& session, const std::vector<std::string>& ips);
+  // Whether the links of this peer can leave from there.
+  bool carries(const Peer& peer, const remote::Endpoint& local) const;
   bool may_move(const remote::Session& session, Peer& peer) const;
+  std::vector<remote::Endpoint> ways(const remote::Session& session, const Peer& peer) const;
+  void move_sessions(const std::vector<std::string>& ips);
+  void moved(const remote::Session& session, Peer& peer);
   void lose_sessions(const Status& reason, const std::function<bool(const remote::Session&, Peer&)>& are_lost);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void queue_lost(const DevicePointer& device);
@@ -164,9 +185,9 @@ class VerbsTransport final : public remote::SessionTransport {
   void ports_come();
   void groups_joined();
   Result<AddressHandle> handle_to(const remote::SessionPointer& session, Peer& peer, DatagramSender& sender,
-                                  const wire::session_control::Gid& gid, std::uint32_t lid);
+                                  const wire::session_control::Gid& gid, std::uint32_t lid, std::uint32_t moves);
   Status try_datagrams(const remote::SessionPointer& session, DatagramChannel& channel,
-                       wire::session_control::OpenDatagram question, Deadline deadline);
+                       wire::session_control::OpenDatagram question, std::uint32_t moves, Deadline deadline);
   void dial_failed(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const Status& reason);
   Status avoid(const remote::SessionPointer& session, const std::string& what);
   Status avoided(const remote::Session& session);

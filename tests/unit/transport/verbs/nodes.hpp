@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -57,6 +58,15 @@ class Node {
     std::promise<void> goes_on_;
   };
   Pause pause() { return Pause(*loop_); }
+  // Returns when it has run there.
+  void in_responder(const std::function<void()>& work) {
+    std::promise<void> done;
+    loop_->post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
   memory::Pool& pool() { return pool_; }
 
  private:

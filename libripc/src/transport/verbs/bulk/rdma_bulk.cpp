@@ -31,7 +31,7 @@ RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> regi
       pool_(pool),
       rdma_pulls_(registrar_, loop, finishes_),
       rdma_pushes_(registrar_, loop, stall_timeout),
-      devices_(registrar_->device()->name) {
+      devices_(registrar_.get()->device()->name) {
   connections_.reserve(remote::kMaxRails);
 }
 
@@ -42,7 +42,7 @@ std::string RdmaBulk::describe() const {
     rails = " over " + devices_;
   }
   return "RDMA reads" + rails + " for long items" +
-         (registrar_->has_windows() ? ", by memory windows" : ", by registrations");
+         (registrar()->has_windows() ? ", by memory windows" : ", by registrations");
 }
 
 void RdmaBulk::set_devices(const std::vector<std::string>& names) {

@@ -40,7 +40,9 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   // Responder. Whether anything has moved since the last call, or is under way. Then a connection that is silent is
   // probed, so that one which the peer has lost without a word ends here too.
   bool probe() noexcept;
-  const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
+  // Of this side's device at the session's address. The second: responder; the session has moved.
+  std::shared_ptr<Registrar> registrar() const noexcept { return registrar_.get(); }
+  void move_to(std::shared_ptr<Registrar> registrar) noexcept { registrar_.set(std::move(registrar)); }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
   // Responder. For people: what there may be connections over. Throws std::bad_alloc.
   void set_devices(const std::vector<std::string>& names);
@@ -101,7 +103,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   bool on_written(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
 
   const remote::Endpoint first_peer_;
-  const std::shared_ptr<Registrar> registrar_;
+  PresentRegistrar registrar_;
   memory::Pool& pool_;
   const std::shared_ptr<Tally> tally_ = std::make_shared<Tally>();
 

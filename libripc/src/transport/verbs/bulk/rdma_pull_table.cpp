@@ -33,15 +33,16 @@ ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
   if (pull.progress != 0) return look_at(pull);
   const std::uint64_t length = pull.descriptor.length;
   if (length == 0) return pull.status = RIPC_OK;
+  const std::shared_ptr<Registrar> registrar = registrar_.get();
   std::vector<std::shared_ptr<QueuePairConnection>> others;
   if (length > remote::kSegmentSize) {
     const std::lock_guard lock(mutex_);
     for (const Lane& lane : lanes_) {
-      if (&lane.connection->registrar() != registrar_.get()) others.push_back(lane.connection);
+      if (&lane.connection->registrar() != registrar.get()) others.push_back(lane.connection);
     }
   }
   std::vector<LocalMemory> memory;
-  Result<LocalMemory> own = registrar_->local(pull.destination, length, true);
+  Result<LocalMemory> own = registrar->local(pull.destination, length, true);
   if (!own.ok()) return pull.status = own.status().code();
   memory.push_back(std::move(*own));
   for (const auto& connection : others) {

@@ -51,9 +51,9 @@ struct RdmaPull : remote::PullEntry<RdmaPull> {
 
 class RdmaPullTable : public remote::PullTable<RdmaPull> {
  public:
-  // `registrar`: of the device that the session's first connection is made over; `finishes`: of the same session.
-  RdmaPullTable(std::shared_ptr<Registrar> registrar, EventLoop& loop, remote::FinishTable& finishes)
-      : PullTable(finishes), registrar_(std::move(registrar)), loop_(loop) {}
+  // `registrar`, `finishes`: of the same session. The registrar lives longer.
+  RdmaPullTable(const PresentRegistrar& registrar, EventLoop& loop, remote::FinishTable& finishes)
+      : PullTable(finishes), registrar_(registrar), loop_(loop) {}
 
   // As remote::Bulk::pull, abandon, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
@@ -152,7 +152,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   void forget_questions(RdmaPull& entry) noexcept;
   void end(RdmaPull& entry, ripc_status status) noexcept;
 
-  const std::shared_ptr<Registrar> registrar_;
+  const PresentRegistrar& registrar_;
   EventLoop& loop_;
   std::condition_variable changed_;  // a read has ended
   remote::Lanes<Lane> lanes_;

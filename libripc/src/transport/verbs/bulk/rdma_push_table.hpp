@@ -38,8 +38,8 @@ class RdmaPush final : public remote::OutgoingPush {
 
 class RdmaPushTable : public remote::PushTable<RdmaPush> {
  public:
-  RdmaPushTable(std::shared_ptr<Registrar> registrar, EventLoop& loop, Nanoseconds patience)
-      : registrar_(std::move(registrar)), loop_(loop), patience_(patience) {}
+  RdmaPushTable(const PresentRegistrar& registrar, EventLoop& loop, Nanoseconds patience)
+      : registrar_(registrar), loop_(loop), patience_(patience) {}
 
   // As remote::Bulk::push. `wanted` is called, without locks held, if there is no connection yet.
   template <typename Wanted>
@@ -76,7 +76,7 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   void settle(RdmaPush& push) noexcept;
   static wire::bulk::Frame frame_of(const RdmaPush& push, wire::bulk::Type type) noexcept;
 
-  const std::shared_ptr<Registrar> registrar_;
+  const PresentRegistrar& registrar_;
   EventLoop& loop_;
   const Nanoseconds patience_;
   std::shared_ptr<QueuePairConnection> connection_;

@@ -13,30 +13,53 @@ namespace {
 
 // After so many greetings, a second each, nothing gets through any more.
 constexpr unsigned kMostUnanswered = 4;
+// After so many, half a second in all, nothing gets through where a link has moved to.
+constexpr unsigned kMostGreetings = 12;
 
 }  // namespace
 
-DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
-                                 std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
-                                 std::function<void()> unreachable)
+DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, AttachmentPointer attachment,
+                                 std::shared_ptr<GroupSender> groups, std::size_t packet_limit, std::uint32_t moves,
+                                 Hooks hooks)
     : LinkChannel(std::move(parts), packet_limit, true, groups.get()),
       bulk_(std::move(bulk)),
-      sender_(std::move(sender)),
       groups_(std::move(groups)),
-      routes_(std::move(routes)),
-      unreachable_(std::move(unreachable)) {
-  sender_->listen(parts_.link, parts_.token, routes_.answers, [this](const wire::datagram::Header& header) {
-    if (header.kind == wire::datagram::Kind::credit) {
-      (void)credit_.grant(header.credit);
-    } else {
-      greeted_.store(true, std::memory_order_release);
-    }
+      first_sender_(attachment->sender.get()),
+      is_signed_(attachment->routes.packets.sealer != nullptr),
+      inlined_(attachment->sender->inlined_packet()),
+      hooks_(std::move(hooks)),
+      attachment_(std::move(attachment)),
+      moves_(moves) {
+  listen(*attachment_);
+}
+
+void DatagramChannel::start() {
+  LinkChannel::start();
+  move_timer_.make(*parts_.loop, [weak = weak_from_this()] {
+    if (const auto alive = weak.lock()) static_cast<DatagramChannel&>(*alive).go_on();
   });
 }
 
-DatagramChannel::~DatagramChannel() {
-  sender_->unlisten(parts_.link);
-  stop_watching();
+DatagramChannel::~DatagramChannel() { stop_watching(); }
+
+void DatagramChannel::listen(Attachment& attachment) {
+  attachment.sender->listen(parts_.link, attachment.token, attachment.routes.answers,
+                            [this, &attachment](const wire::datagram::Header& header) {
+                              if (header.kind == wire::datagram::Kind::credit) {
+                                (void)credit_.grant(header.credit);
+                              } else {
+                                attachment.greeted.store(true, std::memory_order_release);
+                                move_timer_.set(StandingTimer::kNow);
+                              }
+                            });
+}
+
+Status DatagramChannel::watch_grants(std::function<void()> look) {
+  return attachment_ ? attachment_->sender->watch(parts_.link, std::move(look)) : RIPC_AGAIN;
+}
+
+void DatagramChannel::unwatch_grants() noexcept {
+  if (attachment_) attachment_->sender->unwatch(parts_.link);
 }
 
 void DatagramChannel::handle(const wire::session_control::Frame& frame) noexcept {
@@ -44,35 +67,107 @@ void DatagramChannel::handle(const wire::session_control::Frame& frame) noexcept
   if (joined != nullptr && groups_) groups_->joined(joined->link, joined->token);
 }
 
-void DatagramChannel::greet() noexcept {
-  (void)sender_->send(routes_.greetings, {.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
+void DatagramChannel::greet(const Attachment& attachment) noexcept {
+  (void)attachment.sender->send(attachment.routes.greetings,
+                                {.kind = wire::datagram::Kind::greeting, .token = attachment.token}, {});
 }
 
+void DatagramChannel::greet() noexcept { greet(*attachment_); }
+
 bool DatagramChannel::was_greeted() noexcept {
-  if (!greeted_.load(std::memory_order_acquire)) sender_->read_credits();
-  return greeted_.load(std::memory_order_acquire);
+  if (!attachment_->greeted.load(std::memory_order_acquire)) attachment_->sender->read_credits();
+  return attachment_->greeted.load(std::memory_order_acquire);
 }
 
 // A receiver that is busy has a responder that answers. A process that is stopped says nothing by TCP either.
 void DatagramChannel::doubt() noexcept {
+  if (!attachment_ || parts_.session->moves() != moves_) return;
   const std::uint64_t heard = parts_.session->stream.received();
-  if (greeted_.exchange(false, std::memory_order_acq_rel) || unanswered_ == 0) {
+  if (attachment_->greeted.exchange(false, std::memory_order_acq_rel) || unanswered_ == 0) {
     unanswered_ = 0;
     heard_ = heard;
   }
   if (++unanswered_ > kMostUnanswered && heard != heard_) {
-    unreachable_();
+    hooks_.unreachable();
     return;
   }
   greet();
 }
 
+// ---- Where it goes when its session has moved ----------------------------------------------------------------
+
+void DatagramChannel::check_path() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (parts_.session->moves() != moves_) move_timer_.set(StandingTimer::kNow);
+}
+
+// Responder. The session has moved, an attachment was made or greeted, or it is to be greeted again.
+void DatagramChannel::go_on() noexcept {
+  if (!alive()) return;
+  if (const std::uint32_t moves = parts_.session->moves(); moves != moves_) return leave_devices(moves);
+  if (!next_) return;
+  if (next_->greeted.load(std::memory_order_acquire)) {
+    {
+      const std::lock_guard lock(mutex_);
+      attachment_ = std::move(next_);
+      token_ = attachment_->token;
+      ask_anew_locked();
+    }
+    in_groups_.store(attachment_->sender.get() == first_sender_, std::memory_order_relaxed);
+    look_soon();
+    return;
+  }
+  const std::uint64_t heard = parts_.session->stream.received();
+  if (greetings_ == 0) heard_there_ = heard;
+  if (++greetings_ > kMostGreetings && heard != heard_there_) {
+    hooks_.unreachable();
+    return;
+  }
+  greet(*next_);
+  move_timer_.set(monotonic_now() + greet_pause_.next());
+}
+
+// What is under way there is lost, as datagrams may be. The peer takes nothing twice.
+void DatagramChannel::leave_devices(std::uint32_t moves) noexcept {
+  in_groups_.store(false, std::memory_order_relaxed);
+  if (groups_) groups_->left(parts_.link);
+  stop_watching();
+  next_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    attachment_.reset();
+    moves_ = moves;
+    unanswered_ = 0;
+  }
+  hooks_.move(*this);
+}
+
+void DatagramChannel::asked(Question question) noexcept {
+  question_ = std::move(question);
+  ++questions_;
+}
+
+bool DatagramChannel::answered(std::optional<Question>& question) noexcept {
+  if (questions_ == 0) return false;
+  if (--questions_ == 0) question = std::exchange(question_, {});
+  return true;
+}
+
+void DatagramChannel::attach(AttachmentPointer attachment) {
+  next_ = std::move(attachment);
+  greetings_ = 0;
+  greet_pause_.reset();
+  listen(*next_);
+  go_on();
+}
+
 ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
   const std::size_t size = outgoing.message.packet_size();
-  if (outgoing.kind != spi::Outgoing::Kind::given || routes_.packets.sealer || sender_->takes_inline(size))
-    return LinkChannel::send(outgoing);
+  if (outgoing.kind != spi::Outgoing::Kind::given || is_signed_ || size <= inlined_) return LinkChannel::send(outgoing);
   return send_one(size, [&](const wire::datagram::Header& header) {
-    return sender_->send_given(routes_.packets, header, outgoing.message, *outgoing.copied);
+    return attachment_ ? attachment_->sender->send_given(attachment_->routes.packets, header, outgoing.message,
+                                                         *outgoing.copied)
+                       : RIPC_AGAIN;
   });
 }
 
@@ -81,7 +176,8 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   if (messages.empty()) {
     // What was opened first: whoever is told of an item looks for its offer at once.
     bulk_->send_offers();
-    sender_->flush();
+    const std::lock_guard lock(mutex_);
+    if (attachment_) attachment_->sender->flush();
     return RIPC_OK;
   }
   const std::size_t limit = packet_limit();
@@ -104,8 +200,12 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
     ++count;
   }
   if (count == 0) return status;
+  if (!attachment_) [[unlikely]] {
+    sent_locked({}, RIPC_AGAIN);
+    return RIPC_AGAIN;
+  }
   const std::uint64_t offer = take_offer();
-  sent = sender_->send_many(routes_.packets, messages.first(count), [&](std::size_t index) {
+  sent = attachment_->sender->send_many(attachment_->routes.packets, messages.first(count), [&](std::size_t index) {
     const auto number = static_cast<std::uint32_t>(index) + 1;
     return header_locked(sequence_ + number, credit_.spent() + number, index == 0 ? offer : 0);
   });
@@ -124,7 +224,8 @@ bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, 
   for (DatagramChannel* channel : channels) {
     channel->mutex_.lock();
     ++locked;
-    has_room = channel->room_locked(1) == RIPC_OK;
+    has_room =
+        channel->attachment_ && channel->attachment_->sender.get() == &sender && channel->room_locked(1) == RIPC_OK;
     if (!has_room) break;
   }
   const bool sent = has_room && sender.send(route, header, packet) == RIPC_OK;
@@ -143,14 +244,6 @@ void DatagramSource::handle(const wire::session_control::Frame& frame) {
   }
 }
 
-bool DatagramSource::is_own(std::span<std::byte> datagram, remote::PortCounters& counters) const noexcept {
-  const DatagramVerifier::Verdict verdict = check(verifier_.get(), datagram);
-  if (verdict == DatagramVerifier::Verdict::fresh) [[likely]]
-    return true;
-  remote::increase(verdict == DatagramVerifier::Verdict::forged ? counters.corrupt : counters.duplicates);
-  return false;
-}
-
 ripc_status DatagramSource::pull(spi::Pull& pull) noexcept {
   if (pull.lend || !collects_) return LinkSource::pull(pull);
   const bool is_new = pull.progress == 0;
@@ -165,7 +258,9 @@ void DatagramSource::start_pulls() noexcept {
 }
 
 std::string DatagramChannel::describe(Deadline) {
-  const DevicePort& port = sender_->port();
+  const std::lock_guard lock(mutex_);
+  if (!attachment_) return "RDMA, on its way to the devices at " + parts_.session->remote().ip();
+  const DevicePort& port = attachment_->sender->port();
   return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
          parts_.session->remote().ip() + "; " + (parts_.session->secret ? "signed " : "") + "datagrams of up to " +
          std::to_string(packet_limit()) + " bytes, " + parts_.session->bulk->describe();

@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "base/backoff.hpp"
+#include "base/standing_timer.hpp"
 #include "remote/link/link_channel.hpp"
 #include "remote/link/link_source.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
@@ -21,6 +24,12 @@ namespace ripc::internal::verbs {
 class RdmaBulk;
 class VerbsPort;
 
+// Between two greetings.
+inline constexpr Nanoseconds kFirstGreeting = 2'000'000;
+inline constexpr Nanoseconds kLongestGreeting = 64'000'000;
+
+// A link leaves a device when its session has moved to another pair of addresses: docs/internals/rails.md. Its number,
+// the numbers of its packets and its credit go on; what depends on the devices is an attachment.
 class DatagramChannel final : public remote::LinkChannel {
  public:
   // Where its datagrams go, and its greetings.
@@ -28,24 +37,56 @@ class DatagramChannel final : public remote::LinkChannel {
     DatagramRoute packets, greetings;
     std::shared_ptr<DatagramVerifier> answers;  // to both: credit, and greetings back
   };
-  // `unreachable` is called by any thread, perhaps several times: the receiver's process lives, but nothing arrives.
-  DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
-                  std::shared_ptr<GroupSender> groups, Routes routes, std::size_t packet_limit,
-                  std::function<void()> unreachable);
+  struct Attachment {
+    Attachment(std::shared_ptr<DatagramSender> by, Routes to, std::uint32_t own_link, std::uint64_t own_token) noexcept
+        : sender(std::move(by)), routes(std::move(to)), link(own_link), token(own_token) {}
+    ~Attachment() { sender->unlisten(link); }
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
+
+    const std::shared_ptr<DatagramSender> sender;
+    const Routes routes;
+    const std::uint32_t link;
+    const std::uint64_t token;  // of the link's datagrams
+    std::atomic<bool> greeted{false};
+  };
+  using AttachmentPointer = std::unique_ptr<Attachment>;
+  struct Hooks {
+    // Responder. The session has moved: asks the peer for an attachment to the devices where it is now. The answer
+    // comes to attach(), unless the session is lost.
+    std::function<void(DatagramChannel&)> move;
+    // Any thread, perhaps several times: the receiver's process lives, but nothing arrives.
+    std::function<void()> unreachable;
+  };
+  // `groups`: of the attachment's sender. `moves`: of the session, when it was where the attachment is.
+  DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, AttachmentPointer attachment,
+                  std::shared_ptr<GroupSender> groups, std::size_t packet_limit, std::uint32_t moves, Hooks hooks);
   ~DatagramChannel() override;
 
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
   std::string describe(Deadline deadline) override;
 
-  const remote::SessionPointer& session() const noexcept { return parts_.session; }
+  ripc_service_id service() const noexcept { return parts_.service; }
   // Greetings prove the path before the channel is used, and doubt() later on: nothing else is kept or sent again.
-  void check_path() noexcept override {}
+  void check_path() noexcept override;
   void leave() noexcept override {}
   void handle(const wire::session_control::Frame& frame) noexcept override;
   // Asks the peer's responder for a sign, and whether one has come since the channel was made.
   void greet() noexcept;
   bool was_greeted() noexcept;
+  // Responder. The peer was asked for an attachment with this sender and token, and has answered: false if it was not
+  // asked; `question` stays empty if it was asked once more.
+  struct Question {
+    std::shared_ptr<DatagramSender> sender;
+    std::uint64_t token = 0;
+  };
+  void asked(Question question) noexcept;
+  bool answered(std::optional<Question>& question) noexcept;
+  // Responder. The answer to the last question.
+  void attach(AttachmentPointer attachment);
+  // Any. Whether what is sent to a group by the first attachment's sender may be for this one, too.
+  bool is_in_groups() const noexcept { return in_groups_.load(std::memory_order_relaxed); }
   // Sends one datagram to a multicast group that all these channels' receivers hear, at the expense of each. They are
   // in the order of their links, by one sender. False: one has no room, or the sender; nothing was sent.
   static bool send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
@@ -53,29 +94,51 @@ class DatagramChannel final : public remote::LinkChannel {
                             spi::Gather packet) noexcept;
 
  protected:
+  void start() override;
   // The receiver has a buffer of the same size for each.
   std::uint32_t cost_of(std::size_t) const noexcept override { return 1; }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override {
-    return more ? sender_->enqueue(routes_.packets, header, packet) : sender_->send(routes_.packets, header, packet);
+    if (!attachment_) [[unlikely]]
+      return RIPC_AGAIN;
+    const DatagramRoute& route = attachment_->routes.packets;
+    DatagramSender& sender = *attachment_->sender;
+    return more ? sender.enqueue(route, header, packet) : sender.send(route, header, packet);
   }
   // A datagram to a queue pair that is gone vanishes: the session says so.
   bool read_grants() noexcept override {
-    sender_->read_credits();
+    if (attachment_) attachment_->sender->read_credits();
     return true;
   }
-  bool can_transmit() noexcept override { return sender_->has_room(); }
-  Status watch_grants(std::function<void()> look) override { return sender_->watch(parts_.link, std::move(look)); }
-  void unwatch_grants() noexcept override { sender_->unwatch(parts_.link); }
+  bool can_transmit() noexcept override { return attachment_ && attachment_->sender->has_room(); }
+  Status watch_grants(std::function<void()> look) override;
+  void unwatch_grants() noexcept override;
   void doubt() noexcept override;
-  void on_end() noexcept override {}  // nobody waits in it
+  void on_end() noexcept override { move_timer_.cancel(); }
 
  private:
+  void listen(Attachment& attachment);
+  static void greet(const Attachment& attachment) noexcept;
+  void go_on() noexcept;
+  void leave_devices(std::uint32_t moves) noexcept;
+
   const std::shared_ptr<RdmaBulk> bulk_;
-  const std::shared_ptr<DatagramSender> sender_;
   const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
-  const Routes routes_;
-  const std::function<void()> unreachable_;
-  std::atomic<bool> greeted_{false};
+  const DatagramSender* const first_sender_;   // that of groups_
+  const bool is_signed_;
+  const std::size_t inlined_;  // packets of up to this size need not be gathered
+  const Hooks hooks_;
+  std::atomic<bool> in_groups_{true};
+  StandingTimer move_timer_;
+  // Changed by the responder under mutex_. Null: the link is between two devices, and nothing can be sent.
+  AttachmentPointer attachment_;
+  std::uint32_t moves_;  // of the session, that it has followed
+  // The responder's.
+  AttachmentPointer next_;  // not greeted yet
+  Question question_;       // the last one, and how many are not answered
+  unsigned questions_ = 0;
+  Backoff greet_pause_{kFirstGreeting, kLongestGreeting};
+  unsigned greetings_ = 0;         // of next_
+  std::uint64_t heard_there_ = 0;  // of the peer by the control connection, when the first of them was sent
   // Under mutex_.
   unsigned unanswered_ = 0;  // greetings
   std::uint64_t heard_ = 0;  // of the peer by the control connection, when the first of them was sent
@@ -83,34 +146,42 @@ class DatagramChannel final : public remote::LinkChannel {
 
 class DatagramSource final : public remote::LinkSource {
  public:
-  // Null in a session without a secret.
-  struct Verifiers {
-    std::shared_ptr<DatagramVerifier> packets, greetings;
+  // What tells the datagrams of the link, while its session is at one pair of addresses.
+  struct Origin {
+    std::uint64_t token = 0;
+    std::uint32_t queue_pair = 0;                     // that they come from
+    wire::session_control::Gid gid{};                 // likewise, of its port
+    std::shared_ptr<DatagramVerifier> verifier = {};  // null in a session without a secret
   };
-  // `port`: what reads its datagrams.
-  DatagramSource(Parts parts, VerbsPort& port, std::shared_ptr<RdmaBulk> bulk, std::shared_ptr<DatagramSender> sender,
-                 DatagramRoute back, Verifiers verifiers, const wire::session_control::Gid& gid)
-      : LinkSource(std::move(parts)),
-        port_(port),
-        bulk_(std::move(bulk)),
-        sender_(std::move(sender)),
-        back_(std::move(back)),
-        verifier_(std::move(verifiers.packets)),
-        gid_(gid) {
-    sender_->answer(parts_.token, parts_.link, back_, std::move(verifiers.greetings));
-  }
-  ~DatagramSource() override { sender_->answer_no_more(parts_.token, back_); }
+  // What depends on the devices.
+  struct Attachment {
+    // `greetings`: verifies those; null as above.
+    Attachment(std::shared_ptr<DatagramSender> by, DatagramRoute to, Origin of, std::uint32_t link,
+               std::shared_ptr<DatagramVerifier> greetings)
+        : sender(std::move(by)), back(std::move(to)), origin(std::move(of)) {
+      sender->answer(origin.token, link, back, std::move(greetings));
+    }
+    ~Attachment() { sender->answer_no_more(origin.token, back); }
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
 
-  std::uint64_t token() const noexcept { return parts_.token; }
+    const std::shared_ptr<DatagramSender> sender;
+    const DatagramRoute back;
+    const Origin origin;
+  };
+  using AttachmentPointer = std::shared_ptr<const Attachment>;
+  // `port`: what reads its datagrams.
+  DatagramSource(Parts parts, VerbsPort& port, std::shared_ptr<RdmaBulk> bulk, AttachmentPointer attachment)
+      : LinkSource(std::move(parts)), port_(port), bulk_(std::move(bulk)), attachment_(std::move(attachment)) {}
+
   std::uint32_t budget() const noexcept { return parts_.budget; }
-  // The queue pair that its datagrams come from.
-  std::uint32_t queue_pair() const noexcept { return back_.queue_pair; }
-  const wire::session_control::Gid& gid() const noexcept { return gid_; }
 
   void handle(const wire::session_control::Frame& frame) override;
 
-  // Receiver. Whether a datagram that says that it comes by this link does; else it is counted.
-  bool is_own(std::span<std::byte> datagram, remote::PortCounters& counters) const noexcept;
+  // Receiver. By which credit goes from now on.
+  void attach(const AttachmentPointer& attachment) noexcept {
+    if (attachment_ != attachment) attachment_ = attachment;
+  }
 
   // Receiver. What is pulled from here on is read from start_pulls() on, together.
   void collect_pulls() noexcept { collects_ = true; }
@@ -119,17 +190,16 @@ class DatagramSource final : public remote::LinkSource {
 
  protected:
   ripc_status transmit(const wire::datagram::Header& header) noexcept override {
-    return sender_->send(back_, header, {});
+    wire::datagram::Header sent = header;
+    sent.token = attachment_->origin.token;
+    return attachment_->sender->send(attachment_->back, sent, {});
   }
   std::uint32_t largest_cost() const noexcept override { return 1; }
 
  private:
   VerbsPort& port_;
   const std::shared_ptr<RdmaBulk> bulk_;
-  const std::shared_ptr<DatagramSender> sender_;
-  const DatagramRoute back_;
-  const std::shared_ptr<DatagramVerifier> verifier_;  // of packets
-  const wire::session_control::Gid gid_;              // of the port that they come from
+  AttachmentPointer attachment_;  // the receiver's
   bool collects_ = false;
   bool has_collected_ = false;
 };

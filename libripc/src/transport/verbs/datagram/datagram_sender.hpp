@@ -6,6 +6,7 @@
 // together first: the signature takes a pass over all of it, and what was signed must be what the device reads.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -80,9 +81,9 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   // by flush(), which follows soon. What it does not take then is lost.
   ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   void flush() noexcept;
-  // Whether a packet of this size is copied into the work request.
-  bool takes_inline(std::size_t packet) const noexcept {
-    return wire::datagram::kHeaderSize + packet <= queue_->inlined();
+  // The largest packet that is copied into the work request, in bytes.
+  std::size_t inlined_packet() const noexcept {
+    return queue_->inlined() - std::min<std::size_t>(queue_->inlined(), wire::datagram::kHeaderSize);
   }
   // Any. As send(), for a message whose items stay as they are where they lie in leases that are held, by a route
   // without signature. `copied` becomes false if none of them was copied.

@@ -100,33 +100,69 @@ std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept 
   return std::min(wanted, left / 2);
 }
 
+// Sees to it that there are buffers for one more sender's budget.
+Status VerbsPort::commit(Receiver& receiver, std::uint32_t budget) {
+  const std::uint32_t needed = receiver.own.committed + budget + kReserve;
+  if (needed > receiver.own.slots) {
+    const std::uint32_t missing = needed - receiver.own.slots;
+    if (receiver.own.slots + receiver.groups.slots + missing > receiver.depth) return RIPC_LIMIT;
+    if (Status status = add_slots(receiver, receiver.own, missing); !status.ok()) return status;
+  }
+  receiver.own.committed += budget;
+  return {};
+}
+
+VerbsPort::Accepted VerbsPort::accepted(const Receiver& receiver, std::shared_ptr<DatagramSource> source,
+                                        const DatagramSource::Attachment& attachment) noexcept {
+  const std::size_t around = wire::datagram::kHeaderSize + attachment.back.overhead();
+  return {.source = std::move(source),
+          .address = receiver.own.queue->address(receiver.port),
+          .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - around)};
+}
+
 Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
-                                              std::shared_ptr<DatagramSender> sender,
-                                              std::shared_ptr<Registrar> registrar, const DatagramRoute& back,
-                                              DatagramSource::Verifiers verifiers,
-                                              const wire::session_control::Gid& gid) {
+                                              const std::shared_ptr<Registrar>& registrar,
+                                              DatagramSource::AttachmentPointer attachment) {
   const std::lock_guard lock(mutex_);
-  const Result<Receiver*> found = receiver_for(sender->port(), registrar);
+  const Result<Receiver*> found = receiver_for(attachment->sender->port(), registrar);
   if (!found.ok()) return found.status();
   Receiver& receiver = **found;
-  parts.budget = budget_locked(receiver);
-  if (parts.budget < kLeastBudget) return RIPC_LIMIT;
-  const std::uint32_t needed = receiver.own.committed + parts.budget + kReserve;
-  if (needed > receiver.own.slots) {
-    Status status = add_slots(receiver, receiver.own, needed - receiver.own.slots);
-    if (!status.ok()) return status;
-  }
+  const std::uint32_t budget = parts.budget = budget_locked(receiver);
+  if (budget < kLeastBudget) return RIPC_LIMIT;
   make_place_locked();
-  const std::uint32_t budget = parts.budget;
-  Accepted accepted{
-      .source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk), std::move(sender), back,
-                                                 std::move(verifiers), gid),
-      .address = receiver.own.queue->address(receiver.port),
-      .packet_limit = static_cast<std::uint32_t>(receiver.port.mtu - wire::datagram::kHeaderSize - back.overhead())};
-  at_[accepted.source.get()] = {.source = accepted.source, .receiver = &receiver, .budget = budget};
-  receiver.own.committed += budget;
-  insert_locked(accepted.source);
-  return accepted;
+  auto source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk), attachment);
+  const auto place = at_.emplace(source.get(), Place{source, &receiver, budget, attachment}).first;
+  if (Status status = commit(receiver, budget); !status.ok()) {
+    at_.erase(place);
+    return status;
+  }
+  insert_locked(source);
+  return accepted(receiver, std::move(source), *attachment);
+}
+
+Result<VerbsPort::Accepted> VerbsPort::move(const remote::LinkSource& source,
+                                            const std::shared_ptr<Registrar>& registrar,
+                                            DatagramSource::AttachmentPointer attachment) {
+  // Groups are left, and an attachment ends, without the lock.
+  std::vector<GroupJoinPointer> gone;
+  const std::lock_guard lock(mutex_);
+  const auto found = at_.find(&source);
+  if (found == at_.end()) return RIPC_NO_SERVICE;
+  Place& place = found->second;
+  const Result<Receiver*> receiver = receiver_for(attachment->sender->port(), registrar);
+  if (!receiver.ok()) return receiver.status();
+  // What the sender may have sent over the former port has buffers there: nothing else comes to it now.
+  if (*receiver != place.receiver) {
+    if (Status status = commit(**receiver, place.budget); !status.ok()) return status;
+    place.receiver->own.committed -= place.budget;
+    place.receiver->is_left = true;
+  }
+  gone = forget_locked([&](const GroupJoin& join) { return join.source.get() == &source; });
+  place.receiver = *receiver;
+  place.former = place.attachment->origin;
+  attachment.swap(place.attachment);
+  version_.fetch_add(1, std::memory_order_release);
+  return accepted(*place.receiver, place.source, *place.attachment);
 }
 
 std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_broken) {
@@ -163,14 +199,23 @@ void VerbsPort::refresh() noexcept {
   by_token_.clear();
   dying_.clear();
   polled_receivers_.clear();
-  for (const auto& receiver : receivers_) polled_receivers_.push_back(receiver.get());
+  for (const auto& receiver : receivers_) {
+    if (std::exchange(receiver->is_left, false)) receiver->comes_first = true;
+    polled_receivers_.push_back(receiver.get());
+  }
+  std::stable_partition(polled_receivers_.begin(), polled_receivers_.end(),
+                        [](const Receiver* receiver) { return receiver->comes_first; });
   for (const auto& [address, place] : at_) {
     if (place.source->dead()) dying_.push_back(place.source);
-    by_token_.emplace(place.source->token(), Sender{place.source, nullptr});
+    place.source->attach(place.attachment);
+    by_token_.emplace(place.attachment->origin.token, Sender{place.source, place.attachment->origin});
+    if (place.former) by_token_.emplace(place.former->token, Sender{place.source, *place.former});
   }
   some_are_over_ = false;
   for (const GroupJoinPointer& join : group_joins_) {
-    if (join->is_attached) by_token_.emplace(join->token, Sender{join->source, join});
+    const auto at = at_.find(join->source.get());
+    if (join->is_attached && at != at_.end())
+      by_token_.emplace(join->token, Sender{join->source, at->second.attachment->origin, join});
     some_are_over_ = some_are_over_ || join->is_over;
   }
 }
@@ -190,6 +235,11 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   for (Receiver* receiver : polled_receivers_) {
     if (stop || taken >= budget) return taken;
     taken += poll_receiver(*receiver, sink, budget - taken, stop);
+    if (!receiver->comes_first) [[likely]]
+      continue;
+    while (receiver->count != 0 && !stop && taken < budget)
+      taken += poll_receiver(*receiver, sink, budget - taken, stop);
+    receiver->comes_first = receiver->count != 0;
   }
   if (stop || taken >= budget) return taken;
   // What a dead source had sent before has been taken in.
@@ -224,7 +274,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     const spi::Bytes text = unverified(datagram);
     const Sender* const sender = sender_of(*slot, completion, text);
     // All has been looked at when a packet is offered again.
-    if (sender == nullptr || (!is_offered_again && !sender->source->is_own(datagram, counters_))) {
+    if (sender == nullptr || (!is_offered_again && !is_own(*sender, datagram))) {
       slot->of->used.push_back(slot);
       continue;
     }
@@ -232,7 +282,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     spi::Bytes packet = text.subspan(wire::datagram::kHeaderSize);
     if (!is_offered_again)
       packet = sender->join ? source->accept_multicast(text, sender->join->window, counters_)
-                            : source->accept(text, counters_);
+                            : source->accept(text, sender->origin.token, counters_);
     if (last != source.get()) settle(last);
     last = source.get();
     if (!packet.empty()) {
@@ -263,6 +313,15 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   return taken;
 }
 
+// Whether a datagram that says that it is from there is; else it is counted.
+bool VerbsPort::is_own(const Sender& sender, std::span<std::byte> datagram) noexcept {
+  const DatagramVerifier::Verdict verdict = check(sender.origin.verifier.get(), datagram);
+  if (verdict == DatagramVerifier::Verdict::fresh) [[likely]]
+    return true;
+  remote::increase(verdict == DatagramVerifier::Verdict::forged ? counters_.corrupt : counters_.duplicates);
+  return false;
+}
+
 // Null, and counted unless other groups may have the same address: it is from nobody.
 const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes text) noexcept {
   const auto found = text.size() < wire::datagram::kHeaderSize
@@ -270,14 +329,14 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
                          : by_token_.find(wire::load_le<std::uint64_t>(text.data() + 8));
   const bool is_known = found != by_token_.end();
   if (!is_known && slot.of->of_groups) return nullptr;
-  bool is_right = is_known && found->second.source->queue_pair() == completion.src_qp &&
+  bool is_right = is_known && found->second.origin.queue_pair == completion.src_qp &&
                   (found->second.join != nullptr) == slot.of->of_groups;
   if (is_right && slot.of->of_groups) {
     // Whoever listens to the group knows the token: the address must be right too.
     const std::optional<DatagramEnds> ends = (completion.wc_flags & IBV_WC_GRH) != 0
                                                  ? read_grh(std::span<const std::byte, kGrhSize>(slot.memory, kGrhSize))
                                                  : std::nullopt;
-    is_right = ends && ends->source == found->second.source->gid();
+    is_right = ends && ends->source == found->second.origin.gid;
   }
   if (is_right) return &found->second;
   counters_.corrupt.store(counters_.corrupt.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

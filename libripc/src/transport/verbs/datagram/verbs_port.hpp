@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -47,11 +48,13 @@ class VerbsPort final : public remote::LinkPort {
     DatagramAddress address;
     std::uint32_t packet_limit = 0;
   };
-  // Takes a link whose datagrams come from `back`. RIPC_LIMIT: the device's queue has no room for one more sender.
+  // Takes a link at the port of this sender. RIPC_LIMIT: the device's queue has no room for one more sender.
   Result<Accepted> accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
-                          std::shared_ptr<DatagramSender> sender, std::shared_ptr<Registrar> registrar,
-                          const DatagramRoute& back, DatagramSource::Verifiers verifiers,
-                          const wire::session_control::Gid& gid);
+                          const std::shared_ptr<Registrar>& registrar, DatagramSource::AttachmentPointer attachment);
+  // The same for one that was taken at another port, and comes to this one from now on. It leaves its groups. If there
+  // is no room it stays where it was.
+  Result<Accepted> move(const remote::LinkSource& source, const std::shared_ptr<Registrar>& registrar,
+                        DatagramSource::AttachmentPointer attachment);
   // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
   // joined. If there is no room for that, never.
   void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group);
@@ -127,7 +130,9 @@ class VerbsPort final : public remote::LinkPort {
     std::uint32_t groups_key = 0;
     std::vector<std::unique_ptr<Attachment>> attachments;
     bool is_given_up = false;  // goes with the last of its sources
+    bool is_left = false;      // links have moved away, whose last datagrams may be here
     // The receiver's.
+    bool comes_first = false;  // until it is empty: links that were here are elsewhere now
     std::array<ibv_wc, kBatch> batch{};
     std::size_t next = 0, count = 0;
     bool offered = false;  // the next one was looked at already
@@ -147,13 +152,18 @@ class VerbsPort final : public remote::LinkPort {
   // What a datagram belongs to.
   struct Sender {
     std::shared_ptr<DatagramSource> source;
-    GroupJoinPointer join;  // null: it came by the link itself
+    DatagramSource::Origin origin;
+    GroupJoinPointer join = nullptr;  // null: it came by the link itself
   };
 
   Result<Receiver*> receiver_for(const DevicePort& port, const std::shared_ptr<Registrar>& registrar);
+  static Status commit(Receiver& receiver, std::uint32_t budget);
+  static Accepted accepted(const Receiver& receiver, std::shared_ptr<DatagramSource> source,
+                           const DatagramSource::Attachment& attachment) noexcept;
   static Status add_slots(const Receiver& receiver, Buffers& buffers, std::uint32_t count);
   static void post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept;
   static void post_used(Receiver& receiver, bool all) noexcept;
+  bool is_own(const Sender& sender, std::span<std::byte> datagram) noexcept;
   const Sender* sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes text) noexcept;
   void attach_joined_locked();
   void follow_locked(const GroupJoin& join);
@@ -175,6 +185,8 @@ class VerbsPort final : public remote::LinkPort {
     std::shared_ptr<DatagramSource> source;
     Receiver* receiver;
     std::uint32_t budget;
+    DatagramSource::AttachmentPointer attachment;
+    std::optional<DatagramSource::Origin> former = std::nullopt;  // before the last move
   };
 
   const Join join_;

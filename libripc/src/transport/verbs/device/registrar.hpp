@@ -113,4 +113,22 @@ class Registrar {
   std::list<Part> parts_;  // under parts_mutex_; the one used last is the last; at most kParts
 };
 
+// That of the device where a session is now. Any thread.
+class PresentRegistrar {
+ public:
+  explicit PresentRegistrar(std::shared_ptr<Registrar> registrar) noexcept : registrar_(std::move(registrar)) {}
+  std::shared_ptr<Registrar> get() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return registrar_;
+  }
+  void set(std::shared_ptr<Registrar> registrar) noexcept {
+    const std::lock_guard lock(mutex_);
+    registrar_.swap(registrar);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Registrar> registrar_;
+};
+
 }  // namespace ripc::internal::verbs

@@ -40,11 +40,12 @@ void end_round(Round& round) {
 
 void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
                        std::span<std::uint8_t> sent) noexcept {
-  const DevicePort& port = sender_->port();
-  const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
-  if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
   try {
     const std::lock_guard lock(mutex_);
+    if (!sender_) return;
+    const DevicePort& port = sender_->port();
+    const std::size_t limit = port.ethernet ? port.mtu : std::min<std::size_t>(port.mtu, kMostOfGroup);
+    if (message.packet_size() + wire::datagram::kHeaderSize > limit) return;
     Group& known = group_locked(group);
     if (!is_ready_locked(group, known)) return;
     take_present_locked(channels);
@@ -102,7 +103,7 @@ void GroupSender::take_present_locked(std::span<spi::Channel* const> channels) {
   for (std::size_t index = 0; index < channels.size(); ++index) {
     // Core gives those whose multicast() this is, and no others have it.
     auto* const channel = static_cast<DatagramChannel*>(channels[index]);
-    if (channel->alive()) present_.push_back({channel->link(), index, channel});
+    if (channel->alive() && channel->is_in_groups()) present_.push_back({channel->link(), index, channel});
   }
   std::sort(present_.begin(), present_.end(), [](const auto& one, const auto& other) { return one.link < other.link; });
 }
@@ -175,6 +176,27 @@ void GroupSender::joined(std::uint32_t link, std::uint64_t token) noexcept {
     if (group.pending.token != token) continue;
     for (Member& member : group.pending.members) member.has_joined = member.has_joined || member.link == link;
   }
+}
+
+void GroupSender::left(std::uint32_t link) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, group] : groups_) {
+    for (Round* const round : {&group.active, &group.pending}) {
+      if (std::any_of(round->members.begin(), round->members.end(),
+                      [&](const Member& one) { return one.link == link; }))
+        end_round(*round);
+    }
+  }
+}
+
+void GroupSender::give_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, group] : groups_) {
+    end_round(group.active);
+    end_round(group.pending);
+  }
+  groups_.clear();
+  sender_.reset();
 }
 
 void GroupSender::send_round_locked(Group& group, const wire::Plain& message, std::span<std::uint8_t> sent) {

@@ -35,12 +35,16 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   // Asks for the membership of the sender's port in a group, and hands it over later, from any thread.
   using Join = std::function<void(ripc_service_id group, std::function<void(MembershipPointer)> joined)>;
 
-  GroupSender(std::shared_ptr<DatagramSender> sender, Join join) : sender_(std::move(sender)), join_(std::move(join)) {}
+  GroupSender(std::shared_ptr<DatagramSender> sender, Join join) : join_(std::move(join)), sender_(std::move(sender)) {}
 
   void send(ripc_service_id group, std::span<spi::Channel* const> channels, const wire::Plain& message,
             std::span<std::uint8_t> sent) noexcept override;
   // The receiver of this link has received a greeting with the token.
   void joined(std::uint32_t link, std::uint64_t token) noexcept;
+  // This link leaves the port.
+  void left(std::uint32_t link) noexcept;
+  // The device is gone. Links that have moved away may keep this.
+  void give_up() noexcept;
 
  private:
   struct Member {
@@ -84,10 +88,10 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   void greet_locked(const Group& group, Round& round, Nanoseconds now) noexcept;
   void send_round_locked(Group& group, const wire::Plain& message, std::span<std::uint8_t> sent);
 
-  const std::shared_ptr<DatagramSender> sender_;
   const Join join_;
   // Held while channels are locked, and while the sender is.
   std::mutex mutex_;
+  std::shared_ptr<DatagramSender> sender_;  // null: given up
   std::unordered_map<ripc_service_id, Group> groups_;
   std::uint64_t uses_ = 0;
   // Of the send that is going on; kept for their memory.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a session and its links go to other RDMA devices when the rail of the control connection has failed.
+#include <algorithm>
+#include <utility>
+
+#include "base/random.hpp"
+#include "base/status_text.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace ripc::internal::verbs {
+
+using remote::SessionPointer;
+
+// ---- The session ---------------------------------------------------------------------------------------------
+
+bool VerbsTransport::leaves_by(const remote::Session& session, const std::vector<std::string>& ips) {
+  return std::find(ips.begin(), ips.end(), session.local().ip()) != ips.end();
+}
+
+// Now that its own port is down. Which way is left for one that the peer began, the peer knows.
+bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const {
+  if (session.local().same_ip(session.remote())) return false;
+  if (session.incoming) {
+    const std::vector<std::string> ips = own_ips();
+    return std::any_of(ips.begin(), ips.end(), [&](const std::string& ip) {
+      remote::Endpoint local;
+      return remote::Endpoint::parse(ip, 0, local) && carries(peer, local);
+    });
+  }
+  const std::vector<remote::Rail> rails = rails_of(session, peer);
+  return std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return carries(peer, rail.local); });
+}
+
+// The peer, who hears of it at once if TCP still gets through, else within half of the peer timeout, dials them again,
+// if it is not this side that does.
+void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
+  std::vector<SessionPointer> moving;
+  // Whoever dials may hear of it late, and then takes its time.
+  const auto patience_of = [&](const remote::Session& session) {
+    return session.incoming ? options().peer_timeout : options().peer_timeout / 2;
+  };
+  {
+    const std::lock_guard lock(peers_mutex_);
+    for (const auto& [session, peer] : peers_) {
+      if (const SessionPointer alive = session.lock(); alive && leaves_by(*alive, ips)) moving.push_back(alive);
+    }
+  }
+  for (const SessionPointer& session : moving) control_lost(session, patience_of(*session));
+}
+
+// An address that the kernel reaches from a port that is down is left out, even if TCP gets through. If there is no
+// other, the peer may come back.
+std::vector<remote::Endpoint> VerbsTransport::ways(const remote::Session& session, const Peer& peer) const {
+  std::vector<remote::Endpoint> ways = session.remotes();
+  std::erase_if(ways, [&](const remote::Endpoint& way) {
+    const std::vector<remote::Rail> rails =
+        remote::find_rails({&way, 1}, 1, [](const auto&, const auto&) { return true; });
+    return !carries(peer, rails.front().local);
+  });
+  return ways.empty() ? session.remotes() : ways;
+}
+
+// Nothing of the session keeps a device that may be removed.
+void VerbsTransport::moved(const remote::Session& session, Peer& peer) {
+  if (std::shared_ptr<Registrar> registrar = registrar_of(session.local().ip()))
+    peer.rdma_bulk->move_to(std::move(registrar));
+  const std::lock_guard lock(peers_mutex_);
+  peer.route.reset();
+}
+
+// ---- Its links -----------------------------------------------------------------------------------------------
+
+// The session is at another pair of addresses: the link is asked for where it is now.
+void VerbsTransport::move_link(const SessionPointer& session, DatagramChannel& channel) {
+  or_lose(session, [&] {
+    Result<Senders> senders = senders_of(session->local().ip());
+    if (!senders.ok() || !senders->datagrams) {
+      lose(session, Status(RIPC_PEER_DEAD, "No RDMA device sends datagrams from " + session->local().ip() +
+                                               ", where the session has moved to; its links are reopened."));
+      return;
+    }
+    const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
+    const DatagramAddress own = sender->address();
+    const std::uint64_t token = random_u64();
+    channel.asked({sender, token});
+    session->stream.tell(wire::session_control::OpenDatagram{.request = wire::session_control::kMove,
+                                                             .service = channel.service(),
+                                                             .token = token,
+                                                             .link = channel.link(),
+                                                             .gid = own.gid,
+                                                             .lid = own.lid,
+                                                             .queue_pair = own.queue_pair,
+                                                             .queue_key = own.queue_key,
+                                                             .mtu = sender->port().mtu});
+  });
+}
+
+// The answer. Frames come in order, and each question has one answer.
+bool VerbsTransport::link_moved(const SessionPointer& session, Peer& peer,
+                                const wire::session_control::DatagramOpened& opened) {
+  const auto channel = std::dynamic_pointer_cast<DatagramChannel>(session->channel(opened.link));
+  if (!channel || !channel->alive()) return true;
+  std::optional<DatagramChannel::Question> question;
+  if (!channel->answered(question)) return false;
+  if (!question) return true;
+  if (opened.status != RIPC_OK) {
+    lose(session, Status(RIPC_PEER_DEAD, "The peer does not take its links to another RDMA device (" +
+                                             std::string(status_text(opened.status)) + "); they are reopened."));
+    return true;
+  }
+  Result<DatagramChannel::AttachmentPointer> attachment =
+      attachment_of(session, peer, std::move(*question), session->moves(), opened);
+  if (!attachment.ok()) {
+    lose(session, attachment.status());
+  } else if (packet_limit_of(*session, **attachment, opened) < channel->packet_limit()) {
+    lose(session,
+         Status(RIPC_PEER_DEAD, "The datagrams from " + session->local().ip() + " to " + session->remote().ip() +
+                                    " are shorter than those of the path that has failed; links are reopened. "
+                                    "Give all RDMA devices the same MTU."));
+  } else {
+    channel->attach(std::move(*attachment));
+  }
+  return true;
+}
+
+}  // namespace ripc::internal::verbs

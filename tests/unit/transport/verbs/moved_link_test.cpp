@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links whose session has moved to another pair of addresses: here from one address of a device to another one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "nodes.hpp"
+#include "remote/link/link_source.hpp"
+#include "support/waiting.hpp"
+#include "transport/verbs/datagram/datagram_channel.hpp"
+#include "unit/security/trust_helpers.hpp"
+
+namespace ripc::internal::verbs {
+namespace {
+
+class MovedLinks : public Nodes {
+ protected:
+  static constexpr std::size_t kMessages = 100;
+  explicit MovedLinks(TransportOptions options = {}) : Nodes(std::move(options)) {}
+  void SetUp() override {
+    Nodes::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
+    ASSERT_NO_FATAL_FAILURE(add_port(devices_->ports().front().mtu));
+    // Now the server's end of the session is known.
+    ASSERT_EQ(send(8, '0'), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(receive(1));
+    sink_.packets.clear();
+    first_ = link().session()->local();
+  }
+
+  // Another address of the first port: that of another entry of its table.
+  void add_port(std::uint32_t mtu) {
+    DevicePort port = devices_->ports().front();
+    port.gid_index = port.gid_index == 0 ? 1 : 0;
+    port.mtu = mtu;
+    ASSERT_EQ(devices_->library()->query_gid(port.device->context, port.number, port.gid_index, &port.gid), 0);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    std::memcpy(&address.sin6_addr, port.gid.raw, sizeof port.gid.raw);
+    second_ = remote::Endpoint::of(reinterpret_cast<const sockaddr&>(address));
+    port.ip = second_.ip();
+    devices_->set_ports({devices_->ports().front(), port});
+  }
+  DatagramChannel& link() const { return dynamic_cast<DatagramChannel&>(*channel_); }
+  // As if the control connection had been made again between these addresses.
+  void move_to(const remote::Endpoint& address) {
+    const remote::SessionPointer there = dynamic_cast<const remote::LinkSource&>(*sink_.source).session();
+    const remote::SessionPointer here = link().session();
+    server_->in_responder([&] { there->set_ends(address, address); });
+    client_->in_responder([&] {
+      here->set_ends(address, address);
+      for (const auto& channel : here->channels()) channel->check_path();
+    });
+  }
+  std::string path() { return channel_->describe(Deadline::after(0)); }
+  bool goes_by(const remote::Endpoint& address) {
+    return support::eventually([&] { return path().find("(" + address.ip() + ")") != std::string::npos; });
+  }
+  void send_all(char fill) {
+    for (std::size_t index = 0; index < kMessages; ++index) ASSERT_EQ(send(8, fill), RIPC_OK) << index;
+  }
+  // What had come before the link moved, and was not read, comes first.
+  void expect_all_in_order() {
+    ASSERT_NO_FATAL_FAILURE(send_all('a'));
+    ASSERT_NO_FATAL_FAILURE(move_to(second_));
+    ASSERT_TRUE(goes_by(second_)) << path();
+    ASSERT_NO_FATAL_FAILURE(send_all('b'));
+    ASSERT_NO_FATAL_FAILURE(receive(2 * kMessages));
+    ASSERT_NO_FATAL_FAILURE(move_to(first_));
+    ASSERT_TRUE(goes_by(first_)) << path();
+    ASSERT_NO_FATAL_FAILURE(send_all('c'));
+    ASSERT_NO_FATAL_FAILURE(receive(3 * kMessages));
+    std::string order;
+    for (const std::string& packet : sink_.packets) order += packet.front();
+    EXPECT_EQ(order, std::string(kMessages, 'a') + std::string(kMessages, 'b') + std::string(kMessages, 'c'));
+    const spi::PortStatistics seen = port_->statistics();
+    EXPECT_EQ(seen.lost + seen.late + seen.duplicates + seen.corrupt, 0u);
+    EXPECT_EQ(seen.sources, 1u) << "it is the same link";
+    EXPECT_TRUE(channel_->alive());
+  }
+
+  remote::Endpoint first_, second_;
+};
+
+class SignedMovedLinks : public MovedLinks {
+ protected:
+  SignedMovedLinks() : MovedLinks(keyed()) {}
+  static TransportOptions keyed() {
+    TransportOptions options;
+    options.credentials.keys = security::keys_of("a");
+    return options;
+  }
+};
+
+TEST_F(MovedLinks, KeepTheirOrderAndLoseNothingThatHadArrived) { expect_all_in_order(); }
+
+TEST_F(SignedMovedLinks, KeepTheirOrderAndLoseNothingThatHadArrived) {
+  expect_all_in_order();
+  EXPECT_EQ(server_->transport().counters().packets_forged, 0u);
+  EXPECT_EQ(server_->transport().counters().packets_replayed, 0u);
+}
+
+TEST_F(MovedLinks, HaveNoRoomUntilTheyHaveArrived) {
+  const remote::SessionPointer here = link().session();
+  {
+    const auto server = server_->pause();
+    client_->in_responder([&] {
+      here->set_ends(first_, first_);
+      link().check_path();
+    });
+    ASSERT_TRUE(support::eventually([&] { return send(8, 'a') == RIPC_AGAIN; }));
+    EXPECT_FALSE(channel_->has_room(true));
+  }
+  EXPECT_TRUE(support::eventually([&] { return channel_->has_room(true); }));
+  EXPECT_EQ(send(8, 'b'), RIPC_OK);
+}
+
+TEST_F(MovedLinks, EndWithTheirSessionWhereDatagramsAreShorter) {
+  ASSERT_NO_FATAL_FAILURE(add_port(1024));
+  ASSERT_NO_FATAL_FAILURE(move_to(second_));
+  EXPECT_TRUE(support::eventually([&] { return !channel_->alive(); }));
+  EXPECT_EQ(send(8, 'a'), RIPC_PEER_DEAD);
+}
+
+TEST_F(MovedLinks, TakeRoomThatWasSpentForWhatIsLostFromTheReceiver) {
+  // Nothing is read, so that all room is spent, and what lies there is thrown away.
+  while (send(8, 'a') == RIPC_OK) {
+  }
+  ASSERT_NO_FATAL_FAILURE(move_to(second_));
+  ASSERT_TRUE(goes_by(second_)) << path();
+  EXPECT_TRUE(support::eventually([&] {
+    (void)port_->poll(sink_, 64);
+    (void)channel_->has_room(true);
+    return send(8, 'b') == RIPC_OK;
+  }));
+}
+
+TEST_F(MovedLinks, LeaveTheGroupsOfTheirDevicesAndComeBackWithThem) {
+  if (first_.family() != AF_INET) GTEST_SKIP() << "no address of IPv4";
+  const auto port =
+      server_->transport().open_port({.id = 8, .queue_messages = 64, .queue_bytes = 8192, .max_senders = 16}, events_);
+  ASSERT_TRUE(port.ok());
+  const auto other = test::connect(client_->transport(), server_->transport().address(), 8, Deadline::after(kLimit));
+  ASSERT_TRUE(other.ok());
+  Sink sinks;
+  std::array<spi::Channel*, 2> channels{channel_.get(), other->get()};
+  const auto poll = [&] {
+    (void)port_->poll(sink_, 64);
+    (void)(*port)->poll(sinks, 64);
+  };
+  std::size_t together = 0;
+  const auto reach = [&](std::string_view text) {
+    poll();
+    std::array<std::uint8_t, 2> sent{};
+    const ripc_item item{text.data(), text.size(), RIPC_ITEM_SHORT, 0};
+    channels.front()->multicast()->send((ripc_service_id{1} << 62) | 4712, channels,
+                                        {.source = 1, .tag = 0, .items = std::span(&item, 1), .bytes = text.size()},
+                                        sent);
+    const bool has_both = sent[0] == 1 && sent[1] == 1;
+    together += has_both ? 1 : 0;
+    return has_both;
+  };
+  const auto all_have_come = [&] {
+    return support::eventually([&] {
+      poll();
+      return sink_.packets.size() == together && sinks.packets.size() == together;
+    });
+  };
+  ASSERT_TRUE(support::eventually([&] { return reach("first"); }));
+  ASSERT_TRUE(all_have_come());
+  ASSERT_NO_FATAL_FAILURE(move_to(second_));
+  ASSERT_TRUE(goes_by(second_)) << path();
+  EXPECT_FALSE(reach("away"));
+  ASSERT_NO_FATAL_FAILURE(move_to(first_));
+  ASSERT_TRUE(goes_by(first_)) << path();
+  ASSERT_TRUE(support::eventually([&] { return reach("back"); }));
+  // All that was said to be sent comes, and once.
+  EXPECT_TRUE(all_have_come()) << sink_.packets.size() << " " << sinks.packets.size() << " of " << together;
+}
+
+}  // namespace
+}  // namespace ripc::internal::verbs
