@@ -150,7 +150,7 @@ CLI::Option* add_transport(CLI::App& command, std::string& transports, const std
   return command.add_option("--transport", transports, what + ", such as shm or shm,socket")
       ->check(CLI::Validator(
           [](const std::string& text) {
-            for (const std::string& name : CLI::detail::split(text, ',')) {
+            for (const std::string& name : CLI::detail::split(text + ",", ',')) {
               if (name != "shm" && name != "socket" && name != "verbs")
                 return "'" + name + "' is not a transport: list some of shm, socket, verbs, separated by commas.";
             }

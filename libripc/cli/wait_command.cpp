@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ripc wait: waits until a service is there and can be reached.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,12 +19,28 @@ struct WaitOptions {
   bool json = false;
 };
 
-// What may be in the way: no cluster key, another directory. With a context that waits for nothing.
-std::string reason_of_absence(const WaitOptions& options, const Target& target) {
-  auto context = open_context(options.transport, ripc::kNoWait);
-  if (!context.ok()) return {};
-  const auto info = target.resolve(*context);
-  return info.ok() ? std::string() : " " + std::string(info.error().text());
+ripc::Result<ripc::ServiceInfo> wait_until_reachable(ripc::Context& context, const Target& target,
+                                                     ripc::Nanoseconds timeout) {
+  return target.name.empty() ? context.wait_service(target.id, timeout) : context.wait_service(target.name, timeout);
+}
+
+// Waits as the library does, and at the end looks as others do: that tells why nothing is found.
+ripc::Result<ripc::ServiceInfo> wait_or_say_why(const WaitOptions& options, ripc::Context& context,
+                                                const Target& target) {
+  constexpr ripc::Nanoseconds kLook = std::chrono::seconds(1);
+  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
+  const std::uint64_t started = monotonic_now();
+  const bool has_time = timeout != ripc::kForever && timeout >= kLook;
+  auto info = wait_until_reachable(context, target, has_time ? timeout - kLook : timeout);
+  const ripc::Nanoseconds left = time_left(started, timeout);
+  if (info.code() == RIPC_TIMEOUT && left > ripc::kNoWait) return wait_until_reachable(context, target, left);
+  if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
+  auto brief = open_context(options.transport, ripc::kNoWait);
+  if (!brief.ok()) return brief.error();
+  const auto seen = wait_for_service(has_time ? context : *brief, target, left);
+  if (seen.ok()) return wait_until_reachable(context, target, time_left(started, timeout));
+  return ripc::Error(seen.code(),
+                     "'" + target.text + "' has not appeared within --timeout. " + std::string(seen.error().text()));
 }
 
 int run_wait(const WaitOptions& options) {
@@ -31,14 +48,7 @@ int run_wait(const WaitOptions& options) {
   if (!target.ok()) return fail(kUsage, target.error().text());
   auto context = open_context(options.transport);
   if (!context.ok()) return fail(context.error());
-  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
-  const auto info =
-      target->name.empty() ? context->wait_service(target->id, timeout) : context->wait_service(target->name, timeout);
-  if (!info.ok() && info.code() == RIPC_NO_SERVICE)
-    return fail({RIPC_NO_SERVICE, "'" + target->text +
-                                      "' has not appeared. Start it, see `ripc services` for what is there, or allow "
-                                      "more time with --timeout." +
-                                      reason_of_absence(options, *target)});
+  const auto info = wait_or_say_why(options, *context, *target);
   if (!info.ok()) return fail(info.error());
   if (options.json) {
     print_json(to_json(*info));

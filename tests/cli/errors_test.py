@@ -98,6 +98,7 @@ class WrongWords(ErrorTest):
         for arguments, said in (
             (["ping", "files", "--transport", "bogus"], "'bogus' is not a transport"),
             (["serve", self.served, "--service", "files", "--transport", "shm,bogus"], "'bogus' is not a transport"),
+            (["ping", "files", "--transport", "shm,"], "'' is not a transport"),
             (["bench", "pingpong", "--transport", "bogus"], "'bogus' is not a transport"),
             (["trust", "add", "x", "notakey"], "'notakey'"),
             (["trust", "add", "a b", key], "'a b' is no member's name"),
