@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ripc call: calls a method of a service and prints the answer.
+#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +16,7 @@
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "file/descriptor.hpp"
 #include "ripc/rpc.hpp"
 
 namespace cli {
@@ -27,23 +32,36 @@ struct CallCommandOptions {
   bool json = false;
 };
 
-struct CloseFile {
-  void operator()(std::FILE* file) const noexcept { (void)std::fclose(file); }
-};
+// Milliseconds for poll(), rounded up.
+int poll_time(ripc::Nanoseconds left) {
+  if (left == ripc::kForever) return -1;
+  return static_cast<int>(std::min<std::int64_t>((left.count() + 999'999) / 1'000'000, INT_MAX));
+}
 
-// Standard input for "-".
-ripc::Result<std::vector<std::byte>> read_file(const std::string& path) {
-  const auto failed = [&] { return ripc::Error(RIPC_SYSTEM, path + ": " + std::strerror(errno) + "."); };
+// Standard input for "-", without a limit: somebody may be typing. Another file may be a pipe that nobody writes to.
+ripc::Result<std::vector<std::byte>> read_file(const std::string& path, ripc::Nanoseconds timeout) {
+  const auto failed = [&] {
+    return ripc::Error(RIPC_SYSTEM, path + ": " + std::strerror(errno) +
+                                        ". Name a file that this user may read, or - for standard input.");
+  };
+  const std::uint64_t started = monotonic_now();
   const bool is_input = path == "-";
-  const std::unique_ptr<std::FILE, CloseFile> opened(is_input ? nullptr : std::fopen(path.c_str(), "rb"));
-  std::FILE* file = is_input ? stdin : opened.get();
-  if (file == nullptr) return failed();
+  const Descriptor opened(is_input ? -1 : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!is_input && !opened) return failed();
+  const int fd = is_input ? STDIN_FILENO : opened.get();
   std::vector<std::byte> bytes;
   std::array<std::byte, std::size_t{1} << 16> part{};
-  while (const std::size_t count = std::fread(part.data(), 1, part.size(), file))
-    bytes.insert(bytes.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(count));
-  if (std::ferror(file) != 0) return failed();
-  return bytes;
+  while (true) {
+    pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (!is_input && poll(&wait, 1, poll_time(time_left(started, timeout))) == 0)
+      return ripc::Error(RIPC_TIMEOUT,
+                         path + ": its content has not come within --timeout: write to it, or allow " + "more time.");
+    const ssize_t count = read(fd, part.data(), part.size());
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count < 0) return failed();
+    if (count == 0) return bytes;
+    bytes.insert(bytes.end(), part.begin(), part.begin() + count);
+  }
 }
 
 const char* outcome_name(ripc_call_outcome outcome) {
@@ -69,6 +87,13 @@ int exit_code_of(const ripc::CallResult& result) {
   return exit_code_for(status_of(result));
 }
 
+// Without the advice to try again, which suits what did not run.
+std::string why_it_may_have_run(const ripc::CallResult& result) {
+  if (result.status() == RIPC_PEER_DEAD || result.status() == RIPC_CLOSED) return "It ended meanwhile.";
+  if (result.status() == RIPC_TIMEOUT) return "The time of --timeout is over.";
+  return std::string(result.error().text());
+}
+
 std::string what_happened(const CallCommandOptions& options, const ripc::CallResult& result) {
   const std::string who = "'" + options.service + "' ";
   if (result.answered() && status_of(result) != RIPC_OK)
@@ -78,7 +103,8 @@ std::string what_happened(const CallCommandOptions& options, const ripc::CallRes
   if (result.status() == RIPC_UNSUPPORTED)
     return who + "has no method " + std::to_string(options.method) + ". The call did not run.";
   if (result.outcome() == RIPC_CALL_DID_NOT_RUN) return "The call did not run; to call again is safe. " + why;
-  return "The call may have run: " + who + "did not say how it ended. " + why;
+  return "The call may have run: " + who + "did not say how it ended. " + why_it_may_have_run(result) +
+         " Call again only if running twice does no harm.";
 }
 
 Json result_json(const CallCommandOptions& options, const ripc::ServiceInfo& info, const ripc::CallResult& result,
@@ -100,44 +126,40 @@ Json result_json(const CallCommandOptions& options, const ripc::ServiceInfo& inf
 
 int run_call(const CallCommandOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
+  if (!target.ok()) return fail(kUsage, target.error().text());
+  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
+  std::uint64_t started = monotonic_now();
   std::vector<std::byte> content;
   if (!options.file.empty()) {
-    auto read = read_file(options.file);
+    auto read = read_file(options.file, timeout);
     if (!read.ok()) return fail(read.error());
     content = *std::move(read);
+    if (options.file == "-") started = monotonic_now();
   }
   const ripc::Bytes argument = options.file.empty() ? ripc::bytes_of(options.data) : ripc::Bytes(content);
 
-  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
-  const std::uint64_t started = monotonic_now();
   auto client = Client::open(options.transport, timeout);
   if (!client.ok()) return fail(client.error());
   auto rpc = ripc::Rpc::create(client->service);
   if (!rpc.ok()) return fail(rpc.error());
   auto info = wait_for_service(client->context, *target, timeout);
   if (!info.ok()) return fail(info.error());
+  // The path says who refuses and why, where a call looks for another server.
+  if (const auto path = client->context.find_path(info->id); path.code() == RIPC_REFUSED) return fail(path.error());
 
   const std::uint64_t called = monotonic_now();
   const ripc::CallResult result =
       rpc->call_wait(info->id, options.method, argument, {.timeout = time_left(started, timeout)});
   const std::uint64_t nanoseconds = monotonic_now() - called;
   const int exit_code = exit_code_of(result);
-  if (options.json) {
-    print_json(result_json(options, *info, result, nanoseconds));
-  } else {
-    for (std::size_t index = 0; index < result.item_count(); ++index) {
-      const std::string_view text = result.item(index).text();
-      (void)std::fwrite(text.data(), 1, text.size(), stdout);
-    }
-    if (result.item_count() > 0 && isatty(STDOUT_FILENO) == 1) (void)std::fputc('\n', stdout);
-    if (std::fflush(stdout) != 0) return fail({RIPC_SYSTEM, std::string("standard output: ") + std::strerror(errno)});
+  const std::string failure = exit_code == kOk ? std::string() : what_happened(options, result);
+  if (options.json) return print_outcome(result_json(options, *info, result, nanoseconds), exit_code, failure);
+  for (std::size_t index = 0; index < result.item_count(); ++index) {
+    const std::string_view text = result.item(index).text();
+    (void)std::fwrite(text.data(), 1, text.size(), stdout);
   }
-  if (exit_code != kOk) print_error(what_happened(options, result));
-  return exit_code;
+  if (result.item_count() > 0 && isatty(STDOUT_FILENO) == 1) (void)std::fputc('\n', stdout);
+  return exit_code == kOk ? exit_code : fail(exit_code, failure);
 }
 
 }  // namespace
@@ -148,10 +170,13 @@ void add_call_command(CLI::App& app, int& exit_code) {
   command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
   command->add_option("METHOD", options->method, "The number of the method")->required();
   CLI::Option* data = command->add_option("--data", options->data, "The argument: this text");
-  command->add_option("--file", options->file, "The argument: what is in this file; - is standard input")
+  command
+      ->add_option("--file", options->file,
+                   "The argument: what is in this file; - is standard input, which may take longer")
       ->excludes(data);
-  add_timeout(*command, options->timeout, "Seconds for the whole call, also for a service that is not there yet");
-  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  add_timeout(*command, options->timeout,
+              "Seconds for the whole call, with the reading of the file, also for a service that is not there yet");
+  add_transport(*command, options->transport);
   command->add_flag("--json", options->json, "Print one JSON object instead of the answer itself");
   command->footer(std::string("Example: ripc call demo 0 --data hello    with    ripc serve-calls demo\n") +
                   kExitCodeHelp);

@@ -89,12 +89,22 @@ ripc::Result<ripc::ServiceInfo> Target::resolve(ripc::Context& context) const {
   return name.empty() ? context.resolve(id) : context.resolve(name);
 }
 
-ripc::Result<Client> Client::open(const std::string& transports, ripc::Nanoseconds timeout) {
+ripc::Result<ripc::Context> open_context(const std::string& transports, ripc::Nanoseconds timeout) {
   ripc::ContextOptions options;
   options.transports = transports;
   constexpr ripc::Nanoseconds kDefaultResolveTimeout = std::chrono::seconds(1);
   if (timeout < kDefaultResolveTimeout) options.resolve_timeout = timeout;
   auto context = ripc::Context::create(options);
+  if (!context.ok()) return of_this_user(context.error());
+  return context;
+}
+
+ripc::Error of_this_user(const ripc::Error& error) {
+  return error.code() == RIPC_REFUSED ? ripc::Error(RIPC_PERMISSION, std::string(error.text())) : error;
+}
+
+ripc::Result<Client> Client::open(const std::string& transports, ripc::Nanoseconds timeout) {
+  auto context = open_context(transports, timeout);
   if (!context.ok()) return context.error();
   auto service = context->register_service();
   if (!service.ok()) return service.error();
@@ -151,7 +161,7 @@ std::string process_text(std::uint32_t pid) { return "process " + (pid == 0 ? "u
 Json to_json(const ripc::ServiceInfo& info) {
   Json groups = Json::array();
   for (const ripc::ServiceId group : info.groups) groups.push_back(format_id(group));
-  return {{"id", format_id(info.id)}, {"name", info.name},           {"incarnation", info.incarnation},
+  return {{"id", format_id(info.id)}, {"name", info.name},           {"incarnation", std::to_string(info.incarnation)},
           {"pid", info.pid},          {"transport", info.transport}, {"address", info.address},
           {"reason", info.reason},    {"others", info.others},       {"groups", std::move(groups)}};
 }

@@ -45,15 +45,23 @@ struct Target {
   ripc::Result<ripc::ServiceInfo> resolve(ripc::Context& context) const;
 };
 
+// A context on these transports, separated by commas; empty: the default ones. Nothing that it looks for takes longer
+// than `timeout`.
+ripc::Result<ripc::Context> open_context(const std::string& transports, ripc::Nanoseconds timeout = ripc::kForever);
+
+// The error, if it is of this user's own files: what refuses there is no service.
+ripc::Error of_this_user(const ripc::Error& error);
+
 // A context, and a service to talk from.
 struct Client {
   ripc::Context context;
   ripc::Service service;
 
-  // On these transports, separated by commas; empty: the default ones. Nothing that it looks for takes longer than
-  // `timeout`; zero: than it takes.
   static ripc::Result<Client> open(const std::string& transports, ripc::Nanoseconds timeout);
 };
+
+// Adds "--transport LIST" to a command.
+CLI::Option* add_transport(CLI::App& command, std::string& transports, const std::string& what = "Paths to use");
 
 // Adds "--timeout SECONDS" to a command: 0 or more, fractions allowed.
 CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& what);

@@ -24,6 +24,8 @@ inline ExitCode exit_code_for(ripc_status status) noexcept {
       return kNoService;
     case RIPC_TIMEOUT:
       return kTimeout;
+    case RIPC_REFUSED:
+      return kRefused;
     case RIPC_CORRUPT:
       return kMismatch;
     default:

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,19 +27,14 @@ struct GetOptions {
   bool json = false;
 };
 
-Json report_json(const GetOptions& options, const std::string& path, const std::string& output,
-                 const file::FetchReport& report) {
-  Json json = {{"service", options.service}, {"path", path}, {"ok", report.exit_code == kOk}};
-  if (report.exit_code != kOk) {
-    json["error"] = report.error;
-    json["exit_code"] = report.exit_code;
-    return json;
-  }
-  json["bytes"] = report.bytes;
-  json["travelled"] = report.travelled;
-  json["transport"] = report.transport;
-  json["chunks"] = report.chunks;
-  json["nanoseconds"] = report.nanoseconds;
+// Of one that is whole.
+Json report_json(const std::string& output, const file::FetchReport& report) {
+  Json json = {{"ok", true},
+               {"bytes", report.bytes},
+               {"travelled", report.travelled},
+               {"transport", report.transport},
+               {"chunks", report.chunks},
+               {"nanoseconds", report.nanoseconds}};
   json["bytes_per_second"] =
       report.nanoseconds == 0 ? 0.0 : static_cast<double>(report.bytes) * 1e9 / static_cast<double>(report.nanoseconds);
   json["retries"] = report.retries;
@@ -60,6 +56,27 @@ std::string to_line(const file::FetchReport& report) {
   return line;
 }
 
+// Says what came of one file; the exit code.
+int say_outcome(const GetOptions& options, const std::string& path, const std::string& output,
+                const file::FetchReport& report) {
+  // Standard output is for the content if that is where it goes.
+  std::FILE* stream = output == "-" ? stderr : stdout;
+  if (options.json) {
+    Json json = {{"service", options.service}, {"path", path}};
+    if (report.exit_code == kOk) json.update(report_json(output, report));
+    return print_outcome(std::move(json), report.exit_code, report.error, stream);
+  }
+  const std::string who = options.batch ? printable(path) + ": " : std::string();
+  if (report.exit_code != kOk) print_error(who + report.error);
+  if (report.exit_code == kOk) {
+    std::fprintf(stream, "%s%s\n", who.c_str(), to_line(report).c_str());
+  } else if (options.batch) {
+    std::fprintf(stream, "%sfailed with exit code %d\n", who.c_str(), report.exit_code);
+  }
+  if (stream == stdout) flush_output();
+  return report.exit_code;
+}
+
 // Fetches one file and says what came of it; the exit code.
 int get_one(const GetOptions& options, file::Connection& connection, const std::string& path,
             const std::string& output_path, bool return_buffer) {
@@ -74,34 +91,32 @@ int get_one(const GetOptions& options, file::Connection& connection, const std::
     report.exit_code = kFailure;
     report.error = output.error().text();
   }
-  // Standard output is for the content if that is where it goes.
-  std::FILE* stream = output_path == "-" ? stderr : stdout;
-  if (options.json) print_json(report_json(options, path, output_path, report), stream);
-  if (report.exit_code != kOk) {
-    print_error(report.error);
-  } else if (!options.json) {
-    std::fprintf(stream, "%s\n", to_line(report).c_str());
-    std::fflush(stream);
-  }
-  return report.exit_code;
+  return say_outcome(options, path, output_path, report);
 }
 
-// Lines of "PATH<tab>OUTPUT[<tab>return]" from standard input, one file each, until its end. The first failure is the
-// exit code; the others are fetched all the same.
+// What a line of a batch asks for: "PATH<tab>OUTPUT[<tab>return]".
+int get_line(const GetOptions& options, file::Connection& connection, const std::string& line) {
+  const std::size_t first = std::min(line.find('\t'), line.size());
+  const std::size_t second = std::min(line.find('\t', first + 1), line.size());
+  const std::string path = line.substr(0, first);
+  const std::string output = first == line.size() ? "" : line.substr(first + 1, second - first - 1);
+  const std::string how = second == line.size() ? "" : line.substr(second + 1);
+  if (how.empty() || how == "return")
+    return get_one(options, connection, path, output, options.fetch.return_buffer || !how.empty());
+  file::FetchReport report;
+  report.exit_code = kUsage;
+  report.error = "'" + printable(how) + "' is not understood: the third column of a line is return, or left out.";
+  return say_outcome(options, path, output, report);
+}
+
+// Lines from standard input, one file each, until its end. The first failure is the exit code; the others are fetched
+// all the same.
 int get_batch(const GetOptions& options, file::Connection& connection) {
   int exit_code = kOk;
   std::string line;
   while (std::getline(std::cin, line)) {
     if (line.empty()) continue;
-    const std::size_t first = line.find('\t');
-    const std::size_t second = first == std::string::npos ? first : line.find('\t', first + 1);
-    const std::string path = line.substr(0, first);
-    const std::string output = first == std::string::npos
-                                   ? ""
-                                   : line.substr(first + 1, second == std::string::npos ? second : second - first - 1);
-    const bool return_buffer =
-        options.fetch.return_buffer || (second != std::string::npos && line.substr(second + 1) == "return");
-    const int code = get_one(options, connection, path, output, return_buffer);
+    const int code = get_line(options, connection, line);
     if (exit_code == kOk) exit_code = code;
   }
   return exit_code;
@@ -109,28 +124,21 @@ int get_batch(const GetOptions& options, file::Connection& connection) {
 
 int run_get(const GetOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
-  if (options.batch != options.path.empty()) {
-    print_error(options.batch ? "With --batch the paths come from standard input: leave PATH out."
-                              : "Say which file to fetch: ripc get NAME PATH.");
-    return kUsage;
-  }
-  if (options.fetch.chunk == 0 || options.fetch.chunk > file::kMaxChunk) {
-    print_error("--chunk takes 1 byte to " + format_bytes(file::kMaxChunk) + ".");
-    return kUsage;
-  }
+  if (!target.ok()) return fail(kUsage, target.error().text());
+  if (options.batch != options.path.empty())
+    return fail(kUsage, options.batch ? "With --batch the paths come from standard input: leave PATH out."
+                                      : "Say which file to fetch: ripc get NAME PATH.");
+  if (options.fetch.chunk == 0 || options.fetch.chunk > file::kMaxChunk)
+    return fail(kUsage, "--chunk takes 1 byte to " + format_bytes(file::kMaxChunk) + ".");
   // Without -o the content goes to standard output, unless that is wanted for the JSON or is a person's screen.
   std::string output = options.output;
   if (output.empty() && !options.batch && !options.json) {
-    if (isatty(STDOUT_FILENO) == 1) {
-      print_error("Standard output is a terminal: name a file with -o FILE, or say -o - to see the content here.");
-      return kUsage;
-    }
+    if (isatty(STDOUT_FILENO) == 1)
+      return fail(kUsage,
+                  "Standard output is a terminal: name a file with -o FILE, or say -o - to see the content here.");
     output = "-";
   }
+  if (output == "-" && options.json) tell_failures_as_json(stderr);
 
   auto client = Client::open(options.transport, to_timeout(options.timeout));
   if (!client.ok()) return fail(client.error());
@@ -155,7 +163,7 @@ void add_get_command(CLI::App& app, int& exit_code) {
   command->add_option("--chunk", options->fetch.chunk, "Fetch larger files in pieces of this size, two at a time")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("64M");
-  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  add_transport(*command, options->transport);
   CLI::Option* timeout =
       add_timeout(*command, options->timeout,
                   "Seconds the service may be gone or silent, for instance while it restarts. If given, also "

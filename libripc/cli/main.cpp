@@ -4,9 +4,12 @@
 #include <exception>
 
 #include "command.hpp"
+#include "command_line.hpp"
 #include "exit_code.hpp"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   try {
     CLI::App app("Message passing by service ID: serve and fetch files, call services, look at them, measure.", "ripc");
     app.set_version_flag("--version", ripc::version());
@@ -28,14 +31,17 @@ int main(int argc, char** argv) {
     cli::add_key_command(app, exit_code);
     cli::add_trust_command(app, exit_code);
     cli::add_bench_command(app, exit_code);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? cli::kOk : cli::kUsage;
-    }
-    return exit_code;
+    cli::refuse_empty_values(app);
+    return cli::parse_command_line(app, argc, argv, exit_code);
   } catch (const std::exception& error) {
     cli::print_error(error.what());
     return cli::kFailure;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  cli::hold_standard_streams();
+  return cli::finish_output(run(argc, argv));
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output.hpp"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cinttypes>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
@@ -17,6 +20,9 @@
 
 namespace cli {
 namespace {
+
+std::FILE* failure_stream = nullptr;
+int output_error = 0;  // the first errno of standard output
 
 std::string format(const char* pattern, double value, const char* unit) {
   std::array<char, 64> text{};
@@ -83,16 +89,57 @@ void print_table(const std::vector<std::vector<std::string>>& rows) {
 void print_json(const Json& json, std::FILE* stream) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::fprintf(stream, "%s\n", text.c_str());
-  std::fflush(stream);
+  if (stream == stdout) {
+    flush_output();
+  } else {
+    std::fflush(stream);
+  }
 }
 
 void print_error(std::string_view sentence) {
   std::fprintf(stderr, "ripc: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
 }
 
-int fail(const ripc::Error& error) {
-  print_error(error.text());
-  return exit_code_for(error.code());
+void tell_failures_as_json(std::FILE* stream) { failure_stream = stream; }
+
+int fail(int exit_code, std::string_view sentence) {
+  if (failure_stream != nullptr) return print_outcome(Json::object(), exit_code, sentence, failure_stream);
+  print_error(sentence);
+  return exit_code;
+}
+
+int fail(const ripc::Error& error) { return fail(exit_code_for(error.code()), error.text()); }
+
+int print_outcome(Json fields, int exit_code, std::string_view sentence, std::FILE* stream) {
+  fields["ok"] = exit_code == kOk;
+  if (exit_code != kOk) {
+    fields["error"] = sentence;
+    fields["exit_code"] = exit_code;
+  }
+  print_json(fields, stream);
+  if (exit_code != kOk) print_error(sentence);
+  return exit_code;
+}
+
+void hold_standard_streams() {
+  // The wrong direction: what uses the stream fails, as it does with a closed descriptor.
+  constexpr std::array kDirections = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // The lowest free descriptor is this one.
+    if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", kDirections[static_cast<std::size_t>(fd)]);
+  }
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 && output_error == 0) output_error = errno;
+}
+
+int finish_output(int exit_code) {
+  flush_output();
+  if (output_error == 0 && std::ferror(stdout) == 0) return exit_code;
+  print_error(std::string("standard output: ") + (output_error == 0 ? "an error" : std::strerror(output_error)) +
+              ". Not all that was printed has arrived: make room there, or send it elsewhere, and try again.");
+  return exit_code == kOk ? static_cast<int>(kFailure) : exit_code;
 }
 
 Json percentiles(std::vector<double>& samples) {

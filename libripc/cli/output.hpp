@@ -32,8 +32,23 @@ void print_json(const Json& json, std::FILE* stream = stdout);
 
 // "ripc: sentence" on stderr.
 void print_error(std::string_view sentence);
-// The same for a failed call; returns the exit code for it.
+
+// From now on a failure is one JSON object on `stream` as well; nullptr: no longer.
+void tell_failures_as_json(std::FILE* stream);
+// The sentence on stderr, and the object: {"ok":false,"error":...,"exit_code":...}. Returns the exit code.
+int fail(int exit_code, std::string_view sentence);
 int fail(const ripc::Error& error);
+// One line of JSON with these fields of an outcome. A sentence, if it is one of failure, goes to stderr as well.
+// Returns the exit code.
+int print_outcome(Json fields, int exit_code, std::string_view sentence, std::FILE* stream = stdout);
+
+// Makes descriptors 0, 1 and 2 those of the standard streams, also where the caller closed them: nothing else that is
+// opened gets one of them.
+void hold_standard_streams();
+// Use it instead of fflush(stdout): a failure is remembered.
+void flush_output();
+// At the end: `exit_code`, or that of a failure if not all of what was printed has arrived.
+int finish_output(int exit_code);
 
 // "min", "p50", "p90", "p99", "p999", "max" and "mid_mean", the mean of the middle half, of samples, which are sorted
 // by this call. All 0 without samples.

@@ -48,6 +48,9 @@ std::string what_is_missing(const PingOptions& options, const ripc::ServiceInfo&
     return who + " answered " + std::to_string(answered) + " of " + std::to_string(sent) + " pings within --timeout; " +
            std::to_string(options.count) +
            " were wanted. If the others were lost on the way, `ripc resolve` says which way that is; or wait longer.";
+  constexpr double kShort = 0.1;
+  if (options.timeout < kShort)
+    return who + " is known, but --timeout left no time for an answer: allow more, such as --timeout 1.";
   if (!failure.ok()) return who + " is known, but cannot be reached: " + std::string(failure.text());
   return who +
          " is there but does not answer pings. Only services that return messages tagged \"ping\" do, as "
@@ -56,10 +59,7 @@ std::string what_is_missing(const PingOptions& options, const ripc::ServiceInfo&
 
 int run_ping(const PingOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
+  if (!target.ok()) return fail(kUsage, target.error().text());
   const ripc::Nanoseconds timeout = to_timeout(options.timeout);
   auto client = Client::open(options.transport, timeout);
   if (!client.ok()) return fail(client.error());
@@ -110,17 +110,21 @@ int run_ping(const PingOptions& options) {
 
   const std::size_t answered = samples.size();
   const Json figures = percentiles(samples);
-  if (options.json) {
-    print_json({{"service", options.service},
-                {"id", format_id(info.id)},
-                {"transport", info.transport},
-                {"pid", info.pid},
-                {"incarnation", info.incarnation},
-                {"sent", sent},
-                {"failed", failed},
-                {"answered", answered},
-                {"rtt_ns", figures}});
-  } else if (answered > 0) {
+  const int exit_code = answered == options.count ? kOk : kTimeout;
+  const std::string missing =
+      exit_code == kOk ? std::string() : what_is_missing(options, info, sent, answered, failure);
+  if (options.json)
+    return print_outcome({{"service", options.service},
+                          {"id", format_id(info.id)},
+                          {"transport", info.transport},
+                          {"pid", info.pid},
+                          {"incarnation", std::to_string(info.incarnation)},
+                          {"sent", sent},
+                          {"failed", failed},
+                          {"answered", answered},
+                          {"rtt_ns", figures}},
+                         exit_code, missing);
+  if (answered > 0) {
     std::printf("%s (%s, %s) over %s: %zu of %llu answered, round trip min %s, median %s, max %s\n",
                 options.service.c_str(), format_id(info.id).c_str(), process_text(info.pid).c_str(),
                 info.transport.c_str(), answered, static_cast<unsigned long long>(sent),
@@ -128,9 +132,7 @@ int run_ping(const PingOptions& options) {
                 format_nanoseconds(figures["p50"].get<double>()).c_str(),
                 format_nanoseconds(figures["max"].get<double>()).c_str());
   }
-  if (answered == options.count) return kOk;
-  print_error(what_is_missing(options, info, sent, answered, failure));
-  return kTimeout;
+  return exit_code == kOk ? exit_code : fail(exit_code, missing);
 }
 
 }  // namespace
@@ -143,7 +145,7 @@ void add_ping_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))
       ->capture_default_str();
   add_timeout(*command, options->timeout, "Seconds in all, also for a service that is not there yet");
-  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  add_transport(*command, options->transport);
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(std::string("Example: ripc ping files --count 1000\n") + kExitCodeHelp);
   command->callback([options, &exit_code] { exit_code = run_ping(*options); });

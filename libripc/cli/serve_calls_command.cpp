@@ -47,10 +47,7 @@ void answer_time(ripc::Request request) {
 
 int run_serve_calls(const ServingOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
+  if (!target.ok()) return fail(kUsage, target.error().text());
   auto serving = Serving::begin(options, *target);
   if (!serving.ok()) return fail(serving.error());
   ripc::Service& service = serving->service();

@@ -35,10 +35,7 @@ Json counters_json(const file::FileServer& server) {
 
 int run_serve(const ServeOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
+  if (!target.ok()) return fail(kUsage, target.error().text());
   auto directory = file::ServedDirectory::open(options.directory);
   if (!directory.ok()) return fail(directory.error());
 

@@ -10,12 +10,6 @@
 namespace cli {
 namespace {
 
-ripc::Result<ripc::Context> make_context(const std::string& transport) {
-  ripc::ContextOptions options;
-  options.transports = transport;
-  return ripc::Context::create(options);
-}
-
 // With the path that is taken to it. A service that is there but cannot be reached is part of the answer.
 ripc::ServiceInfo with_path(ripc::Context& context, ripc::ServiceInfo info) {
   auto path = context.find_path(info.id);
@@ -56,11 +50,8 @@ int run_resolve_group(ripc::Context& context, const Target& target, double timeo
 
 int run_resolve(const std::string& name, double timeout, bool json) {
   auto target = Target::parse(name);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
-  auto context = make_context({});
+  if (!target.ok()) return fail(kUsage, target.error().text());
+  auto context = open_context({});
   if (!context.ok()) return fail(context.error());
   if (target->is_group()) return run_resolve_group(*context, *target, timeout, json);
   auto found = wait_for_service(*context, *target, to_timeout(timeout));
@@ -93,7 +84,7 @@ void print_network_limit() {
 }
 
 int run_services(bool json) {
-  auto context = make_context({});
+  auto context = open_context({});
   if (!context.ok()) return fail(context.error());
   auto services = context->services();
   if (!services.ok()) return fail(services.error());
@@ -155,6 +146,19 @@ CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& 
       ->capture_default_str();
 }
 
+CLI::Option* add_transport(CLI::App& command, std::string& transports, const std::string& what) {
+  return command.add_option("--transport", transports, what + ", such as shm or shm,socket")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            for (const std::string& name : CLI::detail::split(text + ",", ',')) {
+              if (name != "shm" && name != "socket" && name != "verbs")
+                return "'" + name + "' is not a transport: list some of shm, socket, verbs, separated by commas.";
+            }
+            return std::string();
+          },
+          "TRANSPORTS"));
+}
+
 void add_resolve_command(CLI::App& app, int& exit_code) {
   struct Options {
     std::string name;
@@ -169,7 +173,12 @@ void add_resolve_command(CLI::App& app, int& exit_code) {
       ->required();
   add_timeout(*command, options->timeout, "Wait up to this many seconds for it to appear");
   command->add_flag("--json", options->json, "Print one JSON object");
-  command->footer(std::string("Example: ripc resolve files --timeout 5\n") + kExitCodeHelp);
+  command->footer(
+      std::string("Example: ripc resolve files --timeout 5\n"
+                  "A service that is known but cannot be reached has the path none, and the reason why: that "
+                  "is an answer, with 0.\n"
+                  "`ripc wait` and `ripc ping` tell whether it can be reached.\n") +
+      kExitCodeHelp);
   command->callback([options, &exit_code] { exit_code = run_resolve(options->name, options->timeout, options->json); });
 }
 

@@ -15,14 +15,12 @@ namespace cli {
 
 void add_serving_options(CLI::App& command, ServingOptions& options) {
   command.add_flag("--takeover", options.takeover, "Take the ID over from a living holder, which is fenced");
-  command.add_option("--transport", options.transport, "Paths to offer, such as shm or shm,socket");
+  add_transport(command, options.transport, "Paths to offer");
   command.add_flag("--json", options.json, "Print one JSON object when ready and one at the end");
 }
 
 ripc::Result<Serving> Serving::begin(const ServingOptions& options, const Target& target) {
-  ripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = ripc::Context::create(context_options);
+  auto context = open_context(options.transport);
   if (!context.ok()) return context.error();
   ripc::ServiceOptions service_options;
   service_options.name = target.name;
@@ -39,7 +37,7 @@ void Serving::say(Json event, const Json& fields, const std::string& sentence) c
     print_json(event);
   } else {
     std::printf("%s\n", sentence.c_str());
-    std::fflush(stdout);
+    flush_output();
   }
 }
 
@@ -48,7 +46,7 @@ void Serving::say_ready(const Json& fields, const std::string& sentence) const {
                       {"service", options_.service},
                       {"id", format_id(service_.id())},
                       {"pid", getpid()},
-                      {"incarnation", service_.incarnation()}};
+                      {"incarnation", std::to_string(service_.incarnation())}};
   say(event, fields, sentence);
 }
 

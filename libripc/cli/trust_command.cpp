@@ -25,23 +25,19 @@ struct TrustOptions {
 
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
+int fail_here(const ripc::Error& error) { return fail(of_this_user(error)); }
+
 int finish(ripc_status status, const TrustOptions& options, const std::string& done) {
-  if (status != RIPC_OK) return fail(ripc::Error::from_last_call(status));
+  if (status != RIPC_OK) return fail_here(ripc::Error::from_last_call(status));
   std::printf("%s Programs of this host follow within a second. Copy the file to the other hosts.\n", done.c_str());
   if (options.signer.empty()) return kOk;
   const auto signer = ripc::read_identity(options.signer);
-  if (!signer.ok()) return fail(signer.error());
+  if (!signer.ok()) return fail_here(signer.error());
   std::printf(
       "It is signed. Hosts whose cluster key file has the line 'signer %s' take no other one.\n"
       "Programs read that file when they start.\n",
       signer->public_key.c_str());
   return kOk;
-}
-
-bool is_member(const TrustOptions& options) {
-  const auto members = ripc::read_trust(options.file);
-  return members.ok() && std::any_of(members->begin(), members->end(),
-                                     [&](const ripc::TrustMember& member) { return member.name == options.name; });
 }
 
 // This user's, as its programs find it; made in its default place if there is none.
@@ -52,10 +48,14 @@ auto own_identity() {
 }
 
 int run_add(const TrustOptions& options) {
-  if (!options.force && is_member(options)) {
-    print_error("'" + options.name + "' is a member already: `ripc trust list` shows it. --force replaces its line.");
-    return kFailure;
-  }
+  const auto members = ripc::read_trust(options.file);
+  // Afterwards it is the arguments that are wrong.
+  if (members.code() == RIPC_INVALID_ARGUMENT) return fail(members.error());
+  const bool is_member = members.ok() && std::any_of(members->begin(), members->end(),
+                                                     [&](const auto& member) { return member.name == options.name; });
+  if (!options.force && is_member)
+    return fail(kFailure,
+                "'" + options.name + "' is a member already: `ripc trust list` shows it. --force replaces its line.");
   std::string line = options.key;
   if (line.empty()) {
     const auto own = own_identity();
@@ -68,6 +68,7 @@ int run_add(const TrustOptions& options) {
   if (!options.user.empty()) line += " user=" + options.user;
   const ripc_status status =
       ripc_trust_change(or_null(options.file), options.name.c_str(), line.c_str(), or_null(options.signer));
+  if (status == RIPC_INVALID_ARGUMENT) return fail(kUsage, ripc::Error::from_last_call(status).text());
   return finish(status, options, options.name + " is a member.");
 }
 
@@ -84,7 +85,7 @@ int run_sign(const TrustOptions& options) {
 
 int run_list(const TrustOptions& options) {
   const auto members = ripc::read_trust(options.file);
-  if (!members.ok()) return fail(members.error());
+  if (!members.ok()) return fail_here(members.error());
   if (options.json) {
     for (const ripc::TrustMember& member : *members)
       print_json(
@@ -101,7 +102,7 @@ int run_list(const TrustOptions& options) {
 
 int run_check(const TrustOptions& options) {
   const auto members = ripc::read_trust(options.file);
-  if (!members.ok()) return fail(members.error());
+  if (!members.ok()) return fail_here(members.error());
   std::printf("The trust file is good: %zu members.\n", members->size());
   const auto own = ripc::read_identity();
   if (!own.ok()) {

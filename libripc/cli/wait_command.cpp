@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ripc wait: waits until a service is there and can be reached.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,23 +19,36 @@ struct WaitOptions {
   bool json = false;
 };
 
+ripc::Result<ripc::ServiceInfo> wait_until_reachable(ripc::Context& context, const Target& target,
+                                                     ripc::Nanoseconds timeout) {
+  return target.name.empty() ? context.wait_service(target.id, timeout) : context.wait_service(target.name, timeout);
+}
+
+// Waits as the library does, and at the end looks as others do: that tells why nothing is found.
+ripc::Result<ripc::ServiceInfo> wait_or_say_why(const WaitOptions& options, ripc::Context& context,
+                                                const Target& target) {
+  constexpr ripc::Nanoseconds kLook = std::chrono::seconds(1);
+  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
+  const std::uint64_t started = monotonic_now();
+  const bool has_time = timeout != ripc::kForever && timeout >= kLook;
+  auto info = wait_until_reachable(context, target, has_time ? timeout - kLook : timeout);
+  const ripc::Nanoseconds left = time_left(started, timeout);
+  if (info.code() == RIPC_TIMEOUT && left > ripc::kNoWait) return wait_until_reachable(context, target, left);
+  if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
+  auto brief = open_context(options.transport, ripc::kNoWait);
+  if (!brief.ok()) return brief.error();
+  const auto seen = wait_for_service(has_time ? context : *brief, target, left);
+  if (seen.ok()) return wait_until_reachable(context, target, time_left(started, timeout));
+  return ripc::Error(seen.code(),
+                     "'" + target.text + "' has not appeared within --timeout. " + std::string(seen.error().text()));
+}
+
 int run_wait(const WaitOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
-  ripc::ContextOptions context_options;
-  context_options.transports = options.transport;
-  auto context = ripc::Context::create(context_options);
+  if (!target.ok()) return fail(kUsage, target.error().text());
+  auto context = open_context(options.transport);
   if (!context.ok()) return fail(context.error());
-  const ripc::Nanoseconds timeout = to_timeout(options.timeout);
-  const auto info =
-      target->name.empty() ? context->wait_service(target->id, timeout) : context->wait_service(target->name, timeout);
-  if (!info.ok() && info.code() == RIPC_NO_SERVICE)
-    return fail({RIPC_NO_SERVICE, "'" + target->text +
-                                      "' has not appeared. Start it, see `ripc services` for what is there, or allow "
-                                      "more time with --timeout."});
+  const auto info = wait_or_say_why(options, *context, *target);
   if (!info.ok()) return fail(info.error());
   if (options.json) {
     print_json(to_json(*info));
@@ -52,7 +66,7 @@ void add_wait_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("wait", "Wait until a service is there and can be reached");
   command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
   add_timeout(*command, options->timeout, "Seconds to wait at most");
-  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  add_transport(*command, options->transport);
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(std::string("Example: ripc wait files --timeout 30 && ripc get files README -o -\n") + kExitCodeHelp);
   command->callback([options, &exit_code] { exit_code = run_wait(*options); });

@@ -50,49 +50,47 @@ void print_event(const WatchOptions& options, const file::Connection& connection
     print_json({{"event", event},
                 {"service", options.service},
                 {"pid", connection.info().pid},
-                {"incarnation", connection.info().incarnation},
+                {"incarnation", std::to_string(connection.info().incarnation)},
                 {"text", text}});
     return;
   }
   std::printf("%s %s (%s)%s%s\n", event, options.service.c_str(), process_text(connection.info().pid).c_str(),
               text.empty() ? "" : ": ", printable(text).c_str());
-  std::fflush(stdout);
+  flush_output();
 }
 
 // Asks the service to run the notification, again until it has answered. RIPC_OK.
-ripc::Error subscribe(file::Connection& connection, const ripc_notification& name, const StopOnSignal& stop) {
-  while (!stop.requested()) {
+ripc::Error subscribe(file::Connection& connection, const ripc_notification& name) {
+  while (true) {
     if (const ripc::Error error = connection.find(); !error.ok()) return error;
     file::RequestHeader request;
     request.request = connection.next_request();
     Outcome outcome = connection.send(file::Operation::subscribe, request, file::encode(name));
     ripc::Message message;
     file::ReplyHeader header;
-    while (outcome == Outcome::done && !stop.requested()) {
+    while (outcome == Outcome::done) {
       outcome = connection.receive(message, header);
       if (outcome == Outcome::done && header.request == request.request) break;
     }
     if (outcome == Outcome::failed) return connection.error();
-    if (outcome == Outcome::lost || stop.requested()) continue;
+    if (outcome != Outcome::done) continue;
     connection.progress();
     if (message.tag() == static_cast<std::uint32_t>(file::FileStatus::ok)) return {};
     return {RIPC_REFUSED, std::string(file::to_text(static_cast<file::FileStatus>(message.tag())))};
   }
-  return RIPC_INTERRUPTED;
 }
 
 int watch(const WatchOptions& options, file::Connection& connection, Notice& notice, const Life& life,
-          const ripc_notification& name, const StopOnSignal& stop) {
+          const ripc_notification& name) {
   constexpr std::uint64_t kLastWord = 250'000'000;
   const char* event = "watching";
-  while (!stop.requested()) {
+  while (true) {
     connection.progress();
     const std::uint64_t ended_before = life.ended.load();
-    const ripc::Error error = subscribe(connection, name, stop);
-    if (error == RIPC_INTERRUPTED) break;
+    const ripc::Error error = subscribe(connection, name);
     if (!error.ok()) return fail(error);
     const std::uint64_t known = connection.info().incarnation;  // 0: the static resolver knows none
-    const auto is_over = [&] { return stop.requested() || notice.arrived.load(); };
+    const auto is_over = [&] { return notice.arrived.load(); };
     const auto has_ended = [&] {
       const std::uint64_t ended = life.ended.load();
       return known != 0 ? ended == known : ended != ended_before;
@@ -115,28 +113,23 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
     while (!is_over() && monotonic_now() < until)
       (void)connection.service().receive(std::chrono::nanoseconds(kLastWord));
     if (!is_over()) print_event(options, connection, "ended", reason_of(life.why.load()));
-    if (notice.arrived.load()) {
+    if (is_over()) {
       const std::lock_guard lock(notice.mutex);
       print_event(options, connection, "notified by", notice.text);
       return kOk;
     }
   }
-  return kFailure;
 }
 
 int run_watch(const WatchOptions& options) {
   auto target = Target::parse_service(options.service);
-  if (!target.ok()) {
-    print_error(target.error().text());
-    return kUsage;
-  }
+  if (!target.ok()) return fail(kUsage, target.error().text());
   auto client = Client::open(options.transport, to_timeout(options.timeout));
   if (!client.ok()) return fail(client.error());
   file::Connection connection(client->context, std::move(client->service), *std::move(target),
                               to_timeout(options.timeout), options.timeout_given);
   Notice notice;
   Life life;
-  const StopOnSignal stop(connection.service());
   auto watched = client->context.watch(connection.target().id, [&](ripc_status status, const ripc::ServiceInfo& info) {
     if (status == RIPC_OK) {
       life.seen.store(info.incarnation);
@@ -157,7 +150,7 @@ int run_watch(const WatchOptions& options) {
     (void)connection.service().interrupt();
   });
   if (!notification.ok()) return fail(notification.error());
-  return watch(options, connection, notice, life, notification->name(), stop);
+  return watch(options, connection, notice, life, notification->name());
 }
 
 }  // namespace
@@ -166,7 +159,7 @@ void add_watch_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<WatchOptions>();
   CLI::App* command = app.add_subcommand("watch", "Wait for the notification that a file service sends when it ends");
   command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
-  command->add_option("--transport", options->transport, "Paths to use, such as shm or shm,socket");
+  add_transport(*command, options->transport);
   CLI::Option* timeout = add_timeout(*command, options->timeout,
                                      "Seconds the service may be gone, for instance while it restarts. If given, "
                                      "also wait so long for a service that is not there yet");

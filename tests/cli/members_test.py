@@ -53,7 +53,7 @@ class Members(CliTest):
             self.environment["RIPC_TRUST_FILE"] = self.trust_file
 
     def refused(self, service="bank"):
-        return self.ripc("get", service, "note", "-o", self.fetched, code=1)[1].decode()
+        return self.ripc("get", service, "note", "-o", self.fetched, code=5)[1].decode()
 
     def test_members_talk_and_the_path_says_how_it_is_encrypted(self):
         reason = self.ripc_json("resolve", "bank")["reason"]

@@ -63,7 +63,8 @@ class Multicast(CliTest):
         self.other_host()
         self.assertEqual(self.ripc_json("resolve", "files")["name"], "files")
         self.environment["RIPC_CLUSTER_KEY_FILE"] = self.key_file("other-key")
-        self.assertIn("another cluster key", self.ripc("resolve", "files", code=3)[1].decode())
+        for command in (["resolve", "files"], ["wait", "files", "--timeout", "2"]):
+            self.assertIn("another cluster key", self.ripc(*command, code=3)[1].decode())
 
     def test_a_key_file_that_others_may_read_is_refused_with_a_remedy(self):
         self.environment["RIPC_CLUSTER_KEY_FILE"] = self.key_file("key", 0o644)

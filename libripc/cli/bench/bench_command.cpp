@@ -132,10 +132,7 @@ class OwnKey {
 };
 
 int run_bench(BenchOptions options) {
-  if (const std::string problem = problem_with(options); !problem.empty()) {
-    print_error(problem);
-    return kUsage;
-  }
+  if (const std::string problem = problem_with(options); !problem.empty()) return fail(kUsage, problem);
   const OwnKey key;
   options.key_file = key.file();
   std::vector<Json> runs;
@@ -156,17 +153,18 @@ int run_bench(BenchOptions options) {
   json.update(summary_of(runs));
   if (count > 1) json["runs"] = runs;
 
-  if (options.json) {
-    print_json(json);
-  } else if (options.bench == "protocols") {
+  const std::uint64_t bad = json["lost"].get<std::uint64_t>() + json["corrupt"].get<std::uint64_t>();
+  const int exit_code = bad == 0 ? kOk : kMismatch;
+  const std::string failure =
+      bad == 0 ? std::string()
+               : std::to_string(bad) + " messages were lost or corrupt; the figures above are not to be trusted.";
+  if (options.json) return print_outcome(std::move(json), exit_code, failure);
+  if (options.bench == "protocols") {
     bench::print_protocols(json);
   } else {
     print_result(json);
   }
-  const std::uint64_t bad = json["lost"].get<std::uint64_t>() + json["corrupt"].get<std::uint64_t>();
-  if (bad == 0) return kOk;
-  print_error(std::to_string(bad) + " messages were lost or corrupt; the figures above are not to be trusted.");
-  return kMismatch;
+  return exit_code == kOk ? exit_code : fail(exit_code, failure);
 }
 
 struct BenchKind {
@@ -237,7 +235,7 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
   const std::vector<std::string> waits = CLI::detail::split(kind.waits, ',');
   const bool has_kind = kind.kinds[0] != '\0';
   if (has_kind) options->kind = kinds.front();
-  command->add_option("--transport", options->transport, "Path to measure")->capture_default_str();
+  add_transport(*command, options->transport, "Path to measure")->capture_default_str();
   if (has_kind) {
     command
         ->add_option("--kind", options->kind,
@@ -260,10 +258,12 @@ void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {
       ->capture_default_str();
   if (kind.waits[0] != '\0') {
     options->wait = waits.front();
+    const auto has = [&](const char* wait) { return std::ranges::find(waits, wait) != waits.end(); };
     command
         ->add_option("--wait", options->wait,
-                     "Poll while waiting; sleep at once; adaptive: the library's default; thread: a thread receives, "
-                     "and hands over to the one that computes")
+                     std::string("Poll while waiting; sleep at once") +
+                         (has("adaptive") ? "; adaptive: the library's default" : "") +
+                         (has("thread") ? "; thread: a thread receives, and hands over to the one that computes" : ""))
         ->check(CLI::IsMember(waits))
         ->capture_default_str();
     command->add_flag("!--no-pin", options->pin, "Leave the two processes where the scheduler puts them");

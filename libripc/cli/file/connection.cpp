@@ -37,12 +37,16 @@ ripc::Error Connection::find() {
   if (!info.ok()) {
     if (info.code() != RIPC_NO_SERVICE) return info.error();
     if (info_.id != 0) return gone();
-    return {RIPC_NO_SERVICE, "No living service is called '" + target_.text + "'; `ripc services` shows what is there" +
-                                 (seen_ ? ". " : ", --timeout waits for it. ") + std::string(info.error().text())};
+    if (seen_) return info.error();  // by wait_for_service()
+    return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
+                                 "'; `ripc services` shows what is there, --timeout waits for it. " +
+                                 std::string(info.error().text())};
   }
   info_ = *std::move(info);
   // Which way it goes, for people; a service that moves just now is found by the send.
-  if (auto path = context_.find_path(info_.id); path.ok()) info_ = *std::move(path);
+  auto path = context_.find_path(info_.id);
+  if (!path.ok() && another_would_be_late()) return path.error();  // a send would look for the same once more
+  if (path.ok()) info_ = *std::move(path);
   seen_ = true;
   return {};
 }

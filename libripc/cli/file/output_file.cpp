@@ -18,7 +18,10 @@ namespace cli::file {
 namespace {
 
 ripc::Error system_error(const std::string& what, int error) {
-  return {RIPC_SYSTEM, what + ": " + std::strerror(error) + "."};
+  const char* advice = error == ENOSPC || error == EDQUOT ? "Free some space there, or name an output elsewhere."
+                       : error == ENOMEM                  ? "Free some memory, or ask for less with --chunk."
+                                                          : "Name an output that this user can write.";
+  return {RIPC_SYSTEM, what + ": " + std::strerror(error) + ". " + advice};
 }
 
 // Memory from mmap that unmaps itself.

@@ -85,6 +85,11 @@ class Draft {
   UniqueFd fd_;
 };
 
+Status writing_error(int error, std::string_view call, std::string_view advice) {
+  const bool is_full = error == ENOSPC || error == EDQUOT;
+  return system_error(error, call, is_full ? "free some space there, or name a file elsewhere" : advice);
+}
+
 }  // namespace
 
 std::string default_key_path() { return default_path("cluster.key"); }
@@ -107,7 +112,7 @@ Status make_key_folders(const std::string& path) {
     const int error = errno;
     // Without the right to make it, it may be there all the same.
     if (::access(folder.c_str(), F_OK) != 0)
-      return system_error(error, "Making the folder " + folder + " for the cluster key", kOtherFile);
+      return writing_error(error, "Making the folder " + folder + " for the cluster key", kOtherFile);
   }
   return {};
 }
@@ -116,9 +121,9 @@ Status write_whole_file(const std::string& path, std::string_view text, mode_t m
                         std::string_view what, std::string_view advice) {
   const std::string call = "Writing the " + std::string(what) + " " + path;
   const Draft draft(path);
-  if (!draft.write(text, mode)) return system_error(errno, call, advice);
+  if (!draft.write(text, mode)) return writing_error(errno, call, advice);
   if ((replace ? ::rename(draft.name(), path.c_str()) : ::link(draft.name(), path.c_str())) == 0) return {};
-  if (errno != EEXIST) return system_error(errno, call, advice);
+  if (errno != EEXIST) return writing_error(errno, call, advice);
   return RIPC_EMPTY;
 }
 

@@ -232,17 +232,16 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   sessions.encryption = static_cast<remote::Encryption>(settings.encrypt);
   sessions.max_peers = settings.max_peers;
   sessions.peers = PeerPolicy(settings.peer_policy);
-  if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end()) {
-    Result<socket::TransportOptions> socket = read_socket_options(sessions);
-    if (!socket.ok()) return socket.status();
+  // Read where they are not used, too: what is wrong is told before a cluster key makes it matter.
+  Result<socket::TransportOptions> socket = read_socket_options(sessions);
+  if (!socket.ok()) return socket.status();
+  if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end())
     settings.socket = std::move(*socket);
-  }
 #ifdef RIPC_WITH_VERBS
-  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end()) {
-    Result<verbs::TransportOptions> verbs = read_verbs_options(sessions);
-    if (!verbs.ok()) return verbs.status();
+  Result<verbs::TransportOptions> verbs = read_verbs_options(sessions);
+  if (!verbs.ok()) return verbs.status();
+  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end())
     settings.verbs = std::move(*verbs);
-  }
 #endif
   return settings;
 }

@@ -2,15 +2,18 @@
 // The self-check behind ripc_diagnose() and `ripc doctor`: what libripc needs of this machine and this process.
 #include "capi/diagnose.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <string>
 
 #include "base/other_directories.hpp"
 #include "base/process_barrier.hpp"
+#include "base/random.hpp"
 #include "base/runtime_directory.hpp"
 #include "base/shared_memory.hpp"
 #include "capi/compose.hpp"
@@ -113,6 +116,23 @@ void check_network(Report& report, const NetworkAccess& access) {
   }
 }
 
+// What a context writes there: a socket, and files of records.
+Status write_to(RuntimeDirectory& directory) {
+  const std::uint64_t context = random_u64();
+  const Result<UniqueFd> socket = directory.listen(context);
+  if (!socket.ok()) return socket.status();
+  directory.remove_context(context);
+  const int folder = directory.services_fd();
+  const RuntimeDirectory::TemporaryName name = RuntimeDirectory::temporary_name();
+  const UniqueFd file(::openat(folder, name.data(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  constexpr std::size_t kBlock = 4096;
+  const bool is_written = file && ::write(file.get(), std::string(kBlock, ' ').data(), kBlock) == kBlock;
+  const int error = errno;
+  if (file) ::unlinkat(folder, name.data(), 0);
+  if (is_written) return {};
+  return RuntimeDirectory::creation_error(error, "Writing a file in the runtime directory " + directory.path(), folder);
+}
+
 void check_context(Report& report, const ripc_context_options& options) {
   Result<Settings> settings = read_settings(options);
   if (!settings.ok()) {
@@ -127,6 +147,10 @@ void check_context(Report& report, const ripc_context_options& options) {
   if (!directory.ok()) {
     report.add(Level::broken, "runtime directory", directory.status().text(),
                "set RIPC_RUNTIME_DIR to a directory of yours");
+    return;
+  }
+  if (const Status status = write_to(**directory); !status.ok()) {
+    report.add(Level::broken, "runtime directory", status.text(), "set RIPC_RUNTIME_DIR to a directory of yours");
     return;
   }
   report.add(Level::good, "runtime directory", (*directory)->path());

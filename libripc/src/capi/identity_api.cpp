@@ -180,6 +180,16 @@ ripc_status ripc_trust_change(const char* file, const char* name, const char* li
     const Result<Place> place = find_place(file, "RIPC_TRUST_FILE", "trust");
     if (!place.ok()) return place.status();
     const std::string& path = place->path;
+    const Result<Trust::Reading> reading = default_reading();
+    if (!reading.ok()) return reading.status();
+    if (line != nullptr) {
+      if (Status status = Trust::check_member(name, line, *reading); !status.ok()) return status;
+    }
+    if (signer == nullptr && reading->signer)
+      return Status(RIPC_REFUSED,
+                    "The cluster key file names a signer, so a changed trust file must be signed: say --signer FILE "
+                    "here, with the identity of " +
+                        public_key_text(*reading->signer) + ". `ripc trust sign` signs a file as it is.");
     std::string text;
     if (is_there(path) || line == nullptr) {
       const Result<GuardedText> old = Trust::read(path);
@@ -198,8 +208,6 @@ ripc_status ripc_trust_change(const char* file, const char* name, const char* li
       if (!identity.ok()) return identity.status();
       text = Trust::signed_text(text, **identity);
     }
-    const Result<Trust::Reading> reading = default_reading();
-    if (!reading.ok()) return reading.status();
     if (const auto trust = Trust::parse(text, path, *reading); !trust.ok()) return trust.status();
     return write_whole_file(path, text, kReadable, true, "trust file",
                             "make the folder writable for this user, or name another file with RIPC_TRUST_FILE");

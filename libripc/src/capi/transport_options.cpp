@@ -8,6 +8,7 @@
 #include <string>
 
 #include "capi/environment.hpp"
+#include "remote/session/endpoint.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::capi {
@@ -85,6 +86,9 @@ Result<socket::TransportOptions> read_socket_options(const remote::SessionOption
   if (!status.ok()) return status;
   options.bulk_connections = static_cast<std::size_t>(connections);
   options.bind_address = environment("RIPC_SOCKET_ADDRESS");
+  if (remote::Endpoint where; !options.bind_address.empty() && !remote::Endpoint::parse(options.bind_address, 0, where))
+    return Status(RIPC_INVALID_ARGUMENT, "RIPC_SOCKET_ADDRESS is '" + options.bind_address +
+                                             "', which is no IP address: give one of this host, such as 10.0.0.7.");
   options.interface = environment("RIPC_SOCKET_INTERFACE");
   status = read_rails(options.rails);
   if (!status.ok()) return status;

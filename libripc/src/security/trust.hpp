@@ -67,6 +67,8 @@ class Trust {
   static Result<std::shared_ptr<const Trust>> parse(std::string_view text, const std::string& origin,
                                                     const Reading& reading);
   static Result<std::shared_ptr<const Trust>> load(const std::string& path, const Reading& reading);
+  // A line that is to come into a file: a name, and what follows it. RIPC_INVALID_ARGUMENT.
+  static Status check_member(std::string_view name, std::string_view rest, const Reading& reading);
   // The text of a trust file: a plain file of this user or of root, which no one else may write. RIPC_PERMISSION,
   // RIPC_INVALID_ARGUMENT (it is too large), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
   static Result<GuardedText> read(const std::string& path);

@@ -58,6 +58,11 @@ class TrustReader {
  public:
   TrustReader(std::string_view origin, const Trust::Reading& reading) : origin_(origin), reading_(reading) {}
 
+  Status check_member(std::string_view name, std::string_view rest) {
+    if (Status status = check_name(name); !status.ok()) return status;
+    return read_member(std::string(name) + " " + std::string(rest));
+  }
+
   Result<std::shared_ptr<const Trust>> read(std::string_view text) {
     if (text.size() > Trust::kMaxFileSize) return error("it is larger than 1 MiB");
     if (!text.empty() && text.back() != '\n') {
@@ -78,6 +83,7 @@ class TrustReader {
 
  private:
   Status error(const std::string& what) const {
+    if (origin_.empty()) return Status(RIPC_INVALID_ARGUMENT, "The member cannot be written: " + what + ".");
     return Status(RIPC_INVALID_ARGUMENT, "The trust file " + std::string(origin_) +
                                              (line_ == 0 ? std::string() : ", line " + std::to_string(line_)) + ": " +
                                              what + ".");
@@ -108,19 +114,22 @@ class TrustReader {
     return {};
   }
 
+  Status check_name(std::string_view name) const {
+    if (is_member_name(name)) return {};
+    return error(shown(name) + " is no member's name: write 1 to 64 letters, digits, '.', '_', '-' or '@'" +
+                 (name == "signature" ? "; a signature is the last line" : ""));
+  }
+
   Status read_member(std::string_view line) {
     Trust::Member member;
     member.line = line_;
     const std::string_view name = take_word(line);
-    if (!is_member_name(name))
-      return error(shown(name) + " is no member's name: write 1 to 64 letters, digits, '.', '_', '-' or '@'" +
-                   (name == "signature" ? "; a signature is the last line" : ""));
+    if (Status status = check_name(name); !status.ok()) return status;
     member.name = name;
     const std::string_view key = take_word(line);
     if (!read_public_key(key, member.key))
-      return error(
-          "after the name comes ed25519: and the 64 hexadecimal digits of the member's public key. `ripc key "
-          "show` prints it on the member's host");
+      return error("after the name comes ed25519: and the 64 hexadecimal digits of the member's public key, and not " +
+                   shown(key) + ". `ripc key show` prints it on the member's host");
     if (!Identity::exchange_key(member.key, member.exchange))
       return error("the key of " + member.name + " is no public key. `ripc key show` prints it on the member's host");
     bool has_holds = false;
@@ -271,6 +280,11 @@ Result<std::shared_ptr<const Trust>> Trust::parse(std::string_view text, const s
                                                   const Reading& reading) {
   if (Status status = start_sodium(); !status.ok()) return status;
   return TrustReader(origin, reading).read(text);
+}
+
+Status Trust::check_member(std::string_view name, std::string_view rest, const Reading& reading) {
+  if (Status status = start_sodium(); !status.ok()) return status;
+  return TrustReader({}, reading).check_member(name, rest);
 }
 
 Result<GuardedText> Trust::read(const std::string& path) {

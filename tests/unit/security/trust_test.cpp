@@ -167,6 +167,22 @@ TEST(Trust, BadLinesAreRefusedWithFileLineAndWhatToWrite) {
   EXPECT_SAYS(std::string(Trust::kMaxFileSize, '#') + "\n", "1 MiB");
 }
 
+TEST(Trust, ALineThatIsToComeIsCheckedWithoutNamingAFile) {
+  EXPECT_TRUE(Trust::check_member("a", key_of(1) + " holds=bank", reading(identity_of(9)->public_key())).ok());
+  const auto says = [](std::string_view name, const std::string& rest, std::string_view what) {
+    const Status status = Trust::check_member(name, rest, reading());
+    EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT);
+    EXPECT_NE(status.text().find(what), std::string_view::npos) << status.text();
+    EXPECT_EQ(status.text().find("line"), std::string_view::npos) << status.text();
+  };
+  says("a b", key_of(1), "'a b' is no member's name");
+  says("", key_of(1), "is no member's name");
+  says("#a", key_of(1), "is no member's name");
+  says("a", "key", "'key'");
+  says("a", "", "public key");
+  says("a", key_of(1) + " user=x", "'x' is no user's number");
+}
+
 TEST(Trust, ASignatureIsTheLastLineAndOfEverythingAboveIt) {
   const std::string text = "a " + key_of(1) + " holds=bank\n";
   const std::string made = Trust::signed_text(text, *identity_of(9));

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "exit_code.hpp"
+#include "output.hpp"
+
+namespace cli {
+namespace {
+
+// CLI11 takes the argument after "--name=" for its value.
+std::vector<std::string> split_empty_values(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  bool has_options = true;
+  for (int index = 1; index < argc; ++index) {
+    const std::string_view argument = argv[index];
+    has_options = has_options && argument != "--";
+    const bool is_empty = has_options && argument.starts_with("--") && argument.find('=') + 1 == argument.size();
+    arguments.emplace_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
+    if (is_empty) arguments.emplace_back();
+  }
+  return arguments;
+}
+
+// A word that no command knows is what is wrong, and not that a command is missing.
+int print_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  const bool lacks_command = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const std::vector<std::string> unknown = lacks_command ? app.remaining(true) : std::vector<std::string>();
+  std::ostringstream out;  // so that only stdio writes to standard output
+  const int code = unknown.empty() ? app.exit(error, out) : app.exit(CLI::ExtrasError(app.get_name(), unknown), out);
+  std::fputs(out.str().c_str(), stdout);
+  return code == 0 ? kOk : kUsage;
+}
+
+bool wants_json(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  const CLI::Option* json = app.get_option_no_throw("--json");
+  return (json != nullptr && json->count() > 0) ||
+         std::any_of(commands.begin(), commands.end(), [](const CLI::App* command) { return wants_json(*command); });
+}
+
+}  // namespace
+
+void refuse_empty_values(CLI::App& app) {
+  // An argument of no bytes, and nobody whom a member may call, can be meant.
+  constexpr std::array<std::string_view, 2> kMayBeEmpty = {"--data", "--calls"};
+  for (CLI::Option* option : app.get_options()) {
+    if (std::find(kMayBeEmpty.begin(), kMayBeEmpty.end(), option->get_name()) != kMayBeEmpty.end()) continue;
+    const std::string what = option->get_required() ? "it is empty: give it a value."
+                                                    : "it is empty: give it a value, or leave it out for the default.";
+    // As a transformation, since those come before all checks.
+    option->transform(CLI::Validator([what](std::string& value) { return value.empty() ? what : std::string(); }, ""));
+  }
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
+}
+
+int parse_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
+  app.parse_complete_callback([&app] { tell_failures_as_json(wants_json(app) ? stdout : nullptr); });
+  std::vector<std::string> arguments = split_empty_values(argc, argv);
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return print_parse_error(app, error);
+  }
+  return exit_code;
+}
+
+}  // namespace cli
