@@ -161,7 +161,7 @@ std::string process_text(std::uint32_t pid) { return "process " + (pid == 0 ? "u
 Json to_json(const ripc::ServiceInfo& info) {
   Json groups = Json::array();
   for (const ripc::ServiceId group : info.groups) groups.push_back(format_id(group));
-  return {{"id", format_id(info.id)}, {"name", info.name},           {"incarnation", std::to_string(info.incarnation)},
+  return {{"id", format_id(info.id)}, {"name", info.name},           {"incarnation", info.incarnation},
           {"pid", info.pid},          {"transport", info.transport}, {"address", info.address},
           {"reason", info.reason},    {"others", info.others},       {"groups", std::move(groups)}};
 }

@@ -118,7 +118,7 @@ int run_ping(const PingOptions& options) {
                           {"id", format_id(info.id)},
                           {"transport", info.transport},
                           {"pid", info.pid},
-                          {"incarnation", std::to_string(info.incarnation)},
+                          {"incarnation", info.incarnation},
                           {"sent", sent},
                           {"failed", failed},
                           {"answered", answered},

@@ -86,25 +86,32 @@ void print_network_limit() {
 int run_services(bool json) {
   auto context = open_context({});
   if (!context.ok()) return fail(context.error());
-  auto services = context->services();
-  if (!services.ok()) return fail(services.error());
+  // Where one resolver cannot be asked, what the others know is shown all the same.
+  std::vector<ripc::ServiceInfo> services;
+  const auto collect = [](void* to, const ripc_service_info* info) {
+    static_cast<std::vector<ripc::ServiceInfo>*>(to)->push_back(ripc::ServiceInfo::from_c(*info));
+  };
+  const ripc_status status = ripc_list_services(context->handle(), collect, &services);
+  const ripc::Error failure = status == RIPC_OK ? ripc::Error() : ripc::Error::from_last_call(status);
+  if (status != RIPC_OK && services.empty()) return fail(failure);
   if (json) {
     Json list = Json::array();
-    for (const auto& info : *services) list.push_back(to_json(info));
+    for (const auto& info : services) list.push_back(to_json(info));
+    if (status != RIPC_OK) return print_outcome({{"services", list}}, exit_code_for(status), failure.text());
     print_json({{"services", list}});
     return kOk;
   }
-  if (services->empty()) {
+  if (services.empty()) {
     std::printf("no services here; start one with `ripc serve DIR --service NAME`\n");
     print_network_limit();
     return kOk;
   }
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "PID", "PATH", "GROUPS", "ADDRESS"}};
-  for (const auto& info : *services)
+  for (const auto& info : services)
     rows.push_back({format_id(info.id), or_dash(info.name), info.pid == 0 ? "-" : std::to_string(info.pid),
                     info.transport, group_list(info), info.address});
   print_table(rows);
-  return kOk;
+  return status == RIPC_OK ? kOk : fail(failure);
 }
 
 int run_doctor(bool json) {

@@ -46,7 +46,7 @@ void Serving::say_ready(const Json& fields, const std::string& sentence) const {
                       {"service", options_.service},
                       {"id", format_id(service_.id())},
                       {"pid", getpid()},
-                      {"incarnation", std::to_string(service_.incarnation())}};
+                      {"incarnation", service_.incarnation()}};
   say(event, fields, sentence);
 }
 

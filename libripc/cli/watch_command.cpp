@@ -50,7 +50,7 @@ void print_event(const WatchOptions& options, const file::Connection& connection
     print_json({{"event", event},
                 {"service", options.service},
                 {"pid", connection.info().pid},
-                {"incarnation", std::to_string(connection.info().incarnation)},
+                {"incarnation", connection.info().incarnation},
                 {"text", text}});
     return;
   }

@@ -179,14 +179,6 @@ class Json(ErrorTest):
         self.assertEqual(out, b"")
         self.assertIn(b'"exit_code":3', errors)
 
-    def test_no_number_is_larger_than_a_double_holds(self):
-        service = self.start("serve", self.served, "--service", "files", "--json")
-        incarnations = {json.loads(service.stdout.readline())["incarnation"]}
-        for command in (["resolve", "files"], ["wait", "files"], ["ping", "files"]):
-            incarnations.add(self.ripc_json(*command)["incarnation"])
-        self.assertEqual(len(incarnations), 1)
-        self.assertRegex(incarnations.pop(), "^[0-9]+$")
-
 
 class Sentences(ErrorTest):
     def test_a_missing_service_is_told_once_with_the_reason(self):

@@ -70,6 +70,16 @@ class Commands(CliTest):
         services = self.ripc_json("services")["services"]
         self.assertEqual([service["name"] for service in services], ["files"])
 
+    def test_services_of_this_host_are_listed_where_no_server_answers(self):
+        self.serve("files")
+        self.environment["RIPC_ZOOKEEPER"] = "127.0.0.1:1"
+        services = self.ripc_json("services", code=4)
+        self.assertEqual([service["name"] for service in services["services"]], ["files"])
+        self.assertIn("127.0.0.1:1", services["error"])
+        out, error = self.ripc("services", code=4)
+        self.assertIn(b" files ", out)
+        self.assertIn(b"ripc doctor", error)
+
     def test_a_move_fences_the_former_and_is_followed(self):
         former = self.serve("files")
         self.other_host("second")
