@@ -28,8 +28,8 @@ class VerbsPort;
 inline constexpr Nanoseconds kFirstGreeting = 2'000'000;
 inline constexpr Nanoseconds kLongestGreeting = 64'000'000;
 
-// A link leaves a device when its session has moved to another pair of addresses: docs/internals/rails.md. Its number,
-// the numbers of its packets and its credit go on; what depends on the devices is an attachment.
+// A link leaves a device when its session has moved to another pair of addresses: docs/internals/rdma-rails.md. Its
+// number, the numbers of its packets and its credit go on; what depends on the devices is an attachment.
 class DatagramChannel final : public remote::LinkChannel {
  public:
   // Where its datagrams go, and its greetings.
