@@ -11,7 +11,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /** By JNA. The only class that needs it. */
-final class JnaBinding extends DirectBinding {
+final class JnaBinding implements NativeBinding {
   interface TicketFunction extends Callback {
     void completed(long user, int status);
   }

@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /** By libripc-jni.so, which needs nothing else. */
-final class JniBinding extends DirectBinding {
+final class JniBinding implements NativeBinding {
   /**
    * After libripc-jni.so was loaded.
    *

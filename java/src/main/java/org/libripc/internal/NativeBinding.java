@@ -5,8 +5,9 @@ import java.nio.ByteBuffer;
 
 /**
  * The calls of ripc.h, by numbers: handles and pointers are addresses, statuses are their codes.
- * Nothing is checked here: callers hold a {@link Guard} for each handle. Where a call takes memory,
- * the caller keeps it reachable.
+ * Both bindings call {@link NativeCalls} and {@link LibC}; what they do in their own way has no
+ * body here. Nothing is checked here: callers hold a {@link Guard} for each handle. Where a call
+ * takes memory, the caller keeps it reachable.
  *
  * <p>The first group is called for every message.
  */
@@ -16,9 +17,13 @@ public interface NativeBinding {
 
   // ---- For every message ----
 
-  int send(long service, long to, long items, int count, long options, long ticket);
+  default int send(long service, long to, long items, int count, long options, long ticket) {
+    return NativeCalls.ripc_send(service, to, items, count, options, ticket);
+  }
 
-  int sendMany(long service, long to, long messages, int count, long sent);
+  default int sendMany(long service, long to, long messages, int count, long sent) {
+    return NativeCalls.ripc_send_many(service, to, messages, count, 0, 0, sent);
+  }
 
   /**
    * Receives up to {@code capacity} messages, and no more than there are {@link
@@ -27,105 +32,190 @@ public interface NativeBinding {
    */
   int receiveBatch(long service, int flags, long timeout, long buffer, int size, int capacity);
 
-  void releaseMessage(long message);
+  default void releaseMessage(long message) {
+    NativeCalls.ripc_message_release(message);
+  }
 
   /** Where a direct buffer starts, at its index 0. */
   long addressOf(ByteBuffer direct);
 
   // ---- Texts ----
 
-  String lastError();
+  default String lastError() {
+    return text(NativeCalls.ripc_last_error());
+  }
 
-  String statusText(int status);
+  default String statusText(int status) {
+    return text(NativeCalls.ripc_status_text(status));
+  }
 
   /** The C string at an address. */
-  String text(long address);
+  default String text(long address) {
+    int length = Math.toIntExact(LibC.strlen(address));
+    return NativeBlock.text(view(address, length), 0, length);
+  }
 
-  String version();
+  default String version() {
+    return text(NativeCalls.ripc_version());
+  }
 
   // ---- Context and service ----
 
-  void contextOptionsInit(long options);
+  default void contextOptionsInit(long options) {
+    NativeCalls.ripc_context_options_init(options);
+  }
 
-  int contextCreate(long options, long context);
+  default int contextCreate(long options, long context) {
+    return NativeCalls.ripc_context_create(options, context);
+  }
 
-  void contextDestroy(long context);
+  default void contextDestroy(long context) {
+    NativeCalls.ripc_context_destroy(context);
+  }
 
-  int idFromName(long name, long id);
+  default int idFromName(long name, long id) {
+    return NativeCalls.ripc_id_from_name(name, id);
+  }
 
-  int groupIdFromName(long name, long id);
+  default int groupIdFromName(long name, long id) {
+    return NativeCalls.ripc_group_id_from_name(name, id);
+  }
 
-  void serviceOptionsInit(long options);
+  default void serviceOptionsInit(long options) {
+    NativeCalls.ripc_service_options_init(options);
+  }
 
-  int serviceRegister(long context, long options, long service);
+  default int serviceRegister(long context, long options, long service) {
+    return NativeCalls.ripc_service_register(context, options, service);
+  }
 
-  void serviceUnregister(long service);
+  default void serviceUnregister(long service) {
+    NativeCalls.ripc_service_unregister(service);
+  }
 
-  long serviceId(long service);
+  default long serviceId(long service) {
+    return NativeCalls.ripc_service_get_id(service);
+  }
 
-  long serviceIncarnation(long service);
+  default long serviceIncarnation(long service) {
+    return NativeCalls.ripc_service_get_incarnation(service);
+  }
 
-  int serviceStatistics(long service, long statistics);
+  default int serviceStatistics(long service, long statistics) {
+    return NativeCalls.ripc_service_get_statistics(service, statistics);
+  }
 
   // ---- Send ----
 
-  int reply(long service, long message, long items, int count, long options, long ticket);
+  default int reply(long service, long message, long items, int count, long options, long ticket) {
+    return NativeCalls.ripc_reply(service, message, items, count, options, ticket);
+  }
 
-  int requestCancel(long service, long request);
+  default int requestCancel(long service, long request) {
+    return NativeCalls.ripc_request_cancel(service, request);
+  }
 
-  int shortLimit(long service, long to, long items, long bytes);
+  default int shortLimit(long service, long to, long items, long bytes) {
+    return NativeCalls.ripc_short_limit(service, to, items, bytes);
+  }
 
-  int waitRoom(long service, long to, long timeout);
+  default int waitRoom(long service, long to, long timeout) {
+    return NativeCalls.ripc_wait_room(service, to, timeout);
+  }
 
-  int requestRoomEvent(long service, long to);
+  default int requestRoomEvent(long service, long to) {
+    return NativeCalls.ripc_request_room_event(service, to);
+  }
 
-  int ticketPoll(long ticket);
+  default int ticketPoll(long ticket) {
+    return NativeCalls.ripc_ticket_poll(ticket);
+  }
 
-  int ticketCancel(long ticket);
+  default int ticketCancel(long ticket) {
+    return NativeCalls.ripc_ticket_cancel(ticket);
+  }
 
-  void ticketRelease(long ticket);
+  default void ticketRelease(long ticket) {
+    NativeCalls.ripc_ticket_release(ticket);
+  }
 
-  int groupJoin(long service, long group);
+  default int groupJoin(long service, long group) {
+    return NativeCalls.ripc_group_join(service, group);
+  }
 
-  int groupLeave(long service, long group);
+  default int groupLeave(long service, long group) {
+    return NativeCalls.ripc_group_leave(service, group);
+  }
 
   // ---- Windows and receive ----
 
-  int windowPost(long service, long data, long size, long cookie);
+  default int windowPost(long service, long data, long size, long cookie) {
+    return NativeCalls.ripc_window_post(service, data, size, cookie);
+  }
 
-  int contextWindowPost(long context, long data, long size, long cookie);
+  default int contextWindowPost(long context, long data, long size, long cookie) {
+    return NativeCalls.ripc_context_window_post(context, data, size, cookie);
+  }
 
-  int windowWithdraw(long service, long cookie, long count);
+  default int windowWithdraw(long service, long cookie, long count) {
+    return NativeCalls.ripc_window_withdraw(service, cookie, count);
+  }
 
-  int contextWindowWithdraw(long context, long cookie, long count);
+  default int contextWindowWithdraw(long context, long cookie, long count) {
+    return NativeCalls.ripc_context_window_withdraw(context, cookie, count);
+  }
 
-  int interrupt(long service);
+  default int interrupt(long service) {
+    return NativeCalls.ripc_interrupt(service);
+  }
 
-  int serviceDescriptor(long service, long descriptor);
+  default int serviceDescriptor(long service, long descriptor) {
+    return NativeCalls.ripc_service_get_fd(service, descriptor);
+  }
 
   // ---- Notifications ----
 
-  int notificationRegister(long service, long callback, long user, long notification);
+  default int notificationRegister(long service, long callback, long user, long notification) {
+    return NativeCalls.ripc_notification_register(service, callback, user, notification);
+  }
 
-  int notificationUnregister(long service, long notification);
+  default int notificationUnregister(long service, long notification) {
+    return NativeCalls.ripc_notification_unregister(service, notification);
+  }
 
-  int notify(long service, long notification, long items, int count);
+  default int notify(long service, long notification, long items, int count) {
+    return NativeCalls.ripc_notify(service, notification, items, count);
+  }
 
   // ---- Buffers ----
 
-  int bufferLease(long context, long size, long data);
+  default int bufferLease(long context, long size, long data) {
+    return NativeCalls.ripc_buffer_lease(context, size, data);
+  }
 
-  int bufferRelease(long context, long data);
+  default int bufferRelease(long context, long data) {
+    return NativeCalls.ripc_buffer_release(context, data);
+  }
 
-  int memoryRegister(long context, long data, long size);
+  default int memoryRegister(long context, long data, long size) {
+    return NativeCalls.ripc_memory_register(context, data, size);
+  }
 
-  int memoryUnregister(long context, long data);
+  default int memoryUnregister(long context, long data) {
+    return NativeCalls.ripc_memory_unregister(context, data);
+  }
 
-  int poolStatistics(long context, long statistics);
+  default int poolStatistics(long context, long statistics) {
+    return NativeCalls.ripc_pool_get_statistics(context, statistics);
+  }
 
-  int securityStatistics(long context, long statistics);
+  default int securityStatistics(long context, long statistics) {
+    return NativeCalls.ripc_security_get_statistics(context, statistics);
+  }
 
-  int trustStatus(long context);
+  default int trustStatus(long context) {
+    return NativeCalls.ripc_trust_status(context);
+  }
 
   // ---- Callbacks: functions that call Upcalls ----
 
@@ -139,56 +229,100 @@ public interface NativeBinding {
 
   // ---- Names and paths; what they visit comes to Upcalls, with this user ----
 
-  int resolve(long context, long id, long info);
+  default int resolve(long context, long id, long info) {
+    return NativeCalls.ripc_resolve(context, id, info);
+  }
 
-  int resolveName(long context, long name, long info);
+  default int resolveName(long context, long name, long info) {
+    return NativeCalls.ripc_resolve_name(context, name, info);
+  }
 
-  int findPath(long context, long id, long info);
+  default int findPath(long context, long id, long info) {
+    return NativeCalls.ripc_find_path(context, id, info);
+  }
 
-  int serviceWatch(long context, long id, long callback, long user, long watch);
+  default int serviceWatch(long context, long id, long callback, long user, long watch) {
+    return NativeCalls.ripc_service_watch(context, id, callback, user, watch);
+  }
 
-  void serviceUnwatch(long watch);
+  default void serviceUnwatch(long watch) {
+    NativeCalls.ripc_service_unwatch(watch);
+  }
 
-  int listServices(long context, long user);
+  default int listServices(long context, long user) {
+    return NativeCalls.ripc_list_services(context, visitorFunction(), user);
+  }
 
-  int listRails(long context, long id, long user);
+  default int listRails(long context, long id, long user) {
+    return NativeCalls.ripc_list_rails(context, id, visitorFunction(), user);
+  }
 
-  int groupMembers(long context, long group, long user);
+  default int groupMembers(long context, long group, long user) {
+    return NativeCalls.ripc_group_members(context, group, visitorFunction(), user);
+  }
 
-  int diagnose(long options, long user);
+  default int diagnose(long options, long user) {
+    return NativeCalls.ripc_diagnose(options, visitorFunction(), user);
+  }
 
   // ---- Calls. The first three are for every one ----
 
   /** The end is recorded, with {@code user}. */
-  int rpcCall(
-      long rpc, long to, int method, long items, int count, long options, long user, long call);
+  default int rpcCall(
+      long rpc, long to, int method, long items, int count, long options, long user, long call) {
+    return NativeCalls.ripc_rpc_call(rpc, to, method, items, count, options, 0, user, call);
+  }
 
   /** Writes records ({@link Layout.CallRecord}) into {@code buffer}. */
-  int rpcRunRecords(long rpc, long timeout, long buffer, int size, long count);
+  default int rpcRunRecords(long rpc, long timeout, long buffer, int size, long count) {
+    return NativeCalls.ripc_rpc_run_records(rpc, timeout, buffer, size, count);
+  }
 
-  int requestReply(long request, int code, long items, int count, long ticket);
+  default int requestReply(long request, int code, long items, int count, long ticket) {
+    return NativeCalls.ripc_request_reply(request, code, items, count, ticket);
+  }
 
-  int rpcCreate(long service, long options, long rpc);
+  default int rpcCreate(long service, long options, long rpc) {
+    return NativeCalls.ripc_rpc_create(service, options, rpc);
+  }
 
-  int rpcClose(long rpc);
+  default int rpcClose(long rpc) {
+    return NativeCalls.ripc_rpc_close(rpc);
+  }
 
-  void rpcDestroy(long rpc);
+  default void rpcDestroy(long rpc) {
+    NativeCalls.ripc_rpc_destroy(rpc);
+  }
 
   /** The requests are recorded, with {@code user}. */
-  int rpcHandle(long rpc, int method, long user);
+  default int rpcHandle(long rpc, int method, long user) {
+    return NativeCalls.ripc_rpc_handle(rpc, method, 0, 0, user);
+  }
 
-  int rpcCancel(long rpc, long call);
+  default int rpcCancel(long rpc, long call) {
+    return NativeCalls.ripc_rpc_cancel(rpc, call);
+  }
 
-  void requestDrop(long request, int status);
+  default void requestDrop(long request, int status) {
+    NativeCalls.ripc_request_drop(request, status);
+  }
 
-  void requestRefuse(long request, int status);
+  default void requestRefuse(long request, int status) {
+    NativeCalls.ripc_request_refuse(request, status);
+  }
 
-  long requestTimeLeft(long request);
+  default long requestTimeLeft(long request) {
+    return NativeCalls.ripc_request_time_left(request);
+  }
 
-  int rpcStatistics(long rpc, long statistics);
+  default int rpcStatistics(long rpc, long statistics) {
+    return NativeCalls.ripc_rpc_get_statistics(rpc, statistics);
+  }
 
   /** As of the names and paths above. */
-  int rpcMethods(long rpc, long user);
+  default int rpcMethods(long rpc, long user) {
+    return NativeCalls.ripc_rpc_list_methods(rpc, visitorFunction(), user);
+  }
 
   // ---- Memory ----
 
@@ -196,11 +330,17 @@ public interface NativeBinding {
   ByteBuffer view(long address, long size);
 
   /** Keeps the memory of a message's lent items readable until {@link #releaseViews}. */
-  int holdViews(long message, long hold);
+  default int holdViews(long message, long hold) {
+    return NativeCalls.ripc_message_hold_views(message, hold);
+  }
 
-  void releaseViews(long hold);
+  default void releaseViews(long hold) {
+    NativeCalls.ripc_view_hold_release(hold);
+  }
 
-  void copy(long to, long from, long size);
+  default void copy(long to, long from, long size) {
+    if (size != 0) LibC.memcpy(to, from, size);
+  }
 
   /** The error number of this thread's last call of {@link LibC} that has failed. */
   int lastErrorNumber();
