@@ -75,7 +75,7 @@ class FakeNetwork {
   core::MessagePool* const pool_ = new core::MessagePool(pools_, kPacketLimit, 65536);
 };
 
-// One service with both halves of an endpoint. Killed when it is destroyed.
+// One service with both halves of an endpoint. When it is destroyed it was killed, or its server ended in good order.
 class FakeNode final : public Messenger {
  public:
   FakeNode(FakeNetwork& network, ripc_service_id id, Client::Options options = {})
@@ -85,12 +85,14 @@ class FakeNode final : public Messenger {
     network.nodes[id] = this;
   }
   ~FakeNode() override {
+    const bool is_killed = network_.chance(50);
+    if (!is_killed) server->close();
     network_.nodes.erase(id_);
     for (auto& [id, node] : network_.nodes) {
       if (node->connected_.erase(id_) != 0) node->client->changed();
     }
     (void)client->end_all(RIPC_CLOSED);
-    server->close();
+    if (is_killed) server->close();
   }
 
   void received(ripc_service_id from, const std::vector<std::vector<std::byte>>& items) {
@@ -136,6 +138,7 @@ class FakeNode final : public Messenger {
     return {true, loses(to), network_.nodes.at(to)->incarnation_};
   }
   ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {
+    if (!network_.nodes.contains(id_)) return RIPC_CLOSED;
     if (!path(to).is_known) return RIPC_PENDING;
     loses = this->loses(to);
     if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
