@@ -24,8 +24,9 @@ namespace {
 
 constexpr int kBacklog = 512;
 // Another process's sweep may remove what is just being made: that is met by making it again. A sweep looks at a name
-// once, so a handful would do.
-constexpr int kAttempts = 64;
+// once, so a handful would do. Beside one that sweeps without a pause on a busy machine, 64 have failed; an attempt
+// takes 10 us.
+constexpr int kAttempts = 1024;
 
 // The address of `name` in the directory behind `fd`. False if it does not fit.
 bool socket_address(bool through_proc, int fd, const std::string& path, const char* name,
