@@ -131,10 +131,14 @@ TEST_P(RemoteCalls, BeyondTheSlotsWaitInOrderAndBeyondTheLineAreRefused) {
   std::deque<Begun> calls;
   for (const std::string& text : texts) calls.emplace_back(rpc, server_.id(), CallServer::kKeep, Items{item(text)});
   EXPECT_EQ(Begun(rpc, server_.id(), CallServer::kKeep).begun, RIPC_AGAIN);
-  std::thread answers([this] {
-    for (std::uint32_t code = 0; code < 4; ++code) EXPECT_EQ(CallServer::echo_to(server_.take(), code), RIPC_OK);
+  // On a path that loses, a late first answer leaves one call under way: then the line is full one call sooner.
+  if (GetParam() != "shm" && calls.back().begun == RIPC_AGAIN) calls.pop_back();
+  const auto count = static_cast<std::uint32_t>(calls.size());
+  for (const Begun& begun : calls) EXPECT_EQ(begun.begun, RIPC_OK);
+  std::thread answers([this, count] {
+    for (std::uint32_t code = 0; code < count; ++code) EXPECT_EQ(CallServer::echo_to(server_.take(), code), RIPC_OK);
   });
-  for (std::uint32_t code = 0; code < 4; ++code) {
+  for (std::uint32_t code = 0; code < count; ++code) {
     const Outcome& outcome = calls[code].end(rpc);
     EXPECT_EQ(outcome.code, code);
     EXPECT_EQ(outcome.items, std::vector<std::string>{texts[code]});
