@@ -55,7 +55,7 @@ ripc::Result<std::vector<std::byte>> read_file(const std::string& path, ripc::Na
     pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
     if (!is_input && poll(&wait, 1, poll_time(time_left(started, timeout))) == 0)
       return ripc::Error(RIPC_TIMEOUT,
-                         path + ": its content has not come within --timeout: write to it, or allow " + "more time.");
+                         path + ": its content has not come within --timeout: write to it, or allow more time.");
     const ssize_t count = read(fd, part.data(), part.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count < 0) return failed();
@@ -142,15 +142,17 @@ int run_call(const CallCommandOptions& options) {
   if (!client.ok()) return fail(client.error());
   auto rpc = ripc::Rpc::create(client->service);
   if (!rpc.ok()) return fail(rpc.error());
-  auto info = wait_for_service(client->context, *target, timeout);
+  auto info = wait_for_service(client->context, *target, time_left(started, timeout));
   if (!info.ok()) return fail(info.error());
-  // The path says who refuses and why, where a call looks for another server.
-  if (const auto path = client->context.find_path(info->id); path.code() == RIPC_REFUSED) return fail(path.error());
 
   const std::uint64_t called = monotonic_now();
   const ripc::CallResult result =
       rpc->call_wait(info->id, options.method, argument, {.timeout = time_left(started, timeout)});
   const std::uint64_t nanoseconds = monotonic_now() - called;
+  if (result.status() == RIPC_REFUSED && result.outcome() == RIPC_CALL_DID_NOT_RUN) {
+    // The path says who refuses, and why.
+    if (const auto path = client->context.find_path(info->id); path.code() == RIPC_REFUSED) return fail(path.error());
+  }
   const int exit_code = exit_code_of(result);
   const std::string failure = exit_code == kOk ? std::string() : what_happened(options, result);
   if (options.json) return print_outcome(result_json(options, *info, result, nanoseconds), exit_code, failure);
