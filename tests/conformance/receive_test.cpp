@@ -79,22 +79,28 @@ TEST_P(Receive, ABlockedReceiverIsWokenByAnotherProcess) {
   }
 }
 
-// One lost wake would stop the exchange: both sides sleep before every message.
+// One lost wake would stop the exchange: both sides sleep before every message. The largest ones take several datagrams.
 TEST_P(Receive, NoWakeIsLostBetweenTwoThatAlwaysSleep) {
   const auto no_spin = [](ripc_context_options& options) { options.spin = 0; };
   const Context near_context = make_context(no_spin);
   const Context far_context = make_context(no_spin);
   const Service near = make_service(near_context);
   const Service far = make_service(far_context);
+  std::size_t limit = 0;
+  ASSERT_EQ(ripc_short_limit(near.get(), id_of(far), 1, &limit), RIPC_OK);
+  const std::string large(limit, 'l');
   constexpr int kCount = 3000;
+  const auto send_one = [&](const Service& from, const Service& to, int count) {
+    return count % 10 == 0 ? send(from, id_of(to), {item(large, RIPC_ITEM_SHORT)}) : send(from, id_of(to), {});
+  };
   std::jthread echo([&] {
     for (int count = 0; count < kCount; ++count) {
       ASSERT_EQ(receive_status(far, kLimit), RIPC_OK);
-      ASSERT_EQ(send(far, id_of(near), {}), RIPC_OK);
+      ASSERT_EQ(send_one(far, near, count), RIPC_OK);
     }
   });
   for (int count = 0; count < kCount; ++count) {
-    ASSERT_EQ(send(near, id_of(far), {}), RIPC_OK);
+    ASSERT_EQ(send_one(near, far, count), RIPC_OK);
     ASSERT_EQ(receive_status(near, kLimit), RIPC_OK);
   }
 }

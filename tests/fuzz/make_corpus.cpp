@@ -264,6 +264,8 @@ void write_datagrams(const std::filesystem::path& folder) {
   write_datagram("data_with_credit",
                  {.kind = Kind::data, .sequence = 2, .token = 2, .spent = 26, .credit_link = 3, .credit = 4000},
                  packet);
+  write_datagram("second_of_three", {.kind = Kind::data, .before = 1, .after = 1, .sequence = 3, .token = 2}, packet);
+  write_datagram("refused_part_of_a_probe", {.kind = Kind::probe, .after = 1, .token = 2}, {});
   write_datagram("credit", {.kind = Kind::credit, .token = 2, .credit_link = 1, .credit = 5000}, {});
   write_datagram("probe", {.kind = Kind::probe, .token = 2, .spent = 26}, {});
   write_datagram("multicast", {.kind = Kind::multicast, .sequence = 1, .token = 11}, packet);

@@ -2,9 +2,10 @@
 // The header of every datagram of a link. docs/wire.md is the specification. Little-endian, versioned; the decoder
 // trusts nothing.
 //
-//   header   28 bytes   u8 version | u8 kind | u16 zero | u32 sequence | u64 token | u32 spent | u32 credit_link |
-//                       u32 credit
-//   packet              of a data datagram, and perhaps of a multicast one (wire/packet.hpp); nothing else has one
+//   header   28 bytes   u8 version | u8 kind | u8 before | u8 after | u32 sequence | u64 token | u32 spent |
+//                       u32 credit_link | u32 credit
+//   packet              of a data datagram, or a part of it, and perhaps of a multicast one (wire/packet.hpp); nothing
+//                       else has one
 #pragma once
 
 #include <array>
@@ -19,6 +20,9 @@ namespace ripc::internal::wire::datagram {
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 28;
+// The largest packet of a link, which may travel in several datagrams or over a connection. Larger items are pulled,
+// straight into the receiver's memory.
+inline constexpr std::size_t kMaxPacket = std::size_t{128} << 10;
 
 enum class Kind : std::uint8_t {
   data = 1,    // to the receiver; a packet follows
@@ -32,7 +36,9 @@ enum class Kind : std::uint8_t {
 
 struct Header {
   Kind kind = Kind::data;
-  // data: of this packet on its link, from 1 on, modulo 2^32 (0 comes after the last); multicast: with its token
+  std::uint8_t before = 0;  // data: datagrams of the same packet that were sent before this one ...
+  std::uint8_t after = 0;   // ... and that follow it; their numbers are consecutive
+  // data: of this datagram on its link, from 1 on, modulo 2^32 (0 comes after the last); multicast: with its token
   std::uint32_t sequence = 0;
   std::uint64_t token = 0;        // of the link that the datagram travels on; multicast: of a JoinGroup
   std::uint32_t spent = 0;        // data and probe: what the sender has spent so far, modulo 2^32
@@ -45,7 +51,8 @@ using HeaderBytes = std::array<std::byte, kHeaderSize>;
 
 // Any thread. Never fails: every Header has an encoding.
 inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
-  store_le<std::uint32_t>(bytes.data(), kVersion | static_cast<std::uint32_t>(header.kind) << 8);
+  store_le<std::uint32_t>(bytes.data(), kVersion | static_cast<std::uint32_t>(header.kind) << 8 |
+                                            std::uint32_t{header.before} << 16 | std::uint32_t{header.after} << 24);
   store_le<std::uint32_t>(bytes.data() + 4, header.sequence);
   store_le<std::uint64_t>(bytes.data() + 8, header.token);
   store_le<std::uint32_t>(bytes.data() + 16, header.spent);
@@ -54,16 +61,19 @@ inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
 }
 
 // Any thread. Reads the header of a whole datagram; what follows it is not looked at. RIPC_VERSION_MISMATCH for another
-// version. RIPC_CORRUPT: shorter than a header, an unknown kind or a zero that is none. Also a data datagram without a
-// packet, another one with bytes left over, and a credit datagram that names no link.
+// version. RIPC_CORRUPT: shorter than a header, or an unknown kind. Also a data datagram without a packet, another one
+// with bytes left over or as a part of a packet, and a credit datagram that names no link.
 inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   if (bytes.empty()) return RIPC_CORRUPT;
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;
   if (bytes.size() < kHeaderSize) return RIPC_CORRUPT;
   const auto head = load_le<std::uint32_t>(bytes.data());
-  const std::uint32_t kind = head >> 8;  // with the zeros
-  if (kind == 0 || kind > static_cast<std::uint32_t>(Kind::greeting)) return RIPC_CORRUPT;
+  const auto kind = static_cast<std::uint8_t>(head >> 8);
+  if (kind == 0 || kind > static_cast<std::uint8_t>(Kind::greeting)) return RIPC_CORRUPT;
   header.kind = static_cast<Kind>(kind);
+  header.before = static_cast<std::uint8_t>(head >> 16);
+  header.after = static_cast<std::uint8_t>(head >> 24);
+  if (header.kind != Kind::data && head >> 16 != 0) return RIPC_CORRUPT;
   header.sequence = load_le<std::uint32_t>(bytes.data() + 4);
   header.token = load_le<std::uint64_t>(bytes.data() + 8);
   header.spent = load_le<std::uint32_t>(bytes.data() + 16);

@@ -105,9 +105,9 @@ ripc_status LinkChannel::send_announcement(const spi::Outgoing& outgoing) noexce
   return status;
 }
 
-void LinkChannel::sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept {
-  for (const std::uint32_t cost : costs) credit_.spend(cost);
-  sequence_ += static_cast<std::uint32_t>(costs.size());
+void LinkChannel::sent_locked(std::uint32_t datagrams, std::uint32_t cost, ripc_status status) noexcept {
+  credit_.spend(cost);
+  sequence_ += datagrams;
   interface_full_ = status == RIPC_AGAIN;
   if (interface_full_) (void)shortage_.note(status, spi::Resource::queue);
   if (status == RIPC_PEER_DEAD) fail_locked();

@@ -90,10 +90,11 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back, spi::Multicast* multicast = nullptr);
 
   // ---- What carries the datagrams; with mutex_ held ----
-  // What the receiver counts for a datagram with a packet of this size; 0 if no credit is needed.
+  // What the receiver counts for a packet of this size; 0 if no credit is needed.
   virtual std::uint32_t cost_of(std::size_t packet) const noexcept = 0;
-  // Sends one datagram, gathered during the call; it may wait if `more` follow. RIPC_OK, RIPC_AGAIN (no room on this
-  // machine), RIPC_TOO_LARGE (then the ready limit is set), RIPC_PEER_DEAD (the other end of the link is gone).
+  // Sends one packet, gathered during the call, in header.after + 1 datagrams; it may wait if `more` follow. RIPC_OK,
+  // RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then the ready limit is set), RIPC_PEER_DEAD (the other end of
+  // the link is gone).
   virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept = 0;
   // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
   virtual bool read_grants() noexcept = 0;
@@ -112,12 +113,16 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   wire::datagram::Header header_locked(std::uint32_t sequence, std::uint32_t spent, std::uint64_t offer) const noexcept;
   std::uint64_t take_offer() noexcept;
   void give_back(std::uint64_t offer) noexcept;
-  // Enters what was sent, in order: these costs, and why the next was not sent.
-  void sent_locked(std::span<const std::uint32_t> costs, ripc_status status) noexcept;
+  // Enters what was sent: so many datagrams, what they cost, and why the next was not sent.
+  void sent_locked(std::uint32_t datagrams, std::uint32_t cost, ripc_status status) noexcept;
+  // That a packet of this size takes.
+  std::uint32_t datagrams_of(std::size_t packet) const noexcept {
+    return packet <= datagram_limit_ ? 1 : static_cast<std::uint32_t>((packet + datagram_limit_ - 1) / datagram_limit_);
+  }
   // The other end of the link is gone. Its process may live, so that the session says nothing.
   void fail_locked() noexcept;
-  // Sends a packet of this size by `transmit`, which is called with its header as the virtual function is. Without
-  // mutex_.
+  // Sends a packet of this size by `transmit`, which is called with the header of its first datagram as the virtual
+  // function is; only its `spent` is what the whole packet leaves. Without mutex_.
   template <typename Transmit>
   ripc_status send_one(std::size_t size, Transmit&& transmit) noexcept {
     if (size > ready_limit()) [[unlikely]]
@@ -127,9 +132,13 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
     if (const ripc_status status = room_locked(cost); status != RIPC_OK) [[unlikely]]
       return status;
     const std::uint64_t offer = take_offer();
-    const ripc_status status = transmit(header_locked(sequence_ + 1, credit_.spent() + cost, offer));
-    sent_locked(std::span(&cost, status == RIPC_OK ? 1 : 0), status);
-    if (status != RIPC_OK) [[unlikely]]
+    const std::uint32_t datagrams = datagrams_of(size);
+    wire::datagram::Header header = header_locked(sequence_ + 1, credit_.spent() + cost, offer);
+    header.after = static_cast<std::uint8_t>(datagrams - 1);
+    const ripc_status status = transmit(header);
+    const bool is_sent = status == RIPC_OK;
+    sent_locked(is_sent ? datagrams : 0, is_sent ? cost : 0, status);
+    if (!is_sent) [[unlikely]]
       give_back(offer);
     return shortage_.note(status, spi::Resource::queue);
   }
@@ -152,6 +161,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   std::mutex mutex_;     // packets leave in the order of their numbers
   std::uint64_t token_;  // under it: the link's name in its datagrams
   std::uint32_t sequence_ = 0;
+  std::size_t datagram_limit_ = SIZE_MAX;  // under it: bytes of a packet that one datagram carries
 
  private:
   // What the responder is to do, a bit each.

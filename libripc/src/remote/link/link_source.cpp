@@ -80,7 +80,19 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, std::uint64_t token, PortCoun
     count_lost(missing, counters);
   if (hears_) multicast_reported(header.spent - header.sequence, counters);
   credit_.consumed(header.spent);
-  return datagram.subspan(wire::datagram::kHeaderSize);
+  const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
+  if ((header.before | header.after) == 0) [[likely]]
+    return packet;
+  const ripc_status status = assembly_.add(header, packet);
+  if (status == RIPC_CORRUPT) increase(counters.corrupt);
+  if (status == RIPC_NO_MEMORY) increase(counters.lost);
+  return status == RIPC_OK ? assembly_.packet() : spi::Bytes();
+}
+
+spi::Bytes LinkSource::accepted(spi::Bytes datagram) const noexcept {
+  Header header;
+  const bool is_last_of_some = wire::datagram::decode(datagram, header) == RIPC_OK && header.before != 0;
+  return is_last_of_some ? assembly_.packet() : datagram.subspan(wire::datagram::kHeaderSize);
 }
 
 spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept {

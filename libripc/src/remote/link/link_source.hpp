@@ -12,6 +12,7 @@
 
 #include "base/event_loop.hpp"
 #include "remote/link/credit.hpp"
+#include "remote/link/packet_assembly.hpp"
 #include "remote/link/replay_window.hpp"
 #include "remote/session/session.hpp"
 #include "spi/transport.hpp"
@@ -52,8 +53,10 @@ class LinkSource : public spi::Source {
   // ---- For the port, in the receiving thread ----
 
   // Looks at one datagram that has just been read, and must have this token. The packet to be delivered; empty if there
-  // is none.
+  // is none, or not all of it. Valid as long as the datagram, and until the next one of the link is looked at.
   spi::Bytes accept(spi::Bytes datagram, std::uint64_t token, PortCounters& counters) noexcept;
+  // The packet that accept() gave for this datagram, which is the last one of the link that was looked at.
+  spi::Bytes accepted(spi::Bytes datagram) const noexcept;
   // The same for one that the sender has sent to several at once: its number is one of `window`. On such links every
   // datagram costs 1. Empty also for a greeting, which is answered.
   spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept;
@@ -110,6 +113,7 @@ class LinkSource : public spi::Source {
   std::uint32_t multicast_ = 0;        // that have come or are known to be lost, modulo 2^32
   std::uint32_t multicast_early_ = 0;  // of those, lost ones whose numbers are not known to be missing yet
   std::uint32_t dropped_ = 0;
+  PacketAssembly assembly_;
   std::weak_ptr<LinkChannel> credited_;  // the last channel that this source brought credit for
   std::uint32_t credited_link_ = 0;
 

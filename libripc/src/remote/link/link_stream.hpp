@@ -21,10 +21,8 @@
 
 namespace ripc::internal::remote {
 
-// The largest packet. Larger items are pulled, straight into the receiver's memory.
-inline constexpr std::size_t kMaxStreamPacket = std::size_t{128} << 10;
 inline constexpr std::size_t kRecordPrefix = sizeof(std::uint32_t);
-inline constexpr std::size_t kMaxRecord = kRecordPrefix + wire::datagram::kHeaderSize + kMaxStreamPacket;
+inline constexpr std::size_t kMaxRecord = kRecordPrefix + wire::datagram::kHeaderSize + wire::datagram::kMaxPacket;
 
 // The sender's end. Any thread. What the socket does not take at once waits here, at most `kMostWaiting` bytes of it,
 // until the responder finds room.

@@ -442,7 +442,7 @@ ripc_status UdpChannel::send_by_stream(std::span<const wire::Plain> messages, st
     const std::uint64_t offer = sent == 0 ? take_offer() : 0;
     status = stream_->send(header_locked(sequence_ + 1, credit_.spent(), offer), encoder.finish(), true);
     if (status != RIPC_OK) {
-      if (status == RIPC_AGAIN) sent_locked({}, status);
+      if (status == RIPC_AGAIN) sent_locked(0, 0, status);
       give_back(offer);
       break;
     }

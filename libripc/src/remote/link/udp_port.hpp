@@ -11,7 +11,7 @@ class UdpPort final : public LinkPort {
   // As LinkPort and UdpReceiver.
   UdpPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer,
           std::function<void(LinkPort&)> closed)
-      : LinkPort(options, kMaxStreamPacket, events, loop, std::move(closed)), udp_(*this, receive_buffer) {}
+      : LinkPort(options, wire::datagram::kMaxPacket, events, loop, std::move(closed)), udp_(*this, receive_buffer) {}
   ~UdpPort() override { leave(); }
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override { return udp_.poll(sink, budget); }

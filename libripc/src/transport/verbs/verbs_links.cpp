@@ -118,10 +118,9 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
       return open_udp_link(session, id, deadline);
     return attachment.status();
   }
-  const std::size_t limit = packet_limit_of(*session, **attachment, *opened);
   auto channel = remote::LinkChannel::make<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk,
-      std::move(*attachment), senders->groups, limit, moves,
+      std::move(*attachment), senders->groups, moves,
       DatagramChannel::Hooks{
           .move = [this, session](DatagramChannel& moved) { move_link(session, moved); },
           .unreachable = [this, session] { (void)avoid(session, "Datagrams do not get through any more"); }});
@@ -136,6 +135,9 @@ Result<DatagramChannel::AttachmentPointer> VerbsTransport::attachment_of(
   const Result<AddressHandle> handle = handle_to(session, peer, *question.sender, opened.gid, opened.lid, moves);
   if (!handle.ok()) return handle.status();
   const LinkSignature signature(*session, true, opened.link, question.token);
+  const std::size_t limit = std::min<std::size_t>(
+      question.sender->port().mtu - wire::datagram::kHeaderSize - signature_size(*session), opened.packet_limit);
+  if (limit == 0) return RIPC_UNSUPPORTED;
   return std::make_unique<DatagramChannel::Attachment>(
       std::move(question.sender),
       DatagramChannel::Routes{.packets = {.handle = *handle,
@@ -147,14 +149,7 @@ Result<DatagramChannel::AttachmentPointer> VerbsTransport::attachment_of(
                                             .queue_key = opened.greeted_key,
                                             .sealer = signature.sealer(Purpose::greetings)},
                               .answers = signature.verifier(Purpose::answers, authenticator().counters())},
-      opened.link, question.token);
-}
-
-std::size_t VerbsTransport::packet_limit_of(const remote::Session& session,
-                                            const DatagramChannel::Attachment& attachment,
-                                            const wire::session_control::DatagramOpened& opened) noexcept {
-  return std::min<std::size_t>(attachment.sender->port().mtu - wire::datagram::kHeaderSize - signature_size(session),
-                               opened.packet_limit);
+      opened.link, question.token, limit);
 }
 
 // Before a link is used: what is sent vanishes without a word where nothing gets through. `question`: by which

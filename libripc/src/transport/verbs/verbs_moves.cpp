@@ -112,11 +112,6 @@ bool VerbsTransport::link_moved(const SessionPointer& session, Peer& peer,
       attachment_of(session, peer, std::move(*question), session->moves(), opened);
   if (!attachment.ok()) {
     lose(session, attachment.status());
-  } else if (packet_limit_of(*session, **attachment, opened) < channel->packet_limit()) {
-    lose(session,
-         Status(RIPC_PEER_DEAD, "The datagrams from " + session->local().ip() + " to " + session->remote().ip() +
-                                    " are shorter than those of the path that has failed; links are reopened. "
-                                    "Give all RDMA devices the same MTU."));
   } else {
     channel->attach(std::move(*attachment));
   }

@@ -143,8 +143,6 @@ class VerbsTransport final : public remote::SessionTransport {
   Result<DatagramChannel::AttachmentPointer> attachment_of(const remote::SessionPointer& session, Peer& peer,
                                                            DatagramChannel::Question question, std::uint32_t moves,
                                                            const wire::session_control::DatagramOpened& opened);
-  static std::size_t packet_limit_of(const remote::Session& session, const DatagramChannel::Attachment& attachment,
-                                     const wire::session_control::DatagramOpened& opened) noexcept;
   void move_link(const remote::SessionPointer& session, DatagramChannel& channel);
   bool link_moved(const remote::SessionPointer& session, Peer& peer,
                   const wire::session_control::DatagramOpened& opened);

@@ -14,9 +14,9 @@
 namespace ripc::internal::socket {
 namespace {
 
-using remote::kMaxStreamPacket;
+using wire::datagram::kMaxPacket;
 
-bool grows(remote::UdpChannel& channel) { return channel.widen(kMaxStreamPacket) == RIPC_OK; }
+bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::kMaxPacket) == RIPC_OK; }
 
 // The TCP sockets of this process.
 std::set<int> streams() {
@@ -58,13 +58,13 @@ INSTANTIATE_TEST_SUITE_P(Sealed, MediumLinkCosts, ::testing::Bool());
 TEST_F(MediumLink, PacketsLargerThanADatagramGoOnceThePathIsPreparedForThem) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
-  EXPECT_EQ(channel->packet_limit(), kMaxStreamPacket);
-  ASSERT_LT(channel->ready_limit(), kMaxStreamPacket);
-  const std::string large(kMaxStreamPacket, 'x');
+  EXPECT_EQ(channel->packet_limit(), wire::datagram::kMaxPacket);
+  ASSERT_LT(channel->ready_limit(), wire::datagram::kMaxPacket);
+  const std::string large(wire::datagram::kMaxPacket, 'x');
   EXPECT_EQ(send_text(*channel, large), RIPC_TOO_LARGE);
-  EXPECT_EQ(channel->widen(kMaxStreamPacket + 1), RIPC_TOO_LARGE);
-  ASSERT_EQ(channel->widen(kMaxStreamPacket), RIPC_OK);
-  EXPECT_EQ(channel->ready_limit(), kMaxStreamPacket);
+  EXPECT_EQ(channel->widen(wire::datagram::kMaxPacket + 1), RIPC_TOO_LARGE);
+  ASSERT_EQ(channel->widen(wire::datagram::kMaxPacket), RIPC_OK);
+  EXPECT_EQ(channel->ready_limit(), wire::datagram::kMaxPacket);
   ASSERT_EQ(send_text(*channel, large), RIPC_OK);
   EXPECT_EQ(send_text(*channel, large + 'x'), RIPC_TOO_LARGE);
   ASSERT_TRUE(poll_until(1));
@@ -98,11 +98,11 @@ TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
     while (!go_on) std::this_thread::yield();
   });
   ASSERT_TRUE(eventually([&] { return halted.load(); }));
-  EXPECT_EQ(channel->widen(kMaxStreamPacket), RIPC_TOO_LARGE);
+  EXPECT_EQ(channel->widen(wire::datagram::kMaxPacket), RIPC_TOO_LARGE);
   EXPECT_EQ(channel->packet_limit(), channel->ready_limit());
   EXPECT_EQ(send_text(*channel, "small"), RIPC_OK);
   go_on = true;
-  ASSERT_TRUE(eventually([&] { return channel->packet_limit() == kMaxStreamPacket; }));
+  ASSERT_TRUE(eventually([&] { return channel->packet_limit() == wire::datagram::kMaxPacket; }));
   EXPECT_TRUE(grows(*channel));
 }
 
@@ -194,7 +194,7 @@ TEST_F(MediumLink, ManyMessagesOfOneCallMakeAConnectionAndNoneIsLostOnTheWayToIt
   };
   ASSERT_TRUE(eventually([&] {
     send_batch();
-    return channel->ready_limit() == kMaxStreamPacket;
+    return channel->ready_limit() == wire::datagram::kMaxPacket;
   }));
   for (int round = 0; round < 10; ++round) send_batch();
   ASSERT_TRUE(poll_until(taken));

@@ -68,7 +68,7 @@ TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
 }
 
 TEST_F(Collected, LargePacketsAndMoreThanFitAreSentToo) {
-  const std::size_t size = channel_->packet_limit();
+  const std::size_t size = datagram_limit();
   for (std::size_t index = 0; index < DatagramSender::kMostMessages + 2; ++index)
     ASSERT_EQ(send(index % 2 == 0 ? size : 16, static_cast<char>('0' + index), true), RIPC_OK);
   test::flush(*channel_);
@@ -87,6 +87,15 @@ TEST_F(Collected, DelaysNoOtherThreadAndKeepsTheOrder) {
   test::flush(*channel_);
   receive(4);
   EXPECT_EQ(sink_.packets[3], std::string(8, 'd'));
+}
+
+TEST_F(Collected, APacketOfSeveralDatagramsWaitsForNothingAndKeepsTheOrder) {
+  const std::string large(3 * datagram_limit(), 'f');
+  ASSERT_EQ(send(8, 'e', true), RIPC_OK);
+  ASSERT_EQ(send(large.size(), 'f', true), RIPC_OK);
+  receive(3);
+  EXPECT_EQ(sink_.packets[1], std::string(8, 'e'));
+  EXPECT_EQ(sink_.packets[2], large);
 }
 
 // Its window is bound by a request that the device has not seen.

@@ -20,6 +20,12 @@ class Datagrams : public Nodes {
     if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   }
 
+  static std::string pattern(std::size_t size) {
+    std::string text(size, ' ');
+    for (std::size_t index = 0; index < size; ++index) text[index] = static_cast<char>(index * 31 + index / 251);
+    return text;
+  }
+
   // Sends until something arrives: what was under way when the queue failed may be lost.
   void exchange_after_an_error(char fill) {
     sink_.packets.clear();
@@ -41,16 +47,82 @@ TEST_F(Datagrams, ASmallMessageIsOneWorkRequestAndOneDoorbellAndCopiedByTheDevic
   EXPECT_EQ(counters().copied, copied);
 }
 
-TEST_F(Datagrams, ALargeMessageIsCopiedOnceAndArrivesWhole) {
+TEST_F(Datagrams, APacketOfTheirSizeIsCopiedOnceAndArrivesWhole) {
   const DatagramCounters before = counters();
-  const std::size_t limit = channel_->packet_limit();
-  ASSERT_EQ(send(limit, 'b'), RIPC_OK);
+  ASSERT_EQ(send(datagram_limit(), 'b'), RIPC_OK);
   receive(1);
   const DatagramCounters after = counters();
   EXPECT_EQ(after.copied - before.copied, 1u);
   EXPECT_EQ(after.work_requests - before.work_requests, 1u);
-  EXPECT_EQ(sink_.packets.back(), std::string(limit, 'b'));
-  EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE) << "the device would lose it without a word";
+  EXPECT_EQ(sink_.packets.back(), std::string(datagram_limit(), 'b'));
+}
+
+TEST_F(Datagrams, ALargerPacketTakesSeveralAndFewDoorbellsAndIsCopiedOnce) {
+  const std::size_t limit = channel_->packet_limit();
+  EXPECT_EQ(limit, wire::datagram::kMaxPacket);
+  std::size_t count = 0;
+  for (const std::size_t size : {datagram_limit() + 1, std::size_t{64} << 10, limit}) {
+    const std::string text = pattern(size);
+    const std::span bytes = std::as_bytes(std::span(text));
+    // Where the ranges end and where the datagrams do differs.
+    const std::array<spi::Bytes, 4> ranges = {bytes.first(1), bytes.subspan(1, 0), bytes.subspan(1, size / 2),
+                                              bytes.subspan(1 + size / 2)};
+    const DatagramCounters before = counters();
+    ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::packet, .packet = ranges}), RIPC_OK);
+    receive(++count);
+    const DatagramCounters after = counters();
+    const std::size_t datagrams = (size + datagram_limit() - 1) / datagram_limit();
+    EXPECT_EQ(after.work_requests - before.work_requests, datagrams);
+    EXPECT_EQ(after.copied - before.copied, datagrams);
+    EXPECT_EQ(after.doorbells - before.doorbells,
+              (datagrams + DatagramSender::kMostMessages - 1) / DatagramSender::kMostMessages);
+    EXPECT_EQ(sink_.packets.back(), text) << size;
+  }
+  EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE);
+  const spi::PortStatistics seen = port_->statistics();
+  EXPECT_EQ(seen.lost + seen.late + seen.duplicates + seen.corrupt, 0u);
+}
+
+TEST_F(Datagrams, PacketsOfAllSizesKeepTheirOrder) {
+  constexpr std::size_t kCount = 300;
+  std::vector<std::string> sent;
+  while (sent.size() < kCount) {
+    const std::size_t size = sent.size() * 7919 % (3 * datagram_limit()) + 1;
+    const std::string text = pattern(size);
+    if (test::send(*channel_, std::as_bytes(std::span(text)), false) == RIPC_OK) {
+      sent.push_back(text);
+    } else {
+      (void)channel_->has_room(true);
+      (void)port_->poll(sink_, 64);
+    }
+  }
+  receive(kCount);
+  EXPECT_EQ(sink_.packets, sent);
+}
+
+TEST_F(Datagrams, ManyLargerPacketsStopTheirSenderAndNoneIsLost) {
+  const std::size_t limit = channel_->packet_limit();
+  std::size_t sent = 0;
+  while (sent < 10'000 && send(limit, 'l') == RIPC_OK) ++sent;
+  EXPECT_GE(sent, 1u);
+  EXPECT_LT(sent, 10'000u);
+  receive(sent);
+  EXPECT_EQ(port_->statistics().lost, 0u);
+  const Deadline deadline = Deadline::after(kLimit);
+  while (!channel_->has_room(false) && !deadline.expired()) (void)port_->poll(sink_, 64);
+  EXPECT_EQ(send(limit, 'l'), RIPC_OK) << "has_room() tells of room for the largest";
+}
+
+TEST_F(Datagrams, APacketThatFindsNoRoomIsOfferedAgainWhole) {
+  const std::string text = pattern(3 * datagram_limit());
+  ASSERT_EQ(test::send(*channel_, std::as_bytes(std::span(text)), false), RIPC_OK);
+  sink_.refuses = true;
+  const Deadline deadline = Deadline::after(kLimit);
+  while (sink_.refused < 3 && !deadline.expired()) (void)port_->poll(sink_, 64);
+  EXPECT_TRUE(sink_.packets.empty());
+  sink_.refuses = false;
+  receive(1);
+  EXPECT_EQ(sink_.packets.back(), text);
 }
 
 // One work request, one doorbell, and no one has copied the payload: the device reads it where it lies.

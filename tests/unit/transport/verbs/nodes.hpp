@@ -80,11 +80,17 @@ class Node {
 class Sink final : public spi::PacketSink {
  public:
   spi::Delivery deliver(spi::Source& from, spi::Bytes packet) noexcept override {
+    if (refuses) {
+      ++refused;
+      return spi::Delivery::stop;
+    }
     source = from.shared_from_this();
     packets.emplace_back(reinterpret_cast<const char*>(packet.data()), packet.size());
     return spi::Delivery::taken;
   }
   void source_gone(spi::Source&) noexcept override {}
+  bool refuses = false;  // there is no room
+  std::size_t refused = 0;
   std::vector<std::string> packets;
   std::shared_ptr<spi::Source> source;  // of the last one
 };
@@ -169,6 +175,8 @@ class Nodes : public testing::Test {
     return senders.ok() ? senders->datagrams : nullptr;
   }
   bool has_datagrams() const { return sender_of(*client_) != nullptr; }
+  // Bytes of a packet that one datagram carries in a session without a secret.
+  std::size_t datagram_limit() const { return devices_->ports().front().mtu - wire::datagram::kHeaderSize; }
   DatagramCounters counters() const { return sender_of(*client_)->counters(); }
 
   // 512 small messages.

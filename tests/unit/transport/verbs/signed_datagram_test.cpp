@@ -175,7 +175,11 @@ TEST_F(PlainDatagrams, AreHeaderAndPacketAndNothingElse) {
   const auto granted = credit();
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->bytes.size(), kHeaderSize);
-  EXPECT_EQ(channel_->packet_limit(), devices_->ports().front().mtu - kHeaderSize);
+  ASSERT_EQ(send(datagram_limit(), 'p'), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(receive(sink_.packets.size() + 1));
+  const auto largest = last(Path::take(), Kind::data, false);
+  ASSERT_TRUE(largest);
+  EXPECT_EQ(largest->bytes.size(), devices_->ports().front().mtu);
   EXPECT_EQ(channel_->describe(Deadline::after(0)).find("signed"), std::string::npos);
 }
 
@@ -191,6 +195,36 @@ TEST_F(PlainDatagrams, AreNotTakenWhenTheyLookSigned) {
   Path::bring(*packet, wrapped);
   EXPECT_TRUE(comes_true([&] { return port_->statistics().corrupt == corrupt + 1; }));
   EXPECT_EQ(sink_.packets.size(), 1u);
+}
+
+TEST_F(PlainDatagrams, OfAPacketThatIsNotWholeAreDroppedAndTheNextPacketIsNot) {
+  ASSERT_EQ(send(64, 'p'), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(receive(1));
+  const auto packet = last(Path::take(), Kind::data, false);
+  ASSERT_TRUE(packet);
+  std::uint32_t number = packet->header.sequence;
+  const auto bring = [&](std::uint8_t before, std::uint8_t after) {
+    Header header = packet->header;
+    header.before = before;
+    header.after = after;
+    header.sequence = number;
+    wire::datagram::HeaderBytes head;
+    wire::datagram::encode(header, head);
+    std::vector<std::byte> bytes(head.begin(), head.end());
+    bytes.resize(kHeaderSize + 10, static_cast<std::byte>('0' + before));
+    Path::bring(*packet, bytes);
+  };
+  ++number;
+  bring(0, 2);
+  number += 2;
+  bring(2, 0);
+  ++number;
+  bring(0, 1);
+  ++number;
+  bring(1, 0);
+  ASSERT_NO_FATAL_FAILURE(receive(2));
+  EXPECT_EQ(sink_.packets.back(), std::string(10, '0') + std::string(10, '1'));
+  EXPECT_EQ(port_->statistics().lost, 1u);
 }
 
 TEST_F(SignedDatagrams, CostOneWorkRequestEach) { expect_one_work_request_each(); }
@@ -216,9 +250,7 @@ TEST_F(SignedDatagrams, AreAllOfThemAndStayReadable) {
 }
 
 TEST_F(SignedDatagrams, AsLargeAsTheDeviceTakesThemArriveWholeByEveryWayOfSending) {
-  const std::size_t limit = channel_->packet_limit();
-  EXPECT_EQ(limit, devices_->ports().front().mtu - kHeaderSize - kSealedOverhead);
-  EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE) << "the device would lose it without a word";
+  const std::size_t limit = datagram_limit() - kSealedOverhead;
   ASSERT_EQ(send(limit, 'b'), RIPC_OK);
   ASSERT_EQ(send(limit, 'd', true), RIPC_OK);
   ASSERT_EQ(send(8, 'e', true), RIPC_OK);
@@ -244,6 +276,9 @@ TEST_F(SignedDatagrams, AsLargeAsTheDeviceTakesThemArriveWholeByEveryWayOfSendin
   for (std::size_t index = 3; index < 8; ++index)
     EXPECT_EQ(sink_.packets[index].substr(wire::packet_size(1, 0)), std::string(size, 'g')) << index;
   EXPECT_TRUE(client_->pool().release(data).ok());
+  ASSERT_EQ(send(5 * limit, 'h'), RIPC_OK) << "in several";
+  ASSERT_NO_FATAL_FAILURE(receive(9));
+  EXPECT_EQ(sink_.packets.back(), std::string(5 * limit, 'h'));
 }
 
 TEST_F(SignedDatagrams, ForgedRepeatedAndCutPacketsAreDroppedAndTheLinkGoesOn) {

@@ -15,22 +15,35 @@ namespace {
 constexpr unsigned kMostUnanswered = 4;
 // After so many, half a second in all, nothing gets through where a link has moved to.
 constexpr unsigned kMostGreetings = 12;
+// Of one packet: half of what a sender has under way. So 64 KiB in datagrams of 1 KiB still fit.
+constexpr std::size_t kMostDatagrams = DatagramSender::kSends / 2;
 
 }  // namespace
 
 DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, AttachmentPointer attachment,
-                                 std::shared_ptr<GroupSender> groups, std::size_t packet_limit, std::uint32_t moves,
-                                 Hooks hooks)
-    : LinkChannel(std::move(parts), packet_limit, true, groups.get()),
+                                 std::shared_ptr<GroupSender> groups, std::uint32_t moves, Hooks hooks)
+    : LinkChannel(std::move(parts), 0, true, groups.get()),
       bulk_(std::move(bulk)),
       groups_(std::move(groups)),
       first_sender_(attachment->sender.get()),
       is_signed_(attachment->routes.packets.sealer != nullptr),
       inlined_(attachment->sender->inlined_packet()),
       hooks_(std::move(hooks)),
-      attachment_(std::move(attachment)),
       moves_(moves) {
+  use(std::move(attachment));
   listen(*attachment_);
+}
+
+// With mutex_ held. The packets of all links share the sender's queue, and one must not need more credit than there
+// always is again: first_credit().
+void DatagramChannel::use(AttachmentPointer attachment) noexcept {
+  attachment_ = std::move(attachment);
+  token_ = attachment_->token;
+  datagram_limit_ = attachment_->datagram_limit;
+  const std::size_t most = std::clamp<std::size_t>(parts_.credit / 2, 1, kMostDatagrams);
+  const std::size_t limit = std::min(most * datagram_limit_, wire::datagram::kMaxPacket);
+  set_packet_limit(limit);
+  set_ready_limit(limit);
 }
 
 void DatagramChannel::start() {
@@ -109,8 +122,7 @@ void DatagramChannel::go_on() noexcept {
   if (next_->greeted.load(std::memory_order_acquire)) {
     {
       const std::lock_guard lock(mutex_);
-      attachment_ = std::move(next_);
-      token_ = attachment_->token;
+      use(std::move(next_));
       ask_anew_locked();
     }
     in_groups_.store(attachment_->sender.get() == first_sender_, std::memory_order_relaxed);
@@ -164,11 +176,14 @@ void DatagramChannel::attach(AttachmentPointer attachment) {
 ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
   const std::size_t size = outgoing.message.packet_size();
   if (outgoing.kind != spi::Outgoing::Kind::given || is_signed_ || size <= inlined_) return LinkChannel::send(outgoing);
-  return send_one(size, [&](const wire::datagram::Header& header) {
+  const ripc_status status = send_one(size, [&](const wire::datagram::Header& header) {
+    if (header.after != 0) return RIPC_TOO_LARGE;
     return attachment_ ? attachment_->sender->send_given(attachment_->routes.packets, header, outgoing.message,
                                                          *outgoing.copied)
                        : RIPC_AGAIN;
   });
+  // Items that do not fit into one datagram are copied.
+  return status == RIPC_TOO_LARGE ? LinkChannel::send(outgoing) : status;
 }
 
 ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
@@ -180,28 +195,28 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
     if (attachment_) attachment_->sender->flush();
     return RIPC_OK;
   }
-  const std::size_t limit = packet_limit();
-  if (messages.size() == 1 || messages.front().packet_size() > limit) {
+  const auto send_first = [&] {
     const ripc_status status = send({.message = messages.front()});
     if (status == RIPC_OK) sent = 1;
     return status;
+  };
+  if (messages.size() == 1) return send_first();
+  std::unique_lock lock(mutex_);
+  if (messages.front().packet_size() > datagram_limit_) {
+    lock.unlock();
+    return send_first();
   }
-  static constexpr auto kCosts = [] {
-    std::array<std::uint32_t, DatagramSender::kMostMessages> costs{};
-    costs.fill(1);
-    return costs;
-  }();
-  const std::lock_guard lock(mutex_);
   std::uint32_t count = 0;
   ripc_status status = RIPC_OK;
-  while (count < messages.size() && count < kCosts.size() && messages[count].packet_size() <= limit) {
+  while (count < std::min(messages.size(), DatagramSender::kMostMessages) &&
+         messages[count].packet_size() <= datagram_limit_) {
     status = room_locked(count + 1);
     if (status != RIPC_OK) break;
     ++count;
   }
   if (count == 0) return status;
   if (!attachment_) [[unlikely]] {
-    sent_locked({}, RIPC_AGAIN);
+    sent_locked(0, 0, RIPC_AGAIN);
     return RIPC_AGAIN;
   }
   const std::uint64_t offer = take_offer();
@@ -209,7 +224,7 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
     const auto number = static_cast<std::uint32_t>(index) + 1;
     return header_locked(sequence_ + number, credit_.spent() + number, index == 0 ? offer : 0);
   });
-  sent_locked(std::span(kCosts).first(sent), sent != 0 ? RIPC_OK : RIPC_AGAIN);
+  sent_locked(static_cast<std::uint32_t>(sent), static_cast<std::uint32_t>(sent), sent != 0 ? RIPC_OK : RIPC_AGAIN);
   if (sent != 0) return RIPC_OK;
   give_back(offer);
   return RIPC_AGAIN;
@@ -263,7 +278,7 @@ std::string DatagramChannel::describe(Deadline) {
   const DevicePort& port = attachment_->sender->port();
   return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
          parts_.session->remote().ip() + "; " + (parts_.session->secret ? "signed " : "") + "datagrams of up to " +
-         std::to_string(packet_limit()) + " bytes, " + parts_.session->bulk->describe();
+         std::to_string(datagram_limit_) + " bytes, " + parts_.session->bulk->describe();
 }
 
 }  // namespace ripc::internal::verbs

@@ -38,8 +38,9 @@ class DatagramChannel final : public remote::LinkChannel {
     std::shared_ptr<DatagramVerifier> answers;  // to both: credit, and greetings back
   };
   struct Attachment {
-    Attachment(std::shared_ptr<DatagramSender> by, Routes to, std::uint32_t own_link, std::uint64_t own_token) noexcept
-        : sender(std::move(by)), routes(std::move(to)), link(own_link), token(own_token) {}
+    Attachment(std::shared_ptr<DatagramSender> by, Routes to, std::uint32_t own_link, std::uint64_t own_token,
+               std::size_t limit) noexcept
+        : sender(std::move(by)), routes(std::move(to)), link(own_link), token(own_token), datagram_limit(limit) {}
     ~Attachment() { sender->unlisten(link); }
     Attachment(const Attachment&) = delete;
     Attachment& operator=(const Attachment&) = delete;
@@ -47,7 +48,8 @@ class DatagramChannel final : public remote::LinkChannel {
     const std::shared_ptr<DatagramSender> sender;
     const Routes routes;
     const std::uint32_t link;
-    const std::uint64_t token;  // of the link's datagrams
+    const std::uint64_t token;         // of the link's datagrams
+    const std::size_t datagram_limit;  // bytes of a packet in each
     std::atomic<bool> greeted{false};
   };
   using AttachmentPointer = std::unique_ptr<Attachment>;
@@ -60,7 +62,7 @@ class DatagramChannel final : public remote::LinkChannel {
   };
   // `groups`: of the attachment's sender. `moves`: of the session, when it was where the attachment is.
   DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, AttachmentPointer attachment,
-                  std::shared_ptr<GroupSender> groups, std::size_t packet_limit, std::uint32_t moves, Hooks hooks);
+                  std::shared_ptr<GroupSender> groups, std::uint32_t moves, Hooks hooks);
   ~DatagramChannel() override;
 
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
@@ -95,13 +97,14 @@ class DatagramChannel final : public remote::LinkChannel {
 
  protected:
   void start() override;
-  // The receiver has a buffer of the same size for each.
-  std::uint32_t cost_of(std::size_t) const noexcept override { return 1; }
+  // The receiver has a buffer of the same size for each datagram.
+  std::uint32_t cost_of(std::size_t packet) const noexcept override { return datagrams_of(packet); }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override {
     if (!attachment_) [[unlikely]]
       return RIPC_AGAIN;
     const DatagramRoute& route = attachment_->routes.packets;
     DatagramSender& sender = *attachment_->sender;
+    if (header.after != 0) return sender.send_parts(route, header, packet, datagram_limit_);
     return more ? sender.enqueue(route, header, packet) : sender.send(route, header, packet);
   }
   // A datagram to a queue pair that is gone vanishes: the session says so.
@@ -109,7 +112,9 @@ class DatagramChannel final : public remote::LinkChannel {
     if (attachment_) attachment_->sender->read_credits();
     return true;
   }
-  bool can_transmit() noexcept override { return attachment_ && attachment_->sender->has_room(); }
+  bool can_transmit() noexcept override {
+    return attachment_ && attachment_->sender->has_room(datagrams_of(packet_limit()));
+  }
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override;
   void doubt() noexcept override;
@@ -117,6 +122,7 @@ class DatagramChannel final : public remote::LinkChannel {
 
  private:
   void listen(Attachment& attachment);
+  void use(AttachmentPointer attachment) noexcept;
   static void greet(const Attachment& attachment) noexcept;
   void go_on() noexcept;
   void leave_devices(std::uint32_t moves) noexcept;

@@ -130,9 +130,9 @@ void DatagramSender::restart_locked() noexcept {
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
 }
 
-bool DatagramSender::has_room() noexcept {
+bool DatagramSender::has_room(std::uint32_t datagrams) noexcept {
   const std::lock_guard lock(mutex_);
-  return reap_locked(1);
+  return reap_locked(datagrams);
 }
 
 void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept {
@@ -309,32 +309,81 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
 
 std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
                                       const std::function<Header(std::size_t)>& header) noexcept {
-  std::array<ibv_send_wr, kMostMessages> requests;
-  std::array<ibv_sge, kMostMessages> ranges;
   const std::lock_guard lock(mutex_);
   flush_locked();
-  std::size_t count = std::min(messages.size(), kMostMessages);
-  while (count > 0 && !reap_locked(static_cast<std::uint32_t>(count))) count /= 2;
-  for (std::size_t index = 0; index < count; ++index) {
-    const std::uint64_t number = posted_ + index;
-    std::byte* const slot = slot_of(number);
+  auto count = static_cast<std::uint32_t>(std::min(messages.size(), kMostMessages));
+  while (count > 0 && !reap_locked(count)) count /= 2;
+  return post_copies_locked(route, count, [&](std::size_t index, std::byte* text) {
     HeaderBytes head;
     wire::datagram::encode(header(index), head);
-    std::byte* const packet = std::copy(head.begin(), head.end(), route.text_in(slot));
-    wire::write_plain(messages[index], packet);
-    const std::size_t text = head.size() + messages[index].packet_size();
+    wire::write_plain(messages[index], std::copy(head.begin(), head.end(), text));
+    return head.size() + messages[index].packet_size();
+  });
+}
+
+ripc_status DatagramSender::send_parts(const DatagramRoute& route, const Header& header, spi::Gather packet,
+                                       std::size_t part) noexcept {
+  const std::uint32_t count = header.after + 1u;
+  std::size_t range = 0;  // of the packet, that comes next
+  std::size_t taken = 0;  // of it
+  Header next = header;
+  next.spent -= count;
+  const auto write = [&](std::size_t, std::byte* text) {
+    ++next.spent;
+    HeaderBytes head;
+    wire::datagram::encode(next, head);
+    next.credit_link = next.credit = 0;
+    ++next.sequence;
+    ++next.before;
+    --next.after;
+    std::byte* const begin = std::copy(head.begin(), head.end(), text);
+    std::byte* at = begin;
+    for (std::size_t left = part; left != 0 && range != packet.size();) {
+      const spi::Bytes bytes = packet[range].subspan(taken, std::min(left, packet[range].size() - taken));
+      at = std::copy(bytes.begin(), bytes.end(), at);
+      left -= bytes.size();
+      taken += bytes.size();
+      if (taken != packet[range].size()) break;
+      taken = 0;
+      ++range;
+    }
+    return head.size() + static_cast<std::size_t>(at - begin);
+  };
+  const std::lock_guard lock(mutex_);
+  flush_locked();
+  if (!reap_locked(count)) return RIPC_AGAIN;
+  for (std::uint32_t sent = 0; sent < count;) {
+    const std::uint32_t batch = std::min<std::uint32_t>(count - sent, kMostMessages);
+    const std::uint32_t posted = post_copies_locked(route, batch, write);
+    // What the device does not take after others of the packet is lost, as datagrams may be.
+    if (posted != batch) return sent + posted == 0 ? RIPC_AGAIN : RIPC_OK;
+    sent += posted;
+  }
+  return RIPC_OK;
+}
+
+// Posts datagrams out of slots. `write` puts the text of each into its slot, and returns its size. How many were posted;
+// there is room for all.
+template <typename Write>
+std::uint32_t DatagramSender::post_copies_locked(const DatagramRoute& route, std::uint32_t count,
+                                                 Write&& write) noexcept {
+  std::array<ibv_send_wr, kMostMessages> requests;
+  std::array<ibv_sge, kMostMessages> ranges;
+  for (std::uint32_t index = 0; index < count; ++index) {
+    std::byte* const slot = slot_of(posted_ + index);
+    const std::size_t text = write(index, route.text_in(slot));
     if (route.sealer && !route.sealer->seal(slot, text)) {
       count = index;  // no later one gets a number either
       break;
     }
     const auto size = static_cast<std::uint32_t>(text + route.overhead());
     ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot), .length = size, .lkey = slots_region_->local_key()};
-    prepare_locked(requests[index], route, number);
+    prepare_locked(requests[index], route, posted_ + index);
     requests[index].sg_list = &ranges[index];
     requests[index].num_sge = 1;
     if (index != 0) requests[index - 1].next = &requests[index];
   }
-  if (count == 0 || !post_locked(requests.front(), static_cast<std::uint32_t>(count))) return 0;
+  if (count == 0 || !post_locked(requests.front(), count)) return 0;
   counters_.copied += count;
   return count;
 }

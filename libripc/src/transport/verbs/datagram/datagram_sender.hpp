@@ -77,7 +77,11 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE, RIPC_PEER_DEAD (the signature has no numbers left).
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
-  // Any. The same, but the device may be told of it later: with what is enqueued next, before anything that is sent, or
+  // Any. The same for a packet that is larger than a datagram, with one doorbell for `kMostMessages` of them. `header`: of
+  // the first of them, but `spent` of the last; each costs 1. All have `part` bytes of the packet but the last.
+  ripc_status send_parts(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
+                         std::size_t part) noexcept;
+  // Any. As send(), but the device may be told of it later: with what is enqueued next, before anything that is sent, or
   // by flush(), which follows soon. What it does not take then is lost.
   ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   void flush() noexcept;
@@ -92,7 +96,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   // Any. Several messages with one doorbell; `header(index)` gives their headers. How many were sent.
   std::size_t send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
                         const std::function<wire::datagram::Header(std::size_t)>& header) noexcept;
-  bool has_room() noexcept;
+  bool has_room(std::uint32_t datagrams) noexcept;
 
   // ---- Credit ----
   using Listener = std::function<void(const wire::datagram::Header& header)>;
@@ -147,6 +151,8 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   static bool write_locked(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
                            std::size_t text, std::byte* to) noexcept;
   bool post_locked(ibv_send_wr& first, std::uint32_t count) noexcept;
+  template <typename Write>
+  std::uint32_t post_copies_locked(const DatagramRoute& route, std::uint32_t count, Write&& write) noexcept;
   void flush_locked() noexcept;
   void post_receive(std::uint32_t slot) noexcept;
   void on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept;

@@ -234,12 +234,12 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   std::size_t taken = blocked_.empty() ? 0 : poll_backlogs(sink, budget, stop);
   for (Receiver* receiver : polled_receivers_) {
     if (stop || taken >= budget) return taken;
-    taken += poll_receiver(*receiver, sink, budget - taken, stop);
-    if (!receiver->comes_first) [[likely]]
-      continue;
-    while (receiver->count != 0 && !stop && taken < budget)
+    // What a full batch leaves behind is not reported again, and the batch may have no message in it.
+    do {
       taken += poll_receiver(*receiver, sink, budget - taken, stop);
-    receiver->comes_first = receiver->count != 0;
+    } while (receiver->count >= (receiver->comes_first ? 1 : kBatch) && !stop && taken < budget);
+    if (receiver->comes_first) [[unlikely]]
+      receiver->comes_first = receiver->count != 0;
   }
   if (stop || taken >= budget) return taken;
   // What a dead source had sent before has been taken in.
@@ -279,10 +279,9 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
       continue;
     }
     const std::shared_ptr<DatagramSource>& source = sender->source;
-    spi::Bytes packet = text.subspan(wire::datagram::kHeaderSize);
-    if (!is_offered_again)
-      packet = sender->join ? source->accept_multicast(text, sender->join->window, counters_)
-                            : source->accept(text, sender->origin.token, counters_);
+    const spi::Bytes packet = is_offered_again ? source->accepted(text)
+                              : sender->join   ? source->accept_multicast(text, sender->join->window, counters_)
+                                               : source->accept(text, sender->origin.token, counters_);
     if (last != source.get()) settle(last);
     last = source.get();
     if (!packet.empty()) {

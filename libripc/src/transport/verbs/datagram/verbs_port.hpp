@@ -33,7 +33,7 @@ class VerbsPort final : public remote::LinkPort {
   // As remote::LinkPort, and remote::UdpReceiver for links over UDP.
   VerbsPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer, Join join,
             std::function<void(LinkPort&)> closed)
-      : LinkPort(options, remote::kMaxStreamPacket, events, loop, std::move(closed)),
+      : LinkPort(options, wire::datagram::kMaxPacket, events, loop, std::move(closed)),
         join_(std::move(join)),
         udp_(*this, receive_buffer) {}
   ~VerbsPort() override;
