@@ -377,8 +377,8 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * Who sent it, as it was proven. {@link #source} is the sender's own word; this is not. Messages
-   * of one sender have the same object.
+   * Who sent it, as it was proven. {@link #source} is what the sender claims. Messages of one
+   * sender have the same object.
    */
   public Peer peer() {
     open();
