@@ -56,7 +56,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
-  std::vector<spi::Rail> rails() const override;
+  Description describe(Deadline deadline) final;
 
   // ---- For the transport and for sources ----
   std::uint32_t link() const noexcept { return parts_.link; }
@@ -103,6 +103,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Throws std::bad_alloc.
   virtual Status watch_grants(std::function<void()> look) = 0;
   virtual void unwatch_grants() noexcept = 0;
+  // Without the mutex. The line of describe(). Throws std::bad_alloc.
+  virtual std::string path_text(Deadline deadline) = 0;
   // Many questions for room were not answered, and another one goes out. The receiver may be busy, or not be
   // reached any more.
   virtual void doubt() noexcept = 0;

@@ -176,7 +176,7 @@ TEST_F(PlainDatagrams, AreHeaderAndPacketAndNothingElse) {
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->bytes.size(), kHeaderSize);
   EXPECT_EQ(channel_->packet_limit(), devices_->ports().front().mtu - kHeaderSize);
-  EXPECT_EQ(channel_->describe(Deadline::after(0)).find("signed"), std::string::npos);
+  EXPECT_EQ(channel_->describe(Deadline::after(0)).text.find("signed"), std::string::npos);
 }
 
 TEST_F(PlainDatagrams, AreNotTakenWhenTheyLookSigned) {
@@ -212,7 +212,7 @@ TEST_F(SignedDatagrams, AreAllOfThemAndStayReadable) {
   const auto granted = credit();
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->bytes.size(), kHeaderSize + kSealedOverhead);
-  EXPECT_NE(channel_->describe(Deadline::after(0)).find("signed datagrams"), std::string::npos);
+  EXPECT_NE(channel_->describe(Deadline::after(0)).text.find("signed datagrams"), std::string::npos);
 }
 
 TEST_F(SignedDatagrams, AsLargeAsTheDeviceTakesThemArriveWholeByEveryWayOfSending) {
