@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 import org.libripc.internal.Layout.View;
+import org.libripc.internal.Leaks;
 
 /**
  * A received message. It is the receiver's until {@link #close}; what is called on it afterwards
