@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*, call/*,
-//                             multicast/*, directory_record/*, file_protocol/* and, with an RDMA transport,
-//                             connection_private_data/*
+//   make_corpus FOLDER        writes FOLDER/packet/* and so on, as main() names them
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <algorithm>
@@ -295,34 +293,26 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
     return 2;
   }
-  const std::filesystem::path folder = argv[1];
-  std::error_code error;
-  std::filesystem::create_directories(folder / "packet", error);
-  std::filesystem::create_directories(folder / "shm_control", error);
-  std::filesystem::create_directories(folder / "session_control", error);
-  std::filesystem::create_directories(folder / "datagram", error);
-  std::filesystem::create_directories(folder / "multicast", error);
-  std::filesystem::create_directories(folder / "bulk", error);
-  write_packets(folder / "packet");
-  write_controls(folder / "shm_control");
-  write_sessions(folder / "session_control");
-  std::filesystem::create_directories(folder / "proof", error);
-  write_proofs(folder / "proof");
-  std::filesystem::create_directories(folder / "sealed", error);
-  write_sealed(folder / "sealed");
-  write_datagrams(folder / "datagram");
-  write_multicast(folder / "multicast");
-  std::filesystem::create_directories(folder / "directory_record", error);
-  write_directory_records(folder / "directory_record");
-  std::filesystem::create_directories(folder / "record_rights", error);
-  write_record_rights(folder / "record_rights");
-  write_bulk(folder / "bulk");
-  write_call(folder / "call");
-  std::filesystem::create_directories(folder / "file_protocol", error);
-  write_file_protocol(folder / "file_protocol");
+  const auto folder = [&](const char* format) {
+    const std::filesystem::path path = std::filesystem::path(argv[1]) / format;
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    return path;
+  };
+  write_packets(folder("packet"));
+  write_controls(folder("shm_control"));
+  write_sessions(folder("session_control"));
+  write_proofs(folder("proof"));
+  write_sealed(folder("sealed"));
+  write_datagrams(folder("datagram"));
+  write_multicast(folder("multicast"));
+  write_directory_records(folder("directory_record"));
+  write_record_rights(folder("record_rights"));
+  write_bulk(folder("bulk"));
+  write_call(folder("call"));
+  write_file_protocol(folder("file_protocol"));
 #if RIPC_FUZZ_HAS_VERBS
-  std::filesystem::create_directories(folder / "connection_private_data", error);
-  write_private_data(folder / "connection_private_data");
+  write_private_data(folder("connection_private_data"));
 #endif
   return failed ? 1 : 0;
 }
