@@ -373,7 +373,6 @@ void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwo
   count(sent);
 }
 
-// Later, in portions.
 void MulticastResolver::reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network,
                                         const spi::PeerAddress& to) {
   const std::lock_guard lock(mutex_);

@@ -79,7 +79,8 @@ TEST_P(Receive, ABlockedReceiverIsWokenByAnotherProcess) {
   }
 }
 
-// One lost wake would stop the exchange: both sides sleep before every message. The largest ones take several datagrams.
+// One lost wake would stop the exchange: both sides sleep before every message. The largest ones take several
+// datagrams.
 TEST_P(Receive, NoWakeIsLostBetweenTwoThatAlwaysSleep) {
   const auto no_spin = [](ripc_context_options& options) { options.spin = 0; };
   const Context near_context = make_context(no_spin);

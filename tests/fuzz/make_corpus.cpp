@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seed files of the fuzzers with the real encoders:
 //
-//   make_corpus FOLDER        writes FOLDER/packet/*, control/*, session/*, datagram/*, bulk/*, call/*,
-//                             multicast/*, directory_record/*, file_protocol/* and, with an RDMA transport,
-//                             connection_private_data/*
+//   make_corpus FOLDER        writes FOLDER/packet/* and so on, as main() names them
 //
 // Run it again when a wire format changes; the files it writes are kept in the tree.
 #include <algorithm>
@@ -11,21 +9,18 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "core/service_id.hpp"
+#include "corpus_files.hpp"
 #include "libripc/cli/file/file_protocol.hpp"
-#include "resolver/multicast/packet.hpp"
+#include "resolver_corpus.hpp"
+#include "session_corpus.hpp"
 #include "wire/bulk.hpp"
 #include "wire/call.hpp"
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
-#include "wire/session_control.hpp"
 #include "wire/shm_control.hpp"
 #if __has_include(<rdma/rdma_cma.h>)
 #include "transport/verbs/bulk/connection_private_data.hpp"
@@ -38,41 +33,7 @@ namespace {
 
 namespace control = ripc::internal::wire::shm_control;
 namespace datagram = ripc::internal::wire::datagram;
-namespace session = ripc::internal::wire::session_control;
-using ripc::internal::wire::Encoder;
-using ripc::internal::wire::PacketKind;
-using Bytes = std::vector<std::byte>;
-
-bool failed = false;
-
-void write(const std::filesystem::path& file, std::span<const std::byte> bytes) {
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
-  stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  stream.close();
-  if (!stream) {
-    std::fprintf(stderr, "%s: cannot be written\n", file.c_str());
-    failed = true;
-  }
-}
-
-std::span<const std::byte> text(std::string_view characters) {
-  return std::as_bytes(std::span<const char>(characters.data(), characters.size()));
-}
-
-Bytes flatten(Encoder& encoder) {
-  Bytes bytes;
-  for (const std::span<const std::byte> range : encoder.finish()) bytes.insert(bytes.end(), range.begin(), range.end());
-  return bytes;
-}
-
-constexpr std::uint64_t kSource = 0x8000'0000'0000'0101;
-
-Bytes short_message() {
-  Encoder encoder(PacketKind::message, 7, kSource);
-  encoder.add_payload(text("ping"));
-  encoder.add_payload({});
-  return flatten(encoder);
-}
+using namespace corpus;  // NOLINT(google-build-using-namespace): its other half
 
 void write_packets(const std::filesystem::path& folder) {
   {
@@ -149,90 +110,6 @@ void write_packets(const std::filesystem::path& folder) {
   bytes = short_message();
   bytes[ripc::internal::wire::kHeaderSize + 3] = std::byte{0x0f};
   write(folder / "refused_long_length", bytes);
-}
-
-template <typename T>
-void write_frame(const std::filesystem::path& file, const T& frame) {
-  Bytes bytes;
-  if (session::encode(frame, bytes) != RIPC_OK) failed = true;
-  write(file, bytes);
-}
-
-void write_sessions(const std::filesystem::path& folder) {
-  const Bytes offers(2 * session::Offer::kSize, std::byte{0xab});
-  const std::span<const std::byte> message = std::span(offers).first(session::Offer::kSize - 1);
-  write_frame(folder / "hello", session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000});
-  write_frame(folder / "hello_offers",
-              session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000, .abilities = 31, .offers = offers});
-  write_frame(folder / "hello_resume",
-              session::Hello{.context = 1, .session = 2, .number = 9, .role = 2, .port = 7000});
-  write_frame(folder / "hello_reply", session::HelloReply{.context = 3});
-  write_frame(folder / "hello_choice",
-              session::HelloReply{.context = 3, .abilities = 7, .choice = 2, .message = message});
-  write_frame(folder / "hello_refused", session::HelloReply{.status = RIPC_REFUSED});
-  write_frame(folder / "confirm", session::Confirm{});
-  write_frame(folder / "confirm_message", session::Confirm{.message = message});
-  write_frame(folder / "open", session::Open{.request = 1, .service = kSource, .token = 5, .link = 6, .port = 7001});
-  write_frame(
-      folder / "opened",
-      session::Opened{.request = 1, .link = 6, .incarnation = 8, .port = 7002, .packet_limit = 1444, .credit = 4096});
-  write_frame(folder / "open_refused", session::Opened{.request = 1, .status = RIPC_NO_SERVICE, .link = 6});
-  write_frame(folder / "close_link", session::CloseLink{.link = 6, .sequence = 100});
-  write_frame(folder / "link_closed", session::LinkClosed{.link = 6, .status = RIPC_CLOSED});
-  const Bytes packet = short_message();
-  write_frame(folder / "control", session::Control{.link = 6, .destination = kSource, .packet = packet});
-  write_frame(folder / "fence", session::Fence{.request = 2, .service = kSource, .incarnation = 8});
-  write_frame(folder / "fenced", session::Fenced{.request = 2});
-  write_frame(folder / "heartbeat", session::Heartbeat{.received = 77});
-  write_frame(folder / "want_bulk", session::WantBulk{});
-  write_frame(folder / "bye", session::Bye{});
-  write_frame(folder / "bye_refused", session::Bye{.status = RIPC_REFUSED});
-  write_frame(folder / "bulk_port", session::BulkPort{.port = 7003, .nonce = {}, .address = {}});
-  write_frame(
-      folder / "open_datagram",
-      session::OpenDatagram{
-          .request = 1, .service = kSource, .token = 5, .link = 6, .queue_pair = 17, .queue_key = 9, .mtu = 4096});
-  write_frame(folder / "datagram_opened", session::DatagramOpened{.request = 1,
-                                                                  .link = 6,
-                                                                  .incarnation = 8,
-                                                                  .queue_pair = 18,
-                                                                  .queue_key = 10,
-                                                                  .packet_limit = 4068,
-                                                                  .credit = 200,
-                                                                  .greeted_pair = 19,
-                                                                  .greeted_key = 11});
-  write_frame(folder / "datagram_refused",
-              session::DatagramOpened{.request = 1, .status = RIPC_UNSUPPORTED, .link = 6});
-  write_frame(folder / "join_group", session::JoinGroup{.link = 6, .token = 11, .group = kSource >> 1});
-  write_frame(folder / "group_joined", session::GroupJoined{.link = 6, .token = 11});
-  write_frame(folder / "leave_group", session::LeaveGroup{.link = 6, .token = 11});
-  write_frame(folder / "prove", session::Prove{.link = 6});
-  write_frame(folder / "proved", session::Proved{.link = 6, .arrived = 1});
-  write_frame(folder / "streamed", session::Streamed{.link = 6, .datagram = packet});
-  write_frame(folder / "want_stream", session::WantStream{.link = 6});
-
-  Bytes bytes;
-  session::encode(session::Bye{}, bytes);
-  bytes[5] = std::byte{255};
-  write(folder / "refused_type", bytes);
-  bytes[4] = std::byte{1};
-  write(folder / "refused_version", bytes);
-  session::encode(session::Heartbeat{}, bytes);
-  bytes[0] = std::byte{15};
-  write(folder / "refused_size", bytes);
-}
-
-// The frames of the handshake, as strangers may send them.
-void write_proofs(const std::filesystem::path& folder) {
-  const Bytes offers(session::Offer::kMost * session::Offer::kSize, std::byte{0});
-  const std::span<const std::byte> message = std::span(offers).first(48);
-  session::Hello hello{.context = 1, .session = 2, .role = 1, .port = 7000, .abilities = 23, .offers = {}};
-  write_frame(folder / "hello_bare", hello);
-  hello.offers = offers;
-  write_frame(folder / "hello", hello);
-  write_frame(folder / "reply_bare", session::HelloReply{.context = 3, .abilities = 3, .message = {}});
-  write_frame(folder / "reply", session::HelloReply{.context = 3, .abilities = 23, .choice = 1, .message = message});
-  write_frame(folder / "confirm", session::Confirm{.message = std::span(offers).first(32)});
 }
 
 // A byte for the fuzzer, then a head of a datagram or record, a text and a tag.
@@ -319,119 +196,6 @@ void write_controls(const std::filesystem::path& folder) {
   write(folder / "refused_type", bytes);
   bytes[0] = std::byte{3};
   write(folder / "refused_version", bytes);
-}
-
-void write_directory_records(const std::filesystem::path& folder) {
-  using ripc::internal::resolver::PacketBuilder;
-  using ripc::internal::resolver::PacketHeader;
-  using ripc::internal::resolver::PacketType;
-  ripc::internal::spi::ServiceRecord record;
-  record.id = 4711;
-  record.incarnation = 1'700'000'000'000'000'000;
-  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
-  const PacketHeader header{.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56};
-  PacketBuilder plain(header, {});
-  plain.add(record, false);
-  write(folder / "record", plain.finish());
-  record.groups = {RIPC_GROUP_ID(7)};
-  PacketBuilder member(header, {});
-  member.add(record, false);
-  Bytes bytes = member.finish();
-  write(folder / "member", bytes);
-  bytes.pop_back();
-  write(folder / "refused_cut", bytes);
-  const auto write_text = [&](const char* name, std::string_view text) {
-    const auto span = std::as_bytes(std::span(text.data(), text.size()));
-    write(folder / name, Bytes(span.begin(), span.end()));
-  };
-  write_text("servers", "zk1:2181,10.0.0.1,[::1]:99/ripc/test");
-  write_text("path", "/s/7f/0000000000001267");
-  write_text("group", "/g/4000000000000007");
-}
-
-void write_multicast(const std::filesystem::path& folder) {
-  using ripc::internal::resolver::PacketBuilder;
-  using ripc::internal::resolver::PacketHeader;
-  using ripc::internal::resolver::PacketType;
-  ripc::internal::spi::ServiceRecord record;
-  record.id = 7;
-  record.incarnation = 1'700'000'000'000'000'000;
-  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
-  ripc::internal::spi::ServiceRecord named = record;
-  named.name = "files";
-  named.id = ripc::internal::core::service_id_from_name(named.name);
-  const PacketHeader question{.type = PacketType::question, .context = 12, .pid = 34, .timestamp = 56, .nonce = 78};
-
-  write(folder / "question_all", PacketBuilder(question, {}).finish());
-  PacketHeader header = question;
-  header.is_probe = true;
-  header.id = 7;
-  header.number = record.incarnation;
-  write(folder / "probe", PacketBuilder(header, {}).finish());
-  header = question;
-  header.id = 9;
-  PacketBuilder introduces(header, {});
-  introduces.add(record, false);
-  introduces.add(named, false);
-  write(folder / "question_with_services", introduces.finish());
-  header.type = PacketType::reply;
-  header.id = 7;
-  PacketBuilder replies(header, {});
-  replies.add(record, false);
-  Bytes bytes = replies.finish(true);
-  write(folder / "reply", bytes);
-  bytes.pop_back();
-  write(folder / "refused_cut", bytes);
-  bytes[4] = std::byte{1};
-  write(folder / "refused_version", bytes);
-  ripc::internal::spi::ServiceRecord member = record;
-  member.groups = {RIPC_GROUP_ID(7), ripc::internal::core::group_id_from_name("caches")};
-  header.id = member.groups.front();
-  PacketBuilder members(header, {});
-  members.add(member, false);
-  bytes = members.finish(true);
-  write(folder / "reply_members", bytes);
-  bytes.back() = std::byte{0xff};
-  write(folder / "refused_group", bytes);
-  header = {.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 57};
-  PacketBuilder announces(header, {});
-  announces.add(named, false);
-  announces.add(record, true);
-  write(folder / "announcement_and_end", announces.finish());
-  const auto keys = ripc::internal::ClusterKeys::parse(
-      "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "the corpus");
-  if (!keys.ok()) failed = true;
-  PacketBuilder is_signed(header, ripc::internal::spi::Seal(keys.ok() ? keys->get() : nullptr));
-  is_signed.add(named, false);
-  write(folder / "signed", is_signed.finish());
-}
-
-// By the member of record_rights_fuzz.cpp.
-void write_record_rights(const std::filesystem::path& folder) {
-  using ripc::internal::resolver::PacketBuilder;
-  using ripc::internal::resolver::PacketType;
-  const auto alice = ripc::internal::security::Identity::parse(
-      "secret ed25519:0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\n", "the corpus");
-  if (!alice.ok()) failed = true;
-  ripc::internal::spi::ServiceRecord record;
-  record.id = (ripc_service_id{3} << 62) | 5;
-  record.incarnation = 9;
-  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}};
-  record.groups = {RIPC_GROUP_ID(7)};
-  ripc::internal::spi::ServiceRecord given = record;
-  given.name = "bank";
-  given.id = ripc::internal::core::service_id_from_name("bank");
-  ripc::internal::spi::ServiceRecord number = record;
-  number.id = 4711;
-  PacketBuilder sealed({.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56},
-                       ripc::internal::spi::Seal(nullptr, alice.ok() ? alice->get() : nullptr));
-  sealed.add(given, false);
-  sealed.add(record, false);
-  sealed.add(number, false);
-  Bytes bytes = sealed.finish();
-  write(folder / "sealed", bytes);
-  bytes.back() ^= std::byte{1};
-  write(folder / "wrong_signature", bytes);
 }
 
 void write_bulk(const std::filesystem::path& folder) {
@@ -531,34 +295,26 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
     return 2;
   }
-  const std::filesystem::path folder = argv[1];
-  std::error_code error;
-  std::filesystem::create_directories(folder / "packet", error);
-  std::filesystem::create_directories(folder / "shm_control", error);
-  std::filesystem::create_directories(folder / "session_control", error);
-  std::filesystem::create_directories(folder / "datagram", error);
-  std::filesystem::create_directories(folder / "multicast", error);
-  std::filesystem::create_directories(folder / "bulk", error);
-  write_packets(folder / "packet");
-  write_controls(folder / "shm_control");
-  write_sessions(folder / "session_control");
-  std::filesystem::create_directories(folder / "proof", error);
-  write_proofs(folder / "proof");
-  std::filesystem::create_directories(folder / "sealed", error);
-  write_sealed(folder / "sealed");
-  write_datagrams(folder / "datagram");
-  write_multicast(folder / "multicast");
-  std::filesystem::create_directories(folder / "directory_record", error);
-  write_directory_records(folder / "directory_record");
-  std::filesystem::create_directories(folder / "record_rights", error);
-  write_record_rights(folder / "record_rights");
-  write_bulk(folder / "bulk");
-  write_call(folder / "call");
-  std::filesystem::create_directories(folder / "file_protocol", error);
-  write_file_protocol(folder / "file_protocol");
+  const auto folder = [&](const char* format) {
+    const std::filesystem::path path = std::filesystem::path(argv[1]) / format;
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    return path;
+  };
+  write_packets(folder("packet"));
+  write_controls(folder("shm_control"));
+  write_sessions(folder("session_control"));
+  write_proofs(folder("proof"));
+  write_sealed(folder("sealed"));
+  write_datagrams(folder("datagram"));
+  write_multicast(folder("multicast"));
+  write_directory_records(folder("directory_record"));
+  write_record_rights(folder("record_rights"));
+  write_bulk(folder("bulk"));
+  write_call(folder("call"));
+  write_file_protocol(folder("file_protocol"));
 #if RIPC_FUZZ_HAS_VERBS
-  std::filesystem::create_directories(folder / "connection_private_data", error);
-  write_private_data(folder / "connection_private_data");
+  write_private_data(folder("connection_private_data"));
 #endif
   return failed ? 1 : 0;
 }

@@ -23,9 +23,10 @@ RIPC_API ripc_status ripc_buffer_release(ripc_context *context, void *data);
 /* The lease or registration that holds `address`: where it starts and how large it is. RIPC_INVALID_ARGUMENT if none
  * does. */
 RIPC_API ripc_status ripc_buffer_find(ripc_context *context, const void *address, void **data, size_t *size);
-/* Registers memory that the application owns, so that long messages from and into it need no set-up: an RDMA device
- * registers it at its first use, and keeps it until the last registration ends; sockets encrypt and decrypt it where it
- * lies. Until then it must stay mapped, with the same pages. A range that is registered again is counted. */
+/* Registers memory that the application owns, so that long messages from and into it need no set-up. An RDMA device
+ * registers it at its first use, and keeps it until the last registration ends. Sockets encrypt and decrypt it where it
+ * lies. Until the last registration ends, it must stay mapped, with the same pages. A range that is registered again is
+ * counted. */
 RIPC_API ripc_status ripc_memory_register(ripc_context *context, void *data, size_t size);
 /* Ends one registration. After the last one of a range, messages that still travel from it fail with RIPC_CANCELLED and
  * are never delivered. Later contents of the memory cannot be delivered either. Messages still land in it while it is

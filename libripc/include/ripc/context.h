@@ -99,9 +99,9 @@ RIPC_API void ripc_security_statistics_init(ripc_security_statistics *statistics
 /* Any thread; values of running operations may be one behind. RIPC_INVALID_ARGUMENT, RIPC_FORKED. */
 RIPC_API ripc_status ripc_security_get_statistics(ripc_context *context, ripc_security_statistics *statistics);
 
-/* Looks whether the trust file has changed, and tells whether the one on the disk is in force. Any thread.
+/* Reads the trust file again if it has changed, and returns whether the file on disk is in force. Any thread.
  * RIPC_OK: it is, or the context has none. Otherwise an older one stays in force, and the error is that of
- * ripc_trust_read(); its sentence says what to mend. RIPC_FORKED. */
+ * ripc_trust_read(); its sentence says what to fix. RIPC_FORKED. */
 RIPC_API ripc_status ripc_trust_status(ripc_context *context);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libripc for C++: the one error policy, and time. Part of ripc/ripc.hpp; include that.
 //
-// Nothing in libripc throws. A call that can fail returns an Error, or a Result that holds a value or an Error. Both
-// are
-// [[nodiscard]]. An Error is RIPC_OK, or a status code with a sentence that says what happened and what to do next.
+// libripc throws nothing but std::bad_alloc, and that only where a comment allows it. A call that can fail returns an
+// Error, or a Result that holds a value or an Error. Both are [[nodiscard]]. An Error is RIPC_OK, or a status code with
+// a sentence that says what happened and what to do next.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -28,8 +28,7 @@ RIPC_API ripc_status ripc_group_id_from_name(const char *name, ripc_service_id *
  * RIPC_FENCED, RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_group_join(ripc_service *service, ripc_service_id group);
 /* Ends the membership. Messages that were sent before, or before their senders learn of it (as for ripc_group_join()),
- * may still be received. RIPC_OK also if it was no member; errors
- * as for ripc_group_join(). */
+ * may still be received. RIPC_OK also if it was no member; errors as for ripc_group_join(). */
 RIPC_API ripc_status ripc_group_leave(ripc_service *service, ripc_service_id group);
 
 /* Visits every living member of a group, in the calling thread. RIPC_OK also if there is none. If other hosts are

@@ -53,8 +53,8 @@ RIPC_API ripc_status ripc_trust_read(const char *file, ripc_trust_visitor visito
  * `name`: the member whose line changes; NULL: none. `line`: what follows its name, key and rights; NULL removes the
  * member. `signer`: the identity file of the signer, NULL: none, and a signature that is there goes.
  *
- * Nothing is written that could not be read. RIPC_INVALID_ARGUMENT (also: the member to remove is not there),
- * RIPC_SYSTEM (also: there is no file to remove it from), and the errors above. */
+ * It writes only a file that ripc_trust_read() would accept. RIPC_INVALID_ARGUMENT (also: the member to remove is not
+ * there), RIPC_SYSTEM (also: there is no file to remove it from), and the errors above. */
 RIPC_API ripc_status ripc_trust_change(const char *file, const char *name, const char *line, const char *signer);
 
 #ifdef __cplusplus

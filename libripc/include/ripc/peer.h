@@ -27,8 +27,8 @@ typedef struct ripc_peer {
 
 RIPC_API void ripc_peer_init(ripc_peer *peer);
 
-/* Fills *peer. The ID that ripc_message_get_source() returns is the sender's own word; this is not. O(1), any thread.
- * RIPC_INVALID_ARGUMENT. */
+/* Fills *peer. The ID that ripc_message_get_source() returns is what the sender claims; this is proven. O(1), any
+ * thread. RIPC_INVALID_ARGUMENT. */
 RIPC_API ripc_status ripc_message_peer(const ripc_message *message, ripc_peer *peer);
 
 #ifdef __cplusplus

@@ -66,7 +66,7 @@ typedef struct ripc_record {
   ripc_message *message; /* NULL: already given back, the items are in the record or in windows */
   uint32_t item_count;
   uint32_t return_count;
-  const char *peer_identity;     /* as ripc_message_peer() tells it; valid as long as the context */
+  const char *peer_identity;     /* as ripc_message_peer() returns it; valid as long as the context */
   uint32_t peer_is_on_this_host; /* likewise */
   uint32_t peer_user;            /* likewise */
 } ripc_record;

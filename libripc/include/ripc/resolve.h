@@ -34,7 +34,7 @@ typedef struct ripc_service_info {
 
 RIPC_API void ripc_service_info_init(ripc_service_info *info);
 
-/* Finds a living service, to whose holder the next send goes. RIPC_NO_SERVICE within the context's resolve_timeout. */
+/* Finds a living service. The next send goes to its holder. RIPC_NO_SERVICE within the context's resolve_timeout. */
 RIPC_API ripc_status ripc_resolve(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 /* The same by name. RIPC_NAME_COLLISION: a service of another name holds the ID of this name. */
 RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, ripc_service_info *info);
@@ -55,7 +55,7 @@ typedef struct ripc_rail_info {
   uint64_t bytes_sent; /* with what goes with them; over RDMA only what this side reads and writes itself */
   uint64_t bytes_received;
   uint64_t rate;        /* bytes per second, when last measured; 0: not yet */
-  uint32_t spare;       /* 1: slower than a quarter of the fastest, and so not used but to look at it */
+  uint32_t spare;       /* 1: slower than a quarter of the fastest: used only to measure its rate */
   uint32_t connections; /* open over it */
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);

@@ -161,7 +161,7 @@ class Buffer {
 };
 
 // The registration of memory that the application owns. The destructor ends it. After that nothing reads the memory,
-// and messages that still travelled from it failed with RIPC_CANCELLED. Destroy it before the memory.
+// and messages that still travel from it fail with RIPC_CANCELLED. Destroy it before the memory.
 class Registration {
  public:
   Registration() noexcept = default;
@@ -361,7 +361,7 @@ class Context {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return statistics;
   }
-  // Whether the trust file on the disk is in force; the error says what to mend.
+  // Whether the trust file on the disk is in force; the error says what to fix.
   Error trust_status() noexcept {
     const ripc_status status = ripc_trust_status(handle_.get());
     return status == RIPC_OK ? Error() : Error::from_last_call(status);

@@ -73,7 +73,7 @@ RIPC_API ripc_status ripc_rpc_handle(ripc_rpc *rpc, uint32_t method, uint32_t fl
                                      void *user);
 
 RIPC_API ripc_service_id ripc_request_get_source(const ripc_request *request);
-/* Who called, as ripc_message_peer() tells it. */
+/* Who called, as ripc_message_peer() returns it. */
 RIPC_API ripc_status ripc_request_peer(const ripc_request *request, ripc_peer *peer);
 RIPC_API uint32_t ripc_request_get_method(const ripc_request *request);
 /* The arguments. Views are valid until the request is answered. Long arguments are lent, as by RIPC_RECEIVE_LEND. */
@@ -142,14 +142,14 @@ typedef struct ripc_call_options {
 
 RIPC_API void ripc_call_options_init(ripc_call_options *options);
 
-/* A call to a group goes to one living member: of two picked at random, the one with less under way, weighed with the
- * time that it took to answer. If that member dies or refuses before the call ran, another one gets the call, within
- * the same time. So it runs at most once, unless it is idempotent. It ends as that of a single service when every
- * member has refused it; RIPC_NO_SERVICE: there was no living member for the context's resolve_timeout.
- *
- * Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
+/* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
  * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. With RIPC_OK `done` (may be NULL) will
  * run; with any other status nothing was sent, and neither it nor loan_ended will. Memory is as for ripc_send().
+ *
+ * `to` may be a group. The call then goes to one living member: of two picked at random, the one with less under way,
+ * weighed with its answer time. If that member dies or refuses before the call ran, another one gets the call, within
+ * the same time. So it runs at most once, unless it is idempotent. It ends as that of a single service when every
+ * member has refused it; RIPC_NO_SERVICE: there was no living member for the context's resolve_timeout.
  *
  * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the parent
  * has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,

@@ -38,7 +38,7 @@ struct SendOptions {
 // How a service is registered. 0 and empty ask for the defaults of ripc_service_options.
 struct ServiceOptions {
   ServiceId id = 0;                  // a well-known number; 0: from the name if there is one, else random
-  std::string name = {};             // 1 to 200 bytes of UTF-8 without '\0' or '/'
+  std::string name = {};             // 1 to 200 bytes of UTF-8 without control characters or '/'
   bool takeover = false;             // fence a living holder of the ID and take its place
   std::uint32_t queue_messages = 0;  // per sender
   std::uint32_t queue_bytes = 0;     // per sender

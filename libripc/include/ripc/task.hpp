@@ -62,7 +62,7 @@ class TaskPromise<void> : public TaskPromiseBase {
 
 // A coroutine that gives a T, or nothing. It begins when it is awaited, started, or given to Rpc::spawn(), and runs in
 // the thread that does so until it first waits. After a call it goes on in the thread that ends the call, which is
-// mostly the one in Rpc::run(). So it must not block there.
+// usually the one in Rpc::run(). So it must not block there.
 //
 // Move-only; owns the coroutine. Destroying a task that waits ends the coroutine: what it awaits goes first, and calls
 // are cancelled. Start, await and destroy a task in the thread in which it goes on, or while nothing runs. What a

@@ -17,7 +17,7 @@ typedef struct ripc_ticket ripc_ticket; /* the completion of a long message */
 /* RIPC_PENDING, or the final status, which says what became of the message:
  *
  *   delivered                 RIPC_OK: the peer has all of it. One exception: the peer may end, or be cut off for good,
- *                             in the very moment in which it learns that all is well. It then drops the message.
+ *                             while it learns of the success. It then drops the message.
  *                             Only an answer of the application says more.
  *   delivered in part         RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_NO_MEMORY: without the long items that found
  *                             no place. The status is the first failure.

@@ -154,12 +154,13 @@ class Channel {
   // again (it runs at memory speed, and ends at once when the peer dies).
   virtual ripc_status end_grant(const wire::Grant& grant) noexcept = 0;
 
-  // Any, also the responder. One line for people: which path and why. Where it is not known yet by which way packets
-  // get through, it waits for that until the deadline.
-  virtual std::string describe(Deadline deadline) = 0;
-
-  // Any. What its long items take; none within this host. Throws std::bad_alloc.
-  virtual std::vector<Rail> rails() const = 0;
+  struct Description {
+    std::string text;         // which path and why, in one line
+    std::vector<Rail> rails;  // of its long items; none within this host
+  };
+  // Any, also the responder. For people. Where it is not known yet by which path packets get through, it waits for that
+  // until the deadline. Throws std::bad_alloc.
+  virtual Description describe(Deadline deadline) = 0;
 
  protected:
   explicit Channel(const Facts& facts) noexcept

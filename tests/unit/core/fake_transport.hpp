@@ -140,8 +140,7 @@ class FakeChannel : public spi::Channel {
     return RIPC_OK;
   }
   ripc_status end_grant(const wire::Grant&) noexcept override { return RIPC_EMPTY; }
-  std::string describe(Deadline) override { return "fake"; }
-  std::vector<spi::Rail> rails() const override { return {{.device = "fake", .rate = 5}}; }
+  Description describe(Deadline) override { return {"fake", {{.device = "fake", .rate = 5}}}; }
 
  private:
   struct Transfer {

@@ -70,7 +70,7 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
         open && is_among(candidate->addresses, open->address) ? *open : connect(*candidate, id, deadline);
     if (way.ok()) {
       path.address = way->address;
-      path.reason = way->channel->describe(deadline);
+      path.reason = way->channel->describe(deadline).text;
       const bool is_on_this_host = way->is_on_this_host;
       (void)routes_.insert(id, *std::move(way));
       if (missed != SIZE_MAX && is_on_this_host)
@@ -107,7 +107,7 @@ Result<std::vector<spi::Rail>> Paths::rails(ripc_service_id id) {
   Counter resolutions;
   Result<std::shared_ptr<spi::Channel>> channel = channel_to(id, resolutions);
   if (!channel.ok()) return channel.status();
-  return (*channel)->rails();
+  return (*channel)->describe(Deadline::after(0)).rails;
 }
 
 }  // namespace ripc::internal::core

@@ -56,7 +56,7 @@ class Bulk {
   // Any. For people: what long items travel over.
   virtual std::string describe() const = 0;
 
-  // Any. As Channel::rails. Throws std::bad_alloc.
+  // Any. As Channel::describe has them. Throws std::bad_alloc.
   virtual std::vector<spi::Rail> rails() const = 0;
 
   // ---- Exposing side: what Channel needs ---------------------------------------------------------------------

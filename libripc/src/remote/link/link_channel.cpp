@@ -339,12 +339,14 @@ ripc_status LinkChannel::grant(std::span<std::byte> memory, wire::Grant& grant) 
   return shortage_.note(parts_.session->bulk->grant(parts_.link, memory, grant), spi::Resource::grants);
 }
 
-std::vector<spi::Rail> LinkChannel::rails() const { return parts_.session->bulk->rails(); }
-
 ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
   const ripc_status status = parts_.session->bulk->end_grant(grant);
   if (status != RIPC_PENDING) slot_freed();
   return status;
+}
+
+spi::Channel::Description LinkChannel::describe(Deadline deadline) {
+  return {path_text(deadline), parts_.session->bulk->rails()};
 }
 
 // ---- The end -------------------------------------------------------------------------------------------------

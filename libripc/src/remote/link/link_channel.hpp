@@ -56,7 +56,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
-  std::vector<spi::Rail> rails() const override;
+  Description describe(Deadline deadline) final;
 
   // ---- For the transport and for sources ----
   std::uint32_t link() const noexcept { return parts_.link; }
@@ -93,8 +93,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // What the receiver counts for a packet of this size; 0 if no credit is needed.
   virtual std::uint32_t cost_of(std::size_t packet) const noexcept = 0;
   // Sends one packet, gathered during the call, in header.after + 1 datagrams; it may wait if `more` follow. RIPC_OK,
-  // RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then the ready limit is set), RIPC_PEER_DEAD (the other end of
-  // the link is gone).
+  // RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then the ready limit is set), RIPC_PEER_DEAD (the other end
+  // of the link is gone).
   virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept = 0;
   // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
   virtual bool read_grants() noexcept = 0;
@@ -104,6 +104,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // Throws std::bad_alloc.
   virtual Status watch_grants(std::function<void()> look) = 0;
   virtual void unwatch_grants() noexcept = 0;
+  // Without the mutex. The line of describe(). Throws std::bad_alloc.
+  virtual std::string path_text(Deadline deadline) = 0;
   // Many questions for room were not answered, and another one goes out. The receiver may be busy, or not be
   // reached any more.
   virtual void doubt() noexcept = 0;

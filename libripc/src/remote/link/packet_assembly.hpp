@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet of a link that comes in several datagrams, because it is larger than one. As in eRPC (Kalia et al., NSDI 2019)
-// they take the buffers that the receiver has set aside for all datagrams of the link, and its credit.
+// A packet of a link that comes in several datagrams, because it is larger than one. As in eRPC (Kalia et al., NSDI
+// 2019) they take the buffers that the receiver has set aside for all datagrams of the link, and its credit.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ namespace ripc::internal::remote {
 // One thread. Has no memory until a datagram of such a packet comes.
 class PacketAssembly {
  public:
-  // The next fresh datagram of the link that has others of its packet, and its bytes of it, which are copied. RIPC_OK: the
-  // packet is whole; RIPC_PENDING: it is not, or an earlier datagram is missing, so that it never will be; RIPC_CORRUPT:
-  // it is larger than a packet may be; RIPC_NO_MEMORY. All but the first two drop it.
+  // The next fresh datagram of the link that has others of its packet, and its bytes of it, which are copied. RIPC_OK:
+  // the packet is whole; RIPC_PENDING: it is not, or an earlier datagram is missing, so that it never will be;
+  // RIPC_CORRUPT: it is larger than a packet may be; RIPC_NO_MEMORY. All but the first two drop it.
   ripc_status add(const wire::datagram::Header& header, std::span<const std::byte> bytes) noexcept {
     const unsigned datagrams = header.before + header.after + 1u;
     if (header.before == 0) {
@@ -45,9 +45,9 @@ class PacketAssembly {
 
  private:
   std::unique_ptr<std::byte[]> memory_;
-  std::size_t size_ = 0;     // of what is there
-  std::uint32_t next_ = 0;   // number of the datagram that goes on with it
-  unsigned datagrams_ = 0;   // of it, in all; 0: there is none
+  std::size_t size_ = 0;    // of what is there
+  std::uint32_t next_ = 0;  // number of the datagram that goes on with it
+  unsigned datagrams_ = 0;  // of it, in all; 0: there is none
 };
 
 }  // namespace ripc::internal::remote

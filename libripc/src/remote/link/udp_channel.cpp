@@ -205,7 +205,7 @@ Status UdpChannel::watch_grants(std::function<void()> look) {
                           [look = std::move(look)](std::uint32_t) { look(); });
 }
 
-std::string UdpChannel::describe(Deadline deadline) {
+std::string UdpChannel::path_text(Deadline deadline) {
   {
     std::unique_lock lock(mutex_);
     (void)wait_in(*parts_.loop, lock, proven_, deadline, [&] { return path() != Path::unproven || !alive(); });

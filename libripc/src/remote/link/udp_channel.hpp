@@ -33,7 +33,6 @@ class UdpChannel final : public LinkChannel {
 
   ripc_status widen(std::size_t packet) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
-  std::string describe(Deadline deadline) override;
 
   // ---- For the transport ----
   void check_path() noexcept override;
@@ -54,6 +53,7 @@ class UdpChannel final : public LinkChannel {
   bool can_transmit() noexcept override;
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override { parts_.loop->remove(socket_.fd()); }
+  std::string path_text(Deadline deadline) override;
   void doubt() noexcept override {}  // check_path() finds out
 
  private:

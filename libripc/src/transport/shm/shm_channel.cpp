@@ -308,16 +308,16 @@ ripc_status ShmChannel::end_grant(const wire::Grant& grant) noexcept {
   return status;
 }
 
-std::string ShmChannel::describe(Deadline) {
+spi::Channel::Description ShmChannel::describe(Deadline) {
   // The kernel knows no number here for a process of a PID namespace that this one cannot see.
   const pid_t pid = parts_.connection->credentials().pid;
   std::string text =
       "shared memory, " + (pid != 0 ? "process " + std::to_string(pid) : "a process of another PID namespace");
   if (!parts_.connection->peer_may_map())
-    return text + "; another user's process: bulk data is copied through a bounce buffer";
+    return {text + "; another user's process: bulk data is copied through a bounce buffer", {}};
   const Reach reach = parts_.connection->reach_of_peer();
-  if (reach == Reach::direct) return text + "; pool memory is mapped by the peer, other memory read";
-  return text + "; pool memory is mapped, other memory bounced: " + reason_of(reach);
+  if (reach == Reach::direct) return {text + "; pool memory is mapped by the peer, other memory read", {}};
+  return {text + "; pool memory is mapped, other memory bounced: " + reason_of(reach), {}};
 }
 
 bool ShmChannel::mark_dead() noexcept {

@@ -61,8 +61,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
-  std::string describe(Deadline deadline) override;
-  std::vector<spi::Rail> rails() const override { return {}; }
+  Description describe(Deadline deadline) override;
 
   // ---- For the transport, in the responder ----
   std::uint64_t link() const noexcept { return parts_.link; }

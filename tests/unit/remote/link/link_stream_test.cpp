@@ -81,7 +81,8 @@ TEST_F(LinkStream, WhatTheSocketDoesNotTakeWaitsWithinABoundAndNothingIsLostOrTo
   std::vector<std::string> sent;
   for (;;) {
     const auto number = static_cast<std::uint32_t>(sent.size() + 1);
-    std::string packet(number % 3 == 0 ? wire::datagram::kMaxPacket : number * 7919 % 20'000 + 1, static_cast<char>(number));
+    std::string packet(number % 3 == 0 ? wire::datagram::kMaxPacket : number * 7919 % 20'000 + 1,
+                       static_cast<char>(number));
     const ripc_status status = send(number, packet);
     if (status == RIPC_AGAIN) break;
     ASSERT_EQ(status, RIPC_OK);

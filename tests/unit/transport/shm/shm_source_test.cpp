@@ -158,13 +158,13 @@ TEST_F(Bounce, ADescriptorThatReachesOutOfItsArenaIsCorrupt) {
 
 TEST_F(Bounce, ThePathSaysWhyTheBufferIsUsed) {
   const auto channel = make_channel();
-  EXPECT_EQ(channel->describe(Deadline::after(0)).find("bounced"), std::string::npos);
+  EXPECT_EQ(channel->describe(Deadline::after(0)).text.find("bounced"), std::string::npos);
   std::set<std::string> reasons;
   for (const Reach reach : {Reach::other_user, Reach::not_visible, Reach::not_traceable, Reach::no_system_call}) {
     sender_->set_reach_of_peer(reach);
-    reasons.insert(channel->describe(Deadline::after(0)));
-    EXPECT_NE(channel->describe(Deadline::after(0)).find("bounced"), std::string::npos);
-    EXPECT_LT(channel->describe(Deadline::after(0)).size(), sizeof(ripc_service_info::reason) - 32)
+    reasons.insert(channel->describe(Deadline::after(0)).text);
+    EXPECT_NE(channel->describe(Deadline::after(0)).text.find("bounced"), std::string::npos);
+    EXPECT_LT(channel->describe(Deadline::after(0)).text.size(), sizeof(ripc_service_info::reason) - 32)
         << "something is added to it";
   }
   EXPECT_EQ(reasons.size(), 4u);

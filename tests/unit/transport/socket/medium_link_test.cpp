@@ -14,8 +14,6 @@
 namespace ripc::internal::socket {
 namespace {
 
-using wire::datagram::kMaxPacket;
-
 bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::kMaxPacket) == RIPC_OK; }
 
 // The TCP sockets of this process.
@@ -69,7 +67,7 @@ TEST_F(MediumLink, PacketsLargerThanADatagramGoOnceThePathIsPreparedForThem) {
   EXPECT_EQ(send_text(*channel, large + 'x'), RIPC_TOO_LARGE);
   ASSERT_TRUE(poll_until(1));
   EXPECT_EQ(sink_.packets[0].second, large);
-  EXPECT_NE(channel->describe(Deadline::after(0)).find("messages go over TCP"), std::string::npos);
+  EXPECT_NE(channel->describe(Deadline::after(0)).text.find("messages go over TCP"), std::string::npos);
 }
 
 TEST_F(MediumLink, ThreadsThatWidenAtOnceShareOneConnection) {

@@ -24,9 +24,9 @@ class StreamLink : public LinkEnds {
 TEST_F(StreamLink, PacketsArriveOnceWholeAndInOrderAndCreditsDoNotRunOut) {
   const auto channel = stream_channel(sender_);
   ASSERT_NE(channel, nullptr);
-  EXPECT_NE(channel->describe(Deadline::after(0)).find("UDP does not get through: short messages go over TCP"),
+  EXPECT_NE(channel->describe(Deadline::after(0)).text.find("UDP does not get through: short messages go over TCP"),
             std::string::npos)
-      << channel->describe(Deadline::after(0));
+      << channel->describe(Deadline::after(0)).text;
   // Far more than there is credit for at once.
   constexpr std::size_t kCount = 5000;
   for (std::size_t number = 0; number < kCount; ++number) {
@@ -91,8 +91,8 @@ TEST_F(StreamLink, WhatTheReceiverCannotTakeYetWaits) {
 TEST_F(StreamLink, AHealthyLinkIsProvenAndKeepsToUdp) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
-  EXPECT_NE(channel->describe(Deadline::after(0)).find("UDP packets"), std::string::npos)
-      << channel->describe(Deadline::after(0));
+  EXPECT_NE(channel->describe(Deadline::after(0)).text.find("UDP packets"), std::string::npos)
+      << channel->describe(Deadline::after(0)).text;
 }
 
 // It proves nothing against the path.
@@ -107,8 +107,8 @@ TEST_F(StreamLink, AReceiverThatReadsNothingForLongKeepsItsSendersOnUdp) {
   while (!sending.expired()) {
     if (send_text(*channel, "x") == RIPC_OK) ++sent;
   }
-  EXPECT_NE(channel->describe(Deadline::after(0)).find("UDP packets"), std::string::npos)
-      << channel->describe(Deadline::after(0));
+  EXPECT_NE(channel->describe(Deadline::after(0)).text.find("UDP packets"), std::string::npos)
+      << channel->describe(Deadline::after(0)).text;
   ASSERT_TRUE(poll_until(sent)) << sink_.packets.size() << " of " << sent;
   EXPECT_EQ(port_->statistics().lost, 0u);
 }

@@ -86,7 +86,7 @@ TEST_F(Ways, NoOneIsMadeToLookForTheAddressOfAnotherMachine) {
   Liar liar(*devices_, "239.1.2.3");
   const auto channel = connect(liar.node);
   ASSERT_NE(channel, nullptr) << "it gets a link by UDP";
-  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(channel), nullptr) << channel->describe(Deadline::after(0));
+  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(channel), nullptr) << channel->describe(Deadline::after(0)).text;
   EXPECT_EQ(handles_made, 2) << "that of the first session";
 }
 
@@ -97,7 +97,8 @@ TEST_F(Ways, AServerThatTellsOfAnotherMachineIsSentNoDatagrams) {
   ASSERT_TRUE(port.ok());
   const auto channel = test::connect(client_->transport(), liar.node.transport().address(), 8, Deadline::after(kLimit));
   ASSERT_TRUE(channel.ok()) << channel.status().text();
-  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(*channel), nullptr) << (*channel)->describe(Deadline::after(0));
+  EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(*channel), nullptr)
+      << (*channel)->describe(Deadline::after(0)).text;
 }
 
 TEST_F(Ways, AllLinksOfASessionShareOneWayThatEndsWithIt) {

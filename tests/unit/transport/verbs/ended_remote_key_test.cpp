@@ -44,8 +44,7 @@ class BulkChannel final : public spi::Channel {
     return bulk_.grant(kOwner, memory, grant);
   }
   ripc_status end_grant(const wire::Grant& grant) noexcept override { return bulk_.end_grant(grant); }
-  std::string describe(Deadline) override { return {}; }
-  std::vector<spi::Rail> rails() const override { return bulk_.rails(); }
+  Description describe(Deadline) override { return {}; }
 
  private:
   RdmaBulk& bulk_;

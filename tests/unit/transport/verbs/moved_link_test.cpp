@@ -59,7 +59,7 @@ class MovedLinks : public Nodes {
       for (const auto& channel : here->channels()) channel->check_path();
     });
   }
-  std::string path() { return channel_->describe(Deadline::after(0)); }
+  std::string path() { return channel_->describe(Deadline::after(0)).text; }
   bool goes_by(const remote::Endpoint& address) {
     return support::eventually([&] { return path().find("(" + address.ip() + ")") != std::string::npos; });
   }

@@ -180,7 +180,7 @@ TEST_F(PlainDatagrams, AreHeaderAndPacketAndNothingElse) {
   const auto largest = last(Path::take(), Kind::data, false);
   ASSERT_TRUE(largest);
   EXPECT_EQ(largest->bytes.size(), devices_->ports().front().mtu);
-  EXPECT_EQ(channel_->describe(Deadline::after(0)).find("signed"), std::string::npos);
+  EXPECT_EQ(channel_->describe(Deadline::after(0)).text.find("signed"), std::string::npos);
 }
 
 TEST_F(PlainDatagrams, AreNotTakenWhenTheyLookSigned) {
@@ -246,7 +246,7 @@ TEST_F(SignedDatagrams, AreAllOfThemAndStayReadable) {
   const auto granted = credit();
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->bytes.size(), kHeaderSize + kSealedOverhead);
-  EXPECT_NE(channel_->describe(Deadline::after(0)).find("signed datagrams"), std::string::npos);
+  EXPECT_NE(channel_->describe(Deadline::after(0)).text.find("signed datagrams"), std::string::npos);
 }
 
 TEST_F(SignedDatagrams, AsLargeAsTheDeviceTakesThemArriveWholeByEveryWayOfSending) {

@@ -14,7 +14,7 @@ Status AddressResolution::start() {
   } catch (const std::system_error& error) {
     return system_error(error.code().value(), "Starting a thread of the multicast resolver", "raise ulimit -u");
   }
-  ::pthread_setname_np(thread_.native_handle(), "ripc-devices");
+  ::pthread_setname_np(thread_.native_handle(), "ripc-fabric");
   return {};
 }
 

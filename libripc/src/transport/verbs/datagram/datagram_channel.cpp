@@ -272,7 +272,7 @@ void DatagramSource::start_pulls() noexcept {
   if (std::exchange(has_collected_, false)) bulk_->start_pulls();
 }
 
-std::string DatagramChannel::describe(Deadline) {
+std::string DatagramChannel::path_text(Deadline) {
   const std::lock_guard lock(mutex_);
   if (!attachment_) return "RDMA, on its way to the devices at " + parts_.session->remote().ip();
   const DevicePort& port = attachment_->sender->port();

@@ -67,7 +67,6 @@ class DatagramChannel final : public remote::LinkChannel {
 
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
-  std::string describe(Deadline deadline) override;
 
   ripc_service_id service() const noexcept { return parts_.service; }
   // Greetings prove the path before the channel is used, and doubt() later on: nothing else is kept or sent again.
@@ -117,6 +116,7 @@ class DatagramChannel final : public remote::LinkChannel {
   }
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override;
+  std::string path_text(Deadline deadline) override;
   void doubt() noexcept override;
   void on_end() noexcept override { move_timer_.cancel(); }
 

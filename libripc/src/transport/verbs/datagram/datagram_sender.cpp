@@ -362,8 +362,8 @@ ripc_status DatagramSender::send_parts(const DatagramRoute& route, const Header&
   return RIPC_OK;
 }
 
-// Posts datagrams out of slots. `write` puts the text of each into its slot, and returns its size. How many were posted;
-// there is room for all.
+// Posts datagrams out of slots. `write` puts the text of each into its slot, and returns its size. How many were
+// posted; there is room for all.
 template <typename Write>
 std::uint32_t DatagramSender::post_copies_locked(const DatagramRoute& route, std::uint32_t count,
                                                  Write&& write) noexcept {

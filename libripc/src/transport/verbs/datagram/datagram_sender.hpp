@@ -77,12 +77,12 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE, RIPC_PEER_DEAD (the signature has no numbers left).
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
-  // Any. The same for a packet that is larger than a datagram, with one doorbell for `kMostMessages` of them. `header`: of
-  // the first of them, but `spent` of the last; each costs 1. All have `part` bytes of the packet but the last.
+  // Any. The same for a packet that is larger than a datagram, with one doorbell for `kMostMessages` of them. `header`:
+  // of the first of them, but `spent` of the last; each costs 1. All have `part` bytes of the packet but the last.
   ripc_status send_parts(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
                          std::size_t part) noexcept;
-  // Any. As send(), but the device may be told of it later: with what is enqueued next, before anything that is sent, or
-  // by flush(), which follows soon. What it does not take then is lost.
+  // Any. As send(), but the device may be told of it later: with what is enqueued next, before anything that is sent,
+  // or by flush(), which follows soon. What it does not take then is lost.
   ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   void flush() noexcept;
   // The largest packet that is copied into the work request, in bytes.

@@ -7,8 +7,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import java.util.function.LongConsumer;
 import org.libripc.internal.Binding;
+import org.libripc.internal.Guard;
 import org.libripc.internal.Layout;
 import org.libripc.internal.Layout.View;
 import org.libripc.internal.NativeBinding;
@@ -20,6 +23,7 @@ import org.libripc.internal.Upcalls;
  * again, so that a call that comes too late finds nobody.
  */
 final class Callbacks {
+  private static final long CLOSE_PAUSE = 1_000_000;
   private static final AtomicLong NEXT = new AtomicLong(1);
   private static final Map<Long, Ticket> TICKETS = new ConcurrentHashMap<>();
   private static final Map<Long, NotificationHandler> HANDLERS = new ConcurrentHashMap<>();
@@ -118,6 +122,33 @@ final class Callbacks {
       closer.setDaemon(true);
       closer.start();
     }
+  }
+
+  /**
+   * Closes a guard, and wakes the threads inside until they have left. False if it is closed
+   * already.
+   *
+   * @param isBusy whether someone still works who is not inside
+   * @param wake ends one wait
+   */
+  static boolean close(Guard guard, BooleanSupplier isBusy, Runnable wake) {
+    if (!guard.tryEnter()) return false;
+    if (!guard.close()) {
+      guard.leave();
+      return false;
+    }
+    outside(
+        () -> {
+          // Each wait in turn: one interrupt ends one.
+          while (guard.inside() > 1 || isBusy.getAsBoolean()) {
+            wake.run();
+            LockSupport.parkNanos(CLOSE_PAUSE);
+            // An interrupted thread does not park; it closes all the same.
+            Thread.yield();
+          }
+          guard.leave();
+        });
+    return true;
   }
 
   /** Runs what must not wait for this thread, and throws nothing. */

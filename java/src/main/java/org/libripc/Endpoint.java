@@ -3,11 +3,9 @@ package org.libripc;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Guard;
@@ -29,7 +27,6 @@ import org.libripc.internal.Spares;
 final class Endpoint implements RpcEndpoint {
   private static final int CHUNK = 256 << 10;
   private static final int FEW = 8 * CallRecord.LARGEST; // for which a chunk always has room
-  private static final long CLOSE_PAUSE = 1_000_000;
   private static final long DEFAULT_TIMEOUT = 5_000_000_000L;
   // Of answers that travel long: whether their clients have them is asked for.
   private static final long LOOK = 5_000_000;
@@ -450,22 +447,7 @@ final class Endpoint implements RpcEndpoint {
 
   @Override
   public boolean close() {
-    if (!guard.tryEnter()) return false;
-    if (!guard.close()) {
-      guard.leave();
-      return false;
-    }
-    Callbacks.outside(
-        () -> {
-          while (guard.inside() > 1) {
-            binding.interrupt(service.handle());
-            LockSupport.parkNanos(CLOSE_PAUSE);
-            // An interrupted thread does not park; it closes all the same.
-            Thread.yield();
-          }
-          guard.leave();
-        });
-    return true;
+    return Callbacks.close(guard, () -> false, () -> binding.interrupt(service.handle()));
   }
 
   private void destroy() {
@@ -495,21 +477,6 @@ final class Endpoint implements RpcEndpoint {
         at += sizeOf(rest, at);
       }
     }
-  }
-
-  @Override
-  public Throwable trace() {
-    return Leaks.trace();
-  }
-
-  @Override
-  public Cleaner.Cleanable onLoss(Object owner, Runnable net) {
-    return Leaks.CLEANER.register(owner, net);
-  }
-
-  @Override
-  public void lost(String type, String detail, Throwable trace) {
-    Leaks.report(type, detail, trace);
   }
 
   @Override

@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 import org.libripc.internal.Layout.View;
+import org.libripc.internal.Leaks;
 
 /**
  * A received message. It is the receiver's until {@link #close}; what is called on it afterwards
@@ -377,8 +378,8 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * Who sent it, as it was proven. {@link #source} is the sender's own word; this is not. Messages
-   * of one sender have the same object.
+   * Who sent it, as it was proven. {@link #source} is what the sender claims. Messages of one
+   * sender have the same object.
    */
   public Peer peer() {
     open();

@@ -2,6 +2,7 @@
 package org.libripc;
 
 import org.libripc.internal.Guard;
+import org.libripc.internal.Leaks;
 
 /**
  * The native message of a {@link Message} that has lent views, or return buffers to reply into.

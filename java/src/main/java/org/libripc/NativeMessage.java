@@ -3,6 +3,7 @@ package org.libripc;
 
 import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
+import org.libripc.internal.Leaks;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
 

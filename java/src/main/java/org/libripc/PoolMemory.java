@@ -3,6 +3,7 @@ package org.libripc;
 
 import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
+import org.libripc.internal.Leaks;
 
 /**
  * One native lease with its one root buffer. Without users it goes back to the Java pool for the

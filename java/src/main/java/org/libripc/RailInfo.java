@@ -14,7 +14,7 @@ import org.libripc.internal.NativeBlock;
  * @param bytesSent over RDMA only what this side writes itself
  * @param bytesReceived over RDMA only what this side reads itself
  * @param rate bytes per second, when last measured; 0: not yet
- * @param spare 1: slower than a quarter of the fastest, and so not used but to look at it
+ * @param spare 1: slower than a quarter of the fastest: used only to measure its rate
  * @param connections open over it
  */
 public record RailInfo(

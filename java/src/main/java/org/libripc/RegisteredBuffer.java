@@ -5,6 +5,7 @@ import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.libripc.internal.Leaks;
 
 /**
  * Memory that a context knows. Either of its pool ({@link Ripc#lease}), which peers read without a

@@ -17,6 +17,7 @@ import java.util.function.LongToIntFunction;
 import java.util.function.ToIntFunction;
 import org.libripc.internal.Binding;
 import org.libripc.internal.Layout;
+import org.libripc.internal.Leaks;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
 

@@ -16,6 +16,7 @@ import org.libripc.internal.AutoLock;
 import org.libripc.internal.Epoll;
 import org.libripc.internal.Guard;
 import org.libripc.internal.InterruptHook;
+import org.libripc.internal.Leaks;
 import org.libripc.internal.LibC;
 import org.libripc.internal.NativeBlock;
 

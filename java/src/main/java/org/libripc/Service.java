@@ -7,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import org.libripc.internal.Layout;
+import org.libripc.internal.Leaks;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
 import org.libripc.internal.RpcEndpoint;

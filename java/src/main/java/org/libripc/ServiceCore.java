@@ -7,7 +7,6 @@ import java.util.Collections;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.locks.LockSupport;
 import org.libripc.internal.Guard;
 import org.libripc.internal.NativeBinding;
 
@@ -16,8 +15,6 @@ import org.libripc.internal.NativeBinding;
  * Service}: so the garbage collector finds that the application has lost that one.
  */
 final class ServiceCore {
-  private static final long CLOSE_PAUSE = 1_000_000;
-
   private final RipcCore ripc;
   private final NativeBinding binding;
   private final long handle;
@@ -129,25 +126,13 @@ final class ServiceCore {
 
   /** False if it is closed already. */
   boolean close() {
-    if (!guard.tryEnter()) return false;
-    if (!guard.close()) {
-      guard.leave();
-      return false;
-    }
-    Callbacks.outside(
-        () -> {
-          // Each wait in turn: one interrupt ends one.
-          while (guard.inside() > 1 || receiver.isBusy()) {
-            Endpoint calls = endpoint;
-            if (calls != null) calls.close();
-            binding.interrupt(handle);
-            LockSupport.parkNanos(CLOSE_PAUSE);
-            // An interrupted thread does not park; it closes all the same.
-            Thread.yield();
-          }
-          guard.leave();
-        });
-    return true;
+    return Callbacks.close(guard, receiver::isBusy, this::wake);
+  }
+
+  private void wake() {
+    Endpoint calls = endpoint;
+    if (calls != null) calls.close();
+    binding.interrupt(handle);
   }
 
   private void destroy() {

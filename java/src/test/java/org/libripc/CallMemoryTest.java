@@ -16,6 +16,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.Leaks;
 import org.libripc.rpc.CallHandler;
 import org.libripc.rpc.CallOutcome;
 import org.libripc.rpc.CallResult;

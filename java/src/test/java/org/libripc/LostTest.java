@@ -20,6 +20,7 @@ import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.Leaks;
 
 /** What the application has lost without closing it is closed and reported. */
 class LostTest extends PairTest {

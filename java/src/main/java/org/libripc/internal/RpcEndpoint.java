@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
-import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
 import java.util.function.Consumer;
 import org.libripc.Message;
@@ -107,15 +106,6 @@ public interface RpcEndpoint {
 
   /** Whether the context was lost. */
   boolean isLost();
-
-  /** Reports a leak. */
-  void lost(String type, String detail, Throwable trace);
-
-  /** Where something is made, if that is wanted. */
-  Throwable trace();
-
-  /** What the garbage collector finds runs this. */
-  Cleaner.Cleanable onLoss(Object owner, Runnable net);
 
   /** The same message in memory that it keeps; the given one is closed. */
   Message own(Message answer);

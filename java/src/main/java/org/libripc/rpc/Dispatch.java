@@ -40,10 +40,10 @@ final class Dispatch implements RpcEndpoint.Events {
     Method method = methods[handler];
     if (method.executor == null) {
       // It is always the same one.
-      if (request == null) request = new Request(endpoint, come);
+      if (request == null) request = new Request(come);
       handle(method.handler, request);
     } else {
-      pass(method, Request.kept(endpoint, come.keep()));
+      pass(method, Request.kept(come.keep()));
     }
   }
 

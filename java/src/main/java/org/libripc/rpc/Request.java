@@ -11,7 +11,7 @@ import org.libripc.ServiceId;
 import org.libripc.Status;
 import org.libripc.Ticket;
 import org.libripc.internal.Layout;
-import org.libripc.internal.RpcEndpoint;
+import org.libripc.internal.Leaks;
 import org.libripc.internal.RpcRequest;
 import org.libripc.internal.Spares;
 
@@ -26,29 +26,26 @@ import org.libripc.internal.Spares;
  */
 public final class Request extends CallItems {
   /** What the garbage collector's net needs to know. */
-  private record Net(RpcEndpoint endpoint, RpcRequest request, Throwable trace)
-      implements Runnable {
+  private record Net(RpcRequest request, Throwable trace) implements Runnable {
     @Override
     public void run() {
-      if (request.end(Status.CANCELLED, true)) endpoint.lost("Request", " of an Rpc", trace);
+      if (request.end(Status.CANCELLED, true)) Leaks.report("Request", " of an Rpc", trace);
     }
   }
 
   private static final Spares<Outgoing> SINGLE = new Spares<>(Outgoing::new);
 
-  private final RpcEndpoint endpoint;
   private final RpcRequest request;
 
   /** For {@code request}, of which there is one for all that are not kept. */
-  Request(RpcEndpoint endpoint, RpcRequest request) {
-    this.endpoint = endpoint;
+  Request(RpcRequest request) {
     this.request = request;
   }
 
   /** One that was kept. */
-  static Request kept(RpcEndpoint endpoint, RpcRequest request) {
-    Request kept = new Request(endpoint, request);
-    endpoint.onLoss(kept, new Net(endpoint, request, endpoint.trace()));
+  static Request kept(RpcRequest request) {
+    Request kept = new Request(request);
+    Leaks.CLEANER.register(kept, new Net(request, Leaks.trace()));
     return kept;
   }
 
@@ -162,6 +159,6 @@ public final class Request extends CallItems {
    */
   public Request keep() {
     RpcRequest kept = request.keep();
-    return kept == request ? this : kept(endpoint, kept);
+    return kept == request ? this : kept(kept);
   }
 }

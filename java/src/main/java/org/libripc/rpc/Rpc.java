@@ -17,6 +17,7 @@ import org.libripc.RipcException;
 import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.internal.Layout;
+import org.libripc.internal.Leaks;
 import org.libripc.internal.NativeBlock;
 import org.libripc.internal.RpcEndpoint;
 import org.libripc.internal.Spares;
@@ -38,7 +39,7 @@ public final class Rpc implements AutoCloseable {
   private record Net(RpcEndpoint endpoint, ServiceId id, Throwable trace) implements Runnable {
     @Override
     public void run() {
-      if (endpoint.close() || endpoint.isLost()) endpoint.lost("Rpc", " of " + id, trace);
+      if (endpoint.close() || endpoint.isLost()) Leaks.report("Rpc", " of " + id, trace);
     }
   }
 
@@ -57,7 +58,7 @@ public final class Rpc implements AutoCloseable {
     this.service = service;
     endpoint = RpcEndpoint.Door.open(service, slots, queue, maxSessions, dispatch);
     dispatch.start(endpoint);
-    cleanable = endpoint.onLoss(this, new Net(endpoint, service.id(), endpoint.trace()));
+    cleanable = Leaks.CLEANER.register(this, new Net(endpoint, service.id(), Leaks.trace()));
   }
 
   /**

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package org.libripc;
+package org.libripc.internal;
 
 import java.lang.ref.Cleaner;
 import java.util.Map;
@@ -12,8 +12,8 @@ import java.util.stream.Collectors;
  * The last net: what the garbage collector finds unclosed is given back, and reported. There is one
  * entry in the log a second at most; those that come between are counted in the next.
  */
-final class Leaks {
-  static final Cleaner CLEANER = Cleaner.create();
+public final class Leaks {
+  public static final Cleaner CLEANER = Cleaner.create();
 
   private static final boolean TRACES = Boolean.getBoolean("org.libripc.leaks.traces");
   private static final long PAUSE = TimeUnit.SECONDS.toNanos(1);
@@ -30,7 +30,7 @@ final class Leaks {
   private Leaks() {}
 
   /** Where an object was made, if that is wanted, to be told when it leaks. */
-  static Throwable trace() {
+  public static Throwable trace() {
     return TRACES ? new Throwable("made here") : null;
   }
 
@@ -38,7 +38,7 @@ final class Leaks {
    * @param type of the object
    * @param detail which one it was; may be empty
    */
-  static synchronized void report(String type, String detail, Throwable trace) {
+  public static synchronized void report(String type, String detail, Throwable trace) {
     ++reported;
     long wait = lastEntry + PAUSE - System.nanoTime();
     if (wait <= 0) {
@@ -66,7 +66,8 @@ final class Leaks {
     System.getLogger("org.libripc").log(System.Logger.Level.WARNING, text, trace);
   }
 
-  static synchronized long reported() {
+  /** How many objects were reported. */
+  public static synchronized long reported() {
     return reported;
   }
 }
