@@ -280,6 +280,41 @@ TEST_F(LossyRail, ACableThatLosesPacketsHoldsUpNothing) {
   ASSERT_NO_FATAL_FAILURE(counts());
 }
 
+// Connections are made over the first cable, and nothing long comes through. Whether the holder sends what is long.
+class BlackHole : public LossyRail, public testing::WithParamInterface<bool> {
+ protected:
+  // Sends a long message. Whether the first cable has carried a part of it.
+  bool is_used() {
+    constexpr std::size_t kSize = std::size_t{16} << 20;
+    const auto carried = [] { return GetParam() ? Hosts::received() : Hosts::transmitted(); };
+    const std::uint64_t before = carried();
+    if (GetParam()) {
+      EXPECT_EQ(asker_->request_long(kSize, 1), RIPC_OK) << ripc_last_error();
+      EXPECT_EQ(asker_->receive_long(kPatience), RIPC_OK);
+    } else {
+      send_whole(kSize);
+    }
+    return carried() - before > kSize / 10;
+  }
+};
+
+TEST_P(BlackHole, IsTriedLessAndLessOftenAndTakenUpAgain) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_TRUE(eventually([&] { return is_used(); }, kPatience));
+  hosts_.relay().set({.longest = 600});
+  const std::uint64_t before = Hosts::dials();
+  for (const std::uint64_t until = now() + 4 * kPeerTimeout; now() < until && !HasFailure();) (void)is_used();
+  const std::uint64_t tries = Hosts::dials() - before;
+  EXPECT_GE(tries, 2u);
+  EXPECT_LE(tries, 7u) << "each of them holds up what is under way";
+  hosts_.relay().set({});
+  EXPECT_TRUE(eventually([&] { return is_used(); }, kPatience)) << "it is not taken up again";
+}
+
+INSTANTIATE_TEST_SUITE_P(, BlackHole, testing::Bool(), [](const auto& instance) {
+  return std::string(instance.param ? "OnTheWayBack" : "OnTheWayThere");
+});
+
 // A ticket ends with the session.
 TEST_F(Rails, TheSessionOutlivesTheCableThatItUses) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
