@@ -52,6 +52,27 @@ std::uint64_t cable_counter(const char* cable, int column) {
   return 0;
 }
 
+// Of the host that this thread is on.
+std::uint64_t protocol_counter(const char* protocol, const char* wanted) {
+  std::ifstream file("/proc/self/net/snmp");
+  std::string names;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(protocol)) continue;
+    if (names.empty()) {
+      names = line;
+      continue;
+    }
+    std::istringstream columns(names);
+    std::istringstream values(line);
+    std::string name;
+    std::string value;
+    while (columns >> name && values >> value) {
+      if (name == wanted) return std::stoull(value);
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 Hosts::Hosts(Cable cable) {
@@ -203,27 +224,12 @@ std::size_t Hosts::connections() {
   return count;
 }
 
+std::uint64_t Hosts::dials() { return protocol_counter("Tcp:", "ActiveOpens"); }
+
 std::uint64_t Hosts::dropped_there() const {
   EXPECT_TRUE(enter(there_));
-  std::ifstream file("/proc/self/net/snmp");
+  const std::uint64_t dropped = protocol_counter("Udp:", "RcvbufErrors");
   EXPECT_TRUE(enter(here_));
-  std::string names;
-  std::uint64_t dropped = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("Udp:")) continue;
-    if (names.empty()) {
-      names = line;
-      continue;
-    }
-    std::istringstream columns(names);
-    std::istringstream values(line);
-    std::string name;
-    std::string value;
-    while (columns >> name && values >> value) {
-      if (name == "RcvbufErrors") dropped = std::stoull(value);
-    }
-    break;
-  }
   return dropped;
 }
 

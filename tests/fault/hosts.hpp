@@ -55,6 +55,8 @@ class Hosts {
   static std::uint64_t received();
   // TCP connections of this host that its kernel believes in.
   static std::size_t connections();
+  // That this host has tried to make since the test began.
+  static std::uint64_t dials();
   // Datagrams that the kernel of the other host dropped because a socket had no room for them.
   std::uint64_t dropped_there() const;
 

@@ -158,29 +158,89 @@ TEST_F(Rails, EachCableMayFailInTurn) {
   }
 }
 
-TEST_F(Rails, ACableThatComesAndGoesLosesNothing) {
+// Which cable is down in each of two turns of a second; null: none.
+class Flapping : public Rails, public testing::WithParamInterface<std::array<const char*, 2>> {};
+
+TEST_P(Flapping, CablesThatComeAndGoLoseNothing) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(use_both());
-  constexpr auto kTurn = std::chrono::milliseconds(300);
+  const std::uint64_t until = now() + number_from_environment("RIPC_FAULT_FLAPPING", 10) * kSecond;
   std::mutex mutex;
   std::condition_variable ended;
   bool is_over = false;
   std::thread flapping([&] {
     std::unique_lock lock(mutex);
-    for (bool up = false; !ended.wait_for(lock, kTurn, [&] { return is_over; }); up = !up)
-      hosts_.plug(up, Hosts::kCable2);
+    for (std::size_t turn = 0; !ended.wait_for(lock, std::chrono::seconds(1), [&] { return is_over; }); ++turn) {
+      if (const char* const former = GetParam()[(turn + 1) % 2]) hosts_.plug(true, former);
+      if (const char* const next = GetParam()[turn % 2]) hosts_.plug(false, next);
+    }
   });
-  for (int count = 0; count < 10 && !HasFatalFailure(); ++count) send_whole();
+  while (now() < until && !HasFatalFailure()) send_whole();
   {
     const std::lock_guard lock(mutex);
     is_over = true;
   }
   ended.notify_one();
   flapping.join();
-  hosts_.plug(true, Hosts::kCable2);
+  for (const char* const cable : {Hosts::kCable, Hosts::kCable2}) hosts_.plug(true, cable);
   ASSERT_NO_FATAL_FAILURE(counts());
-  EXPECT_NO_FATAL_FAILURE(use_both()) << "it is taken up again";
+  EXPECT_NO_FATAL_FAILURE(use_both()) << "they are taken up again";
 }
+
+INSTANTIATE_TEST_SUITE_P(, Flapping,
+                         testing::Values(std::array<const char*, 2>{Hosts::kCable2, nullptr},
+                                         std::array<const char*, 2>{Hosts::kCable, nullptr},
+                                         std::array<const char*, 2>{Hosts::kCable, Hosts::kCable2}),
+                         [](const auto& instance) {
+                           return instance.param[1] != nullptr         ? "BothInTurn"
+                                  : instance.param[0] == Hosts::kCable ? "ThatOfTheSession"
+                                                                       : "TheOther";
+                         });
+
+// The network of a cable, by the beginning of its addresses.
+class Renumbered : public Rails, public testing::WithParamInterface<std::pair<const char*, const char*>> {
+ protected:
+  // The host's end of the cable has the number `host` in it, and gets another one.
+  std::array<std::string, 2> commands(const char* host) {
+    const auto [cable, network] = GetParam();
+    const std::string end = std::string("/24 dev ") + cable;
+    return {std::string("address delete ") + network + host + end, std::string("address add ") + network + "7" + end};
+  }
+};
+
+TEST_P(Renumbered, ARailWhoseAddressHereChangesLosesNothingAndIsTakenUpAgain) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  Ticket ticket;
+  ASSERT_NO_FATAL_FAILURE(send_while(ticket, [&] {
+    for (const std::string& command : commands("1")) hosts_.here(command);
+  }));
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+  ASSERT_NO_FATAL_FAILURE(counts());
+  EXPECT_NO_FATAL_FAILURE(use_both()) << "it is not taken up again from the new address";
+}
+
+TEST_P(Renumbered, ARailWhoseAddressThereChangesLosesNothingAndTheNextSessionHasIt) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  Ticket ticket;
+  ASSERT_NO_FATAL_FAILURE(send_while(ticket, [&] {
+    for (const std::string& command : commands("2")) hosts_.there(command);
+  }));
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+  ASSERT_NO_FATAL_FAILURE(send_whole());
+  ASSERT_NO_FATAL_FAILURE(counts());
+  asker_.reset();
+  asker_ = std::make_unique<Asker>(directory_here_.path());
+  ASSERT_TRUE(*asker_);
+  EXPECT_NO_FATAL_FAILURE(use_both());
+}
+
+INSTANTIATE_TEST_SUITE_P(, Renumbered,
+                         testing::Values(std::pair(Hosts::kCable, "10.78.0."), std::pair(Hosts::kCable2, "10.79.0.")),
+                         [](const auto& instance) {
+                           return std::string(instance.index == 0 ? "ThatOfTheSession" : "TheOther");
+                         });
 
 TEST_F(Rails, ACableThatIsTenTimesSlowerCarriesLittle) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
@@ -219,6 +279,41 @@ TEST_F(LossyRail, ACableThatLosesPacketsHoldsUpNothing) {
   hosts_.relay().set({});
   ASSERT_NO_FATAL_FAILURE(counts());
 }
+
+// Connections are made over the first cable, and nothing long comes through. Whether the holder sends what is long.
+class BlackHole : public LossyRail, public testing::WithParamInterface<bool> {
+ protected:
+  // Sends a long message. Whether the first cable has carried a part of it.
+  bool is_used() {
+    constexpr std::size_t kSize = std::size_t{16} << 20;
+    const auto carried = [] { return GetParam() ? Hosts::received() : Hosts::transmitted(); };
+    const std::uint64_t before = carried();
+    if (GetParam()) {
+      EXPECT_EQ(asker_->request_long(kSize, 1), RIPC_OK) << ripc_last_error();
+      EXPECT_EQ(asker_->receive_long(kPatience), RIPC_OK);
+    } else {
+      send_whole(kSize);
+    }
+    return carried() - before > kSize / 10;
+  }
+};
+
+TEST_P(BlackHole, IsTriedLessAndLessOftenAndTakenUpAgain) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_TRUE(eventually([&] { return is_used(); }, kPatience));
+  hosts_.relay().set({.longest = 600});
+  const std::uint64_t before = Hosts::dials();
+  for (const std::uint64_t until = now() + 4 * kPeerTimeout; now() < until && !HasFailure();) (void)is_used();
+  const std::uint64_t tries = Hosts::dials() - before;
+  EXPECT_GE(tries, 2u);
+  EXPECT_LE(tries, 7u) << "each of them holds up what is under way";
+  hosts_.relay().set({});
+  EXPECT_TRUE(eventually([&] { return is_used(); }, kPatience)) << "it is not taken up again";
+}
+
+INSTANTIATE_TEST_SUITE_P(, BlackHole, testing::Bool(), [](const auto& instance) {
+  return std::string(instance.param ? "OnTheWayBack" : "OnTheWayThere");
+});
 
 // A ticket ends with the session.
 TEST_F(Rails, TheSessionOutlivesTheCableThatItUses) {

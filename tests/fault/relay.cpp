@@ -84,7 +84,7 @@ void Relay::take(std::size_t from) {
     const ssize_t size = ::read(ends_[from], buffer.data(), buffer.size());
     if (size <= 0) return;
     if (filtered != 0 && protocol_of(buffer) == filtered) continue;
-    if (happens(weather.lost)) {
+    if (static_cast<std::size_t>(size) > weather.longest || happens(weather.lost)) {
       ++lost_;
       continue;
     }

@@ -21,6 +21,7 @@ struct Weather {
   std::uint64_t duplicated = 0;
   std::uint64_t reordered = 0;  // kept for some milliseconds, so that those behind overtake
   std::uint64_t delay = 0;      // of all, in nanoseconds
+  std::size_t longest = 65536;  // longer ones are lost without a word, in bytes
 };
 
 class Relay {

@@ -9,9 +9,12 @@
 #include <list>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "remote/bulk/rail_pace.hpp"
+#include "remote/session/endpoint.hpp"
 
 namespace ripc::internal::remote {
 
@@ -26,8 +29,10 @@ struct Lane {
   static constexpr std::size_t kFirstSegments = 1;
   static constexpr std::uint64_t kFirstSegment = RailPace::kLeastSegment;
   std::shared_ptr<Connection> connection;
+  Endpoint peer;  // the address names its rail
   RailPace pace;
-  Nanoseconds probe_at = 0;  // of a spare one: when it is tried again
+  Nanoseconds probe_at = 0;     // of a spare one: when it is tried again
+  Nanoseconds rests_until = 0;  // the one before it on this rail was asked for something, and brought nothing
 };
 
 // Under the lock of the table that it is of.
@@ -36,13 +41,26 @@ class Lanes {
  public:
   using Connection = typename Lane::Connection;
 
+  // `stall_timeout`: a connection that is silent for a quarter of it has failed. Throws std::bad_alloc.
+  explicit Lanes(Nanoseconds stall_timeout) : stall_timeout_(stall_timeout) { rests_.reserve(kMostRests); }
+
   bool empty() const noexcept { return lanes_.empty(); }
   auto begin() noexcept { return lanes_.begin(); }
   auto end() noexcept { return lanes_.end(); }
   auto begin() const noexcept { return lanes_.begin(); }
   auto end() const noexcept { return lanes_.end(); }
-  void add(std::list<Lane>& made) noexcept { lanes_.splice(lanes_.end(), made); }
-  void remove(const Lane& lane) noexcept {
+  void add(std::list<Lane>& made) noexcept {
+    if (const auto rest = rest_of(made.front()); rest != rests_.end()) made.front().rests_until = rest->until;
+    lanes_.splice(lanes_.end(), made);
+  }
+  // Its connection has ended.
+  void remove(const Lane& lane, Nanoseconds now) noexcept {
+    const auto rest = rest_of(lane);
+    if (lane.pace.has_failed()) {
+      fail(rest, lane.peer, now);
+    } else if (lane.pace.rate() != 0 && rest != rests_.end()) {
+      rests_.erase(rest);
+    }
     lanes_.remove_if([&](const Lane& other) { return &other == &lane; });
   }
   void clear() noexcept { lanes_.clear(); }
@@ -61,11 +79,15 @@ class Lanes {
     constexpr double kSpare = RailPace::kSpare;
     // How often a spare carries a segment, to see whether it has become faster.
     constexpr Nanoseconds kProbePause = 1'000'000'000;
+    // What connects and brings nothing would hold up an item each time.
+    const auto is_rested = [&](const Lane& lane) { return can_carry(lane) && lane.rests_until <= now; };
+    const bool is_any_rested = std::any_of(lanes_.begin(), lanes_.end(), is_rested);
+    const auto may_be_asked = [&](const Lane& lane) { return is_any_rested ? is_rested(lane) : can_carry(lane); };
     Lane* only = nullptr;
     std::size_t count = 0;
     double fastest = 0;
     for (Lane& lane : lanes_) {
-      if (!can_carry(lane)) continue;
+      if (!may_be_asked(lane)) continue;
       only = &lane;
       ++count;
       fastest = std::max(fastest, lane.pace.rate());
@@ -76,7 +98,7 @@ class Lanes {
     std::uint64_t best_segment = 0;
     double best_time = 0;
     for (Lane& lane : lanes_) {
-      if (!can_carry(lane)) continue;
+      if (!may_be_asked(lane)) continue;
       const bool is_new = lane.pace.rate() == 0;
       const std::uint64_t least = is_new ? Lane::kFirstSegment : RailPace::kLeastSegment;
       const std::uint64_t segment = std::max(lane.pace.segment(fastest / kSpare, kSegmentSize), least);
@@ -97,8 +119,12 @@ class Lanes {
   // The connection that brings something small first; null: there is none.
   std::shared_ptr<Connection> quickest() const noexcept {
     constexpr std::uint64_t kSmall = 4096;
-    const auto found = std::min_element(lanes_.begin(), lanes_.end(), [](const Lane& left, const Lane& right) {
-      return left.pace.time_for(kSmall) < right.pace.time_for(kSmall);
+    const auto time_of = [](const Lane& lane) {
+      const bool is_doubtful = lane.rests_until != 0 && lane.pace.rate() == 0;
+      return std::pair(is_doubtful, lane.pace.time_for(kSmall));
+    };
+    const auto found = std::min_element(lanes_.begin(), lanes_.end(), [&](const Lane& left, const Lane& right) {
+      return time_of(left) < time_of(right);
     });
     return found == lanes_.end() ? nullptr : found->connection;
   }
@@ -110,7 +136,29 @@ class Lanes {
   }
 
  private:
+  // Of a rail whose last connection has failed.
+  struct Rest {
+    Endpoint peer;
+    Backoff pause;
+    Nanoseconds until;
+  };
+  static constexpr std::size_t kMostRests = 16;
+
+  auto rest_of(const Lane& lane) noexcept {
+    return std::find_if(rests_.begin(), rests_.end(), [&](const Rest& rest) { return rest.peer.same_ip(lane.peer); });
+  }
+  // A failure costs a quarter of the time-out, and at last one part in seventeen of the time.
+  void fail(typename std::vector<Rest>::iterator rest, const Endpoint& peer, Nanoseconds now) noexcept {
+    if (rest == rests_.end()) {
+      if (rests_.size() == kMostRests) rests_.erase(rests_.begin());
+      rest = rests_.insert(rests_.end(), {peer, {stall_timeout_ / 4, stall_timeout_ * 4}, 0});
+    }
+    rest->until = now + rest->pause.next();
+  }
+
+  const Nanoseconds stall_timeout_;
   std::list<Lane> lanes_;
+  std::vector<Rest> rests_;  // the oldest first
 };
 
 }  // namespace ripc::internal::remote

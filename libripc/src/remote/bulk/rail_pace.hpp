@@ -44,6 +44,8 @@ class RailPace {
   // They will not come.
   void forget(std::uint64_t bytes) noexcept { owed_ -= std::min(owed_, bytes); }
 
+  // It was asked for something, and brought nothing at all.
+  bool has_failed() const noexcept { return is_first_ && counted_ == 0 && rate_ == 0; }
   // Bytes per nanosecond; 0: not known yet.
   double rate() const noexcept { return rate_; }
   // Until so many more bytes than it owes would be there. One of unknown rate is tried at once, with one segment.

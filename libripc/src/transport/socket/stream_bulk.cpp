@@ -57,7 +57,7 @@ void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
   std::optional<StreamPullTable::NewLane> lane;
   try {
     connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
-    lane.emplace(connection);
+    lane.emplace(connection, peer);
   } catch (const std::bad_alloc&) {
     dial_failed();
     return;

@@ -82,7 +82,7 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
 
   const Nanoseconds stall_timeout_;
   const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
-  StreamPullTable stream_pulls_{finishes_};
+  StreamPullTable stream_pulls_{finishes_, stall_timeout_};
   StreamPushTable stream_pushes_;
   std::atomic<std::uint64_t> connections_made_{0};
   std::atomic<std::uint64_t> connections_lost_{0};

@@ -78,8 +78,9 @@ void StreamPullTable::ask() noexcept {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-StreamPullTable::NewLane::NewLane(std::shared_ptr<BulkConnection> connection) : lane_(1) {
+StreamPullTable::NewLane::NewLane(std::shared_ptr<BulkConnection> connection, const remote::Endpoint& peer) : lane_(1) {
   lane_.front().connection = std::move(connection);
+  lane_.front().peer = peer;
   lane_.front().segments.reserve(kSegmentsAhead);
   lane_.front().requests.reserve(kSegmentsAhead);
 }
@@ -101,7 +102,7 @@ void StreamPullTable::connection_lost(const BulkConnection& connection) noexcept
     entry.returned.push_back(segment.rest);
     make_ready_locked(entry);
   }
-  lanes_.remove(*lane);
+  lanes_.remove(*lane, monotonic_now());
   ask();
 }
 

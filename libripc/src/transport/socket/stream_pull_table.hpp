@@ -27,7 +27,9 @@ struct StreamPull : remote::PullEntry<StreamPull>, Destination {
 
 class StreamPullTable : public remote::PullTable<StreamPull> {
  public:
-  using PullTable::PullTable;
+  // `finishes`: of the same session. Throws std::bad_alloc.
+  StreamPullTable(remote::FinishTable& finishes, Nanoseconds stall_timeout)
+      : PullTable(finishes), lanes_(stall_timeout) {}
 
   // As Bulk::pull, abandon, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
@@ -76,7 +78,7 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   class NewLane {
    public:
     // Throws std::bad_alloc.
-    explicit NewLane(std::shared_ptr<BulkConnection> connection);
+    NewLane(std::shared_ptr<BulkConnection> connection, const remote::Endpoint& peer);
 
    private:
     friend class StreamPullTable;

@@ -13,6 +13,7 @@ namespace {
 constexpr Nanoseconds kRateTime = 1'000'000;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::size_t kMostAhead = 2;
+constexpr Nanoseconds kStallTimeout = 4'000'000'000;
 
 struct Wire {};
 struct TestLane : Lane<Wire> {
@@ -27,6 +28,9 @@ class LanesTest : public testing::Test {
   Wire& add(std::uint64_t rate) {
     std::list<TestLane> made(1);
     made.front().connection = std::make_shared<Wire>();
+    if (rate == 0) {
+      EXPECT_TRUE(Endpoint::parse("192.0.2.1", 1, made.front().peer));
+    }
     Wire& wire = *made.front().connection;
     if (rate != 0) {
       made.front().pace.asked(rate * kMiB, 0);
@@ -44,7 +48,7 @@ class LanesTest : public testing::Test {
     return lane->connection.get();
   }
 
-  Lanes<TestLane> lanes_;
+  Lanes<TestLane> lanes_{kStallTimeout};
   std::function<bool(const TestLane&)> can_carry_ = [](const TestLane&) { return true; };
 };
 
@@ -98,13 +102,47 @@ TEST_F(LanesTest, OnlyThoseThatCanCarryTheItemAreAsked) {
   EXPECT_EQ(ask(), nullptr);
 }
 
+// Of the rails here, that of unknown rate.
+TEST_F(LanesTest, ARailThatBringsNothingRestsForLongerEachTime) {
+  constexpr Nanoseconds kShortest = kStallTimeout / 4;
+  constexpr Nanoseconds kLongest = kStallTimeout * 4;
+  const Wire& good = add(10);
+  Nanoseconds now = 1;
+  for (Nanoseconds pause = kShortest; pause <= kLongest; pause *= 2) {
+    const Wire& bad = add(0);
+    EXPECT_EQ(ask(kMiB, now), &bad);
+    lanes_.remove(*lanes_.find(bad), now);
+    const Wire& next = add(0);
+    EXPECT_EQ(lanes_.quickest().get(), &good);
+    EXPECT_EQ(ask(kMiB, now + pause - 1), &good);
+    lanes_.find(good)->segments = 0;
+    lanes_.remove(*lanes_.find(next), now);
+    now += pause;
+  }
+  const Wire& last = add(0);
+  EXPECT_EQ(ask(kMiB, now), &last);
+  lanes_.find(last)->pace.arrived(kMiB, now + kRateTime);
+  lanes_.remove(*lanes_.find(last), now);
+  const Wire& fresh = add(0);
+  EXPECT_EQ(ask(kMiB, now), &fresh) << "it has brought something";
+}
+
+TEST_F(LanesTest, ARailThatBringsNothingIsAskedWhereThereIsNoOther) {
+  for (int count = 0; count < 3; ++count) {
+    const Wire& only = add(0);
+    EXPECT_EQ(ask(), &only);
+    EXPECT_EQ(lanes_.quickest().get(), &only);
+    lanes_.remove(*lanes_.find(only), 0);
+  }
+}
+
 TEST_F(LanesTest, TheQuickestIsTheOneThatOwesLeast) {
   EXPECT_EQ(lanes_.quickest(), nullptr);
   const Wire& first = add(10);
   const Wire& second = add(10);
   lanes_.find(first)->pace.asked(kMiB, 0);
   EXPECT_EQ(lanes_.quickest().get(), &second);
-  lanes_.remove(*lanes_.find(second));
+  lanes_.remove(*lanes_.find(second), 0);
   EXPECT_EQ(lanes_.quickest().get(), &first);
   EXPECT_NE(lanes_.rate_of(first), 0u);
   EXPECT_EQ(lanes_.rate_of(second), 0u) << "it is none of them";

@@ -29,7 +29,7 @@ RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> regi
       first_peer_(peer),
       registrar_(std::move(registrar)),
       pool_(pool),
-      rdma_pulls_(registrar_, loop, finishes_),
+      rdma_pulls_(registrar_, loop, finishes_, stall_timeout),
       rdma_pushes_(registrar_, loop, stall_timeout),
       devices_(registrar_.get()->device()->name) {
   connections_.reserve(remote::kMaxRails);

@@ -301,6 +301,7 @@ void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connect
   const std::lock_guard lock(mutex_);
   if (dead_) return;
   std::list<Lane> lane(1);
+  lane.front().peer = connection->peer();
   lane.front().connection = std::move(connection);
   lanes_.add(lane);
   for (const EntryPointer& entry : entries_) {
@@ -317,7 +318,7 @@ void RdmaPullTable::connection_lost(const QueuePairConnection& connection) noexc
   for (const EntryPointer& entry : entries_)
     std::erase_if(entry->openings, [&](const Opening& opening) { return opening.connection == &connection; });
   for (const auto& [id, read] : lane->reads) give_back(*lane, read);
-  lanes_.remove(*lane);
+  lanes_.remove(*lane, monotonic_now());
   for (const EntryPointer& entry : entries_) {
     if (entry->is_over() || !entry->openings.empty()) continue;
     make_unready_locked(*entry);

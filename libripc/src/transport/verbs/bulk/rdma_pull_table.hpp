@@ -51,9 +51,10 @@ struct RdmaPull : remote::PullEntry<RdmaPull> {
 
 class RdmaPullTable : public remote::PullTable<RdmaPull> {
  public:
-  // `registrar`, `finishes`: of the same session. The registrar lives longer.
-  RdmaPullTable(const PresentRegistrar& registrar, EventLoop& loop, remote::FinishTable& finishes)
-      : PullTable(finishes), registrar_(registrar), loop_(loop) {}
+  // `registrar`, `finishes`: of the same session. The registrar lives longer. Throws std::bad_alloc.
+  RdmaPullTable(const PresentRegistrar& registrar, EventLoop& loop, remote::FinishTable& finishes,
+                Nanoseconds stall_timeout)
+      : PullTable(finishes), registrar_(registrar), loop_(loop), lanes_(stall_timeout) {}
 
   // As remote::Bulk::pull, abandon, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
