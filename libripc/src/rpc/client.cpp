@@ -287,7 +287,10 @@ void Client::lack_room(ClientSession& session, Nanoseconds now) noexcept {
 }
 
 void Client::pump(Lock& lock, ClientSession& session) {
-  if (session.is_stale && session.is_idle()) check_path(session, messenger_.now());
+  if (session.is_stale && session.is_idle()) {
+    if (session.queue.empty()) return close(session);
+    check_path(session, messenger_.now());
+  }
   while (session.takes_calls() && !session.queue.empty()) {
     Call& call = *session.queue.front();
     session.queue.remove(call);

@@ -98,6 +98,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void open(ClientSession& session, Nanoseconds now) noexcept;
   void close(ClientSession& session) noexcept;
   void end_sent(ClientSession& session, ripc_status why) noexcept;
+  void end_queued(ClientSession& session, ripc_status why) noexcept;
   void path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept;
   void check_path(ClientSession& session, Nanoseconds now) noexcept;
 
@@ -117,7 +118,8 @@ class Client : public std::enable_shared_from_this<Client> {
   void set_timer(Call& call) noexcept;
   void note_changed() noexcept;
   bool has_room_for_changed() noexcept;
-  // The server gives no session.
+  // The server gives no session, or ends the one that there is.
+  void session_over(ClientSession& session, ripc_status why) noexcept;
   void refused(ClientSession& session, ripc_status why) noexcept;
   static wire::call::Header request_header(const Call& call, Nanoseconds now) noexcept;
   void send_about(const Call& call, wire::call::Kind kind) noexcept;

@@ -68,8 +68,7 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
 
 Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
   if (header.session == 0) {
-    if (session.state == ClientSession::State::opening && header.number == session.nonce)
-      refused(session, static_cast<ripc_status>(header.code));
+    if (header.number == session.nonce) session_over(session, static_cast<ripc_status>(header.code));
     return nullptr;
   }
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;

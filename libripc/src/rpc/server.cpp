@@ -99,6 +99,7 @@ void Server::refuse(const core::Message& message, const Header& header, ripc_sta
 }
 
 void Server::open(const core::Message& message, const Header& header, Nanoseconds now) {
+  if (is_ending_) return refuse(message, header, RIPC_CLOSED);
   const auto tell_opened = [&](const ServerSession& session) {
     tell(message.source, {.kind = Kind::opened,
                           .number = header.number,
@@ -160,7 +161,7 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
     }
     return nullptr;
   }
-  if (header.kind == Kind::ask) {
+  if (header.kind == Kind::ask && !is_ending_) {
     tell(session.client,
          {.kind = Kind::state, .state = State::unseen, .number = header.number, .session = header.session});
     return nullptr;
@@ -171,6 +172,12 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
   slot.number = header.number;
   if (header.kind == Kind::cancel) {
     end(session, slot, State::not_run, RIPC_CANCELLED);
+    return nullptr;
+  }
+  if (is_ending_) {
+    ++counters_.requests_refused;
+    end(session, slot, State::not_run, RIPC_CLOSED);
+    tell_state(session, slot);
     return nullptr;
   }
   Handler* const handler = handler_of(header.code);
@@ -397,8 +404,22 @@ void Server::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods
   }
 }
 
-void Server::close() noexcept {
+void Server::refuse_all() noexcept {
   while (!ready_.empty()) drop(ready_.pop(), RIPC_CLOSED, State::not_run);
+  const std::lock_guard lock(mutex_);
+  is_ending_ = true;
+  // Before the calls that they have under way are refused: nothing takes their place.
+  for (const auto& [client, name] : newest_) {
+    const ServerSession* const session = session_of(name);
+    if (session == nullptr || !messenger_.path(client).is_known) continue;
+    (void)send_header(client, {.kind = Kind::state,
+                               .state = State::not_run,
+                               .number = session->nonce,
+                               .code = static_cast<std::uint32_t>(RIPC_CLOSED)});
+  }
+}
+
+void Server::close() noexcept {
   const std::lock_guard lock(mutex_);
   // The requests that handlers still hold.
   for (const auto& session : sessions_) {

@@ -84,7 +84,9 @@ class Server : public std::enable_shared_from_this<Server> {
   Nanoseconds time_left(const ripc_request& request) const noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
-  // Refuses what is ready. No message is sent from here on.
+  // The endpoint ends: refuses what is ready, and every request that received() gets from here on.
+  void refuse_all() noexcept;
+  // After that. No message is sent from here on.
   void close() noexcept;
 
  private:
@@ -156,6 +158,7 @@ class Server : public std::enable_shared_from_this<Server> {
   std::size_t held_ = 0;          // requests that handlers have, or will have
   std::shared_ptr<Server> self_;  // while the endpoint is gone, and requests are held
   Fifo<ripc_request> ready_;      // the thread's that runs the endpoint
+  bool is_ending_ = false;
   bool is_closed_ = false;
   // Of the thread that runs the endpoint. Another one may answer a request while its handler still runs.
   std::atomic<const ripc_request*> in_handler_{nullptr};
