@@ -68,7 +68,7 @@ struct Call : TimerWheel::Timer {
   Nanoseconds repeat_pause = 0;
   KeptItems arguments;  // while it waits, and of what may have to be repeated
   std::vector<ripc_return_buffer> returns;
-  std::optional<wire::call::Header> told;  // by the server, while it was in send
+  std::optional<wire::call::Header> told;  // how it ended, by the server, while it was in send
   std::uint64_t request = 0;               // names the return buffers in core; 0: there are none
   std::shared_ptr<core::Ticket> ticket;    // of what travels long
   Loan* loan = nullptr;                    // of LONG arguments; nullptr: nobody asks

@@ -74,7 +74,9 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr) return nullptr;
   if (call->is_in_send) {
-    call->told = header;  // the thread that sends ends it
+    // The thread that sends ends it. A state that ends nothing may come late, and must not replace one that does.
+    const bool ends = header.state != wire::call::State::running && header.state != wire::call::State::unseen;
+    if (ends) call->told = header;
     return nullptr;
   }
   session.used_at = now;

@@ -7,6 +7,7 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "fake_network.hpp"
@@ -357,17 +358,22 @@ TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
   EXPECT_GT(statistics.answers_repeated, 0u);
 }
 
-// Nothing is lost here, so a refusal comes once.
-TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
+// How a call ends whose refusal, and then `late`, come before its send returns. Nothing is lost, so each comes once.
+ripc_call_result end_in_send(std::optional<wire::call::State> late) {
+  using wire::call::Header;
   std::vector<ripc_call_result> ends;
   std::array<std::byte, 100> memory{};
   FakeNetwork network(1);
   FakeNode client(network, kClient);
   FakeNode server(network, kServer);
-  const auto refuse = [](void*, ripc_request* request) {
+  Header refused{.kind = wire::call::Kind::state};
+  const auto refuse = [](void* user, ripc_request* request) {
+    auto& header = *static_cast<Header*>(user);
+    header.number = request->number;
+    header.session = request->session;
     request->server->drop(*request, RIPC_AGAIN, wire::call::State::not_run);
   };
-  ASSERT_TRUE(server.server->handle(1, {refuse, nullptr, false}).ok());
+  EXPECT_TRUE(server.server->handle(1, {refuse, &refused, false}).ok());
   const ripc_return_buffer room{memory.data(), memory.size()};
   CallRequest request;
   request.to = kServer;
@@ -379,18 +385,38 @@ TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
   };
   request.user = &ends;
   std::uint64_t name = 0;
-  ASSERT_TRUE(client.client->begin(request, &name).ok());  // opens the session
+  EXPECT_TRUE(client.client->begin(request, &name).ok());  // opens the session
   network.run(100 * kMillisecond);
-  ASSERT_EQ(ends.size(), 1U);
+  EXPECT_EQ(ends.size(), 1U);
 
   request.returns = {&room, 1};
-  client.during_send = [&] { network.run(kMillisecond); };
-  ASSERT_TRUE(client.client->begin(request, &name).ok());
+  client.during_send = [&] {
+    network.run(kMillisecond);
+    if (!late) return;
+    std::vector<std::byte> bytes(wire::call::kHeaderSize);
+    refused.state = *late;
+    wire::call::encode(refused, bytes.data());
+    client.received(kServer, {bytes});
+  };
+  EXPECT_TRUE(client.client->begin(request, &name).ok());
   client.during_send = nullptr;
   network.run(100 * kMillisecond);
-  ASSERT_EQ(ends.size(), 2U);
-  EXPECT_EQ(ends[1].outcome, RIPC_CALL_DID_NOT_RUN);
-  EXPECT_EQ(ends[1].status, RIPC_AGAIN);
+  EXPECT_EQ(ends.size(), 2U);
+  return ends.back();
+}
+
+TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
+  const ripc_call_result end = end_in_send({});
+  EXPECT_EQ(end.outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(end.status, RIPC_AGAIN);
+}
+
+TEST(CallInSend, EndsWithARefusalThoughAnEarlierStateComesLate) {
+  for (const wire::call::State late : {wire::call::State::running, wire::call::State::unseen}) {
+    const ripc_call_result end = end_in_send(late);
+    EXPECT_EQ(end.outcome, RIPC_CALL_DID_NOT_RUN);
+    EXPECT_EQ(end.status, RIPC_AGAIN);
+  }
 }
 
 }  // namespace
