@@ -30,7 +30,7 @@ ClientSession* Client::find_session(ripc_service_id to) noexcept {
   return found != sessions_.end() ? last_session_ = found->second.get() : nullptr;
 }
 
-// Before a call: an idle session may lead nowhere by now, without anybody having been told.
+// Before a call: an idle session may lead nowhere by now, without anybody having noticed.
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);

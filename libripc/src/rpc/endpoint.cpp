@@ -210,7 +210,7 @@ std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
   std::size_t events = 0;
   received_at_ = messenger_.now();
   for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, received_at_);
-  if (events != 0) received_at_ = 0;  // what was told of its end took as long as it liked
+  if (events != 0) received_at_ = 0;  // the reports of ends took as long as they liked
   return events;
 }
 

@@ -134,7 +134,7 @@ class FakeNode final : public Messenger {
     is_woken_ = false;
     if (network_.now >= read_at_) read();
     // Like a resolver: says what there is.
-    for (const auto& [to, tell] : std::map(searches_)) {
+    for (const auto& [to, report] : std::map(searches_)) {
       const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
       if (is_there && !is_group(to)) connected_.insert(to);
       if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_)
@@ -184,8 +184,8 @@ class FakeNode final : public Messenger {
     }
     return list;
   }
-  Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override {
-    auto kept = std::make_shared<std::function<void(ripc_status)>>(std::move(tell));
+  Search find_path(ripc_service_id to, std::function<void(ripc_status)> report) override {
+    auto kept = std::make_shared<std::function<void(ripc_status)>>(std::move(report));
     searches_[to] = kept;
     next_look_ = std::min(next_look_, network_.now);
     return {kept.get(),
