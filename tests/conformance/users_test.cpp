@@ -166,7 +166,7 @@ TEST_P(Users, AStrangerTakesNothingOver) {
   });
 }
 
-// It admits everybody, so that its record may be changed; no one of the two would be fenced.
+// Its record may be changed, as it admits everybody, but it would not learn of that.
 TEST_P(Users, AStrangerIsNotTakenOverAndKeepsItsClients) {
   in_each_world([&] {
     if (!world_->one_directory) return;  // the owner does not see the stranger

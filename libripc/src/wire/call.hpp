@@ -35,7 +35,7 @@ enum class Kind : std::uint8_t {
   cancel = 5,   // the client does not wait for call `number` any more
   ask = 6,      // what became of call `number`?
   state = 7,    // that: flags, `code` is a status. Without a session: of the nonce `number`, whose session was refused,
-              // or has ended with its server
+                // or has ended with its server
 };
 
 // Whether it goes to the calling side.
