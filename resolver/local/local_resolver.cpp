@@ -166,6 +166,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
       is_held = was_record && is_alive(holder);
       if (is_held) {
         if (Status status = spi::check_holder(record, holder, takeover); !status.ok()) return status;
+        if (Status status = check_fence(holder); !status.ok()) return status;
       }
     } else if (!(locked.status() == RIPC_NO_SERVICE)) {
       return refuse_locked_out(record, takeover, locked.status());
@@ -192,6 +193,18 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
     if (is_held && displaced != nullptr) displaced->push_back(std::move(holder));
     return {};
   }
+}
+
+// The holder must learn that it has lost its ID: else it goes on, and its clients stay with it.
+Status LocalResolver::check_fence(const spi::ServiceRecord& holder) const {
+  const std::optional<uid_t> stranger = directory_->stranger_at(holder.context);
+  if (holder.context == own_context_ || !stranger) return {};
+  return Status(RIPC_PERMISSION,
+                "The service ID " + id_text(holder.id) + " is held by process " + std::to_string(holder.pid) +
+                    " of user " + std::to_string(*stranger) +
+                    ", which would not learn of a takeover: one of the two processes does not admit the other's user. "
+                    "End that process, take another ID, or start both with RIPC_PEERS=group or RIPC_PEERS=any if the "
+                    "users trust each other.");
 }
 
 // A record that may be read but not changed still says whether its holder is alive.

@@ -43,6 +43,25 @@ class Multicast(CliTest):
         self.assertIn("multicast", found["reason"])
         self.assertEqual([service["name"] for service in self.ripc_json("services")["services"]], ["files"])
 
+    def test_services_shows_an_address_that_leads_there_from_here(self):
+        self.environment["RIPC_TRANSPORTS"] = "shm,socket"
+        self.serve("files")
+
+        def address():
+            (service,) = self.ripc_json("services")["services"]
+            self.assertEqual(service["address"].split(":")[0], service["transport"])
+            return service["address"]
+
+        here = address()
+        self.assertTrue(here.startswith("shm:#"), here)
+        self.other_host()
+        there = address()
+        self.assertTrue(there.startswith("socket:"), there)
+        self.assertIn(there, self.ripc("services")[0].decode())
+        # Also to a reader who does not use the network.
+        self.environment["RIPC_TRANSPORTS"] = "shm"
+        self.assertEqual(address(), there)
+
     def test_a_name_that_lives_on_another_host_is_refused(self):
         self.serve("files")
         self.other_host()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls: outcomes, deadlines, cancelling, slots and the line before them.
+#include <poll.h>
+
 #include "call_ends.hpp"
 
 namespace conformance {
@@ -232,6 +234,38 @@ TEST_P(RemoteCalls, LeaveRequestsThatOutliveTheirEndpoint) {
   EXPECT_EQ(ripc_request_time_left(request), 0u);
   ripc_request_drop(request, RIPC_CANCELLED);
   EXPECT_EQ(sent.end(rpc_), ended(kMayHaveRun, RIPC_CLOSED)) << "long before its deadline";
+}
+
+TEST_P(RemoteCalls, WhoseRequestIsUnreadWhenTheEndpointEndsDidNotRunAndEndAtOnce) {
+  for (const std::size_t size : {5U, 1U << 20}) {
+    SCOPED_TRACE(size);
+    CallServer server(make_context());
+    server.start();
+    EXPECT_EQ(call(rpc_, server.id(), CallServer::kEcho).outcome, kAnswered);
+    server.stop();
+    pollfd arrived{-1, POLLIN, 0};
+    ASSERT_EQ(ripc_service_get_fd(server.service().get(), &arrived.fd), RIPC_OK);
+    while (ripc_rpc_run(server.rpc().get(), 0, nullptr) != RIPC_EMPTY) {
+    }
+    Begun unread(rpc_, server.id(), CallServer::kEcho, {item(pattern(size, 1))}, call_options(RIPC_FOREVER));
+    ASSERT_EQ(::poll(&arrived, 1, 10'000), 1);
+    server.rpc().reset();
+    // The service is still there.
+    const Outcome& outcome = unread.end(rpc_);
+    EXPECT_EQ(outcome.outcome, kDidNotRun);
+    EXPECT_TRUE(outcome.status == RIPC_CLOSED || (size > 5 && outcome.status == RIPC_REFUSED))
+        << ripc_status_name(outcome.status);
+  }
+}
+
+TEST_P(RemoteCalls, AreNotTakenByASecondEndpointThatIsRefused) {
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  server_.stop();
+  Begun unread(rpc_, server_.id(), CallServer::kEcho);
+  ripc_rpc* none = nullptr;
+  EXPECT_EQ(ripc_rpc_create(server_.service().get(), nullptr, &none), RIPC_ID_IN_USE);
+  server_.start();
+  EXPECT_EQ(unread.end(rpc_).outcome, kAnswered);
 }
 
 TEST_P(RemoteCalls, FindAServerThatCameAgain) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Notifications: callbacks of one service that its peers can run.
+#include <gmock/gmock.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -11,6 +13,9 @@
 
 namespace conformance {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 // A registered callback that keeps what it was given, and does more if told to.
 struct Bell {
@@ -111,12 +116,15 @@ TEST_P(Notifications, ArgumentsMayReachTheShortLimitAndNotBeyond) {
   EXPECT_EQ(bell.last_arguments(), std::vector<std::string>{large.substr(0, limit)});
   EXPECT_EQ(ring(bell, {item(large, RIPC_ITEM_SHORT)}), RIPC_TOO_LARGE);
   EXPECT_EQ(ring(bell, {item(large, RIPC_ITEM_AUTO)}), RIPC_TOO_LARGE) << "arguments are never long";
+  EXPECT_THAT(ripc_last_error(), HasSubstr("ripc_send()"));
+  EXPECT_THAT(ripc_last_error(), Not(HasSubstr("LONG")));
 }
 
 TEST_P(Notifications, LongItemsAndTooManyItemsAreRefused) {
   Bell bell(server_);
   const std::string_view text = "text";
   EXPECT_EQ(ring(bell, {item(text, RIPC_ITEM_LONG)}), RIPC_INVALID_ARGUMENT);
+  EXPECT_THAT(ripc_last_error(), HasSubstr("ripc_send()"));
   EXPECT_EQ(ring(bell, {item(text, RIPC_ITEM_RETURN)}), RIPC_INVALID_ARGUMENT);
   const std::vector<ripc_item> items(RIPC_MAX_ITEMS + 1);
   EXPECT_EQ(ripc_notify(client_.get(), &bell.notification, items.data(), items.size()), RIPC_INVALID_ARGUMENT);

@@ -166,6 +166,19 @@ TEST_P(Users, AStrangerTakesNothingOver) {
   });
 }
 
+// Its record may be changed, as it admits everybody, but it would not learn of that.
+TEST_P(Users, AStrangerIsNotTakenOverAndKeepsItsClients) {
+  in_each_world([&] {
+    if (!world_->one_directory) return;  // the owner does not see the stranger
+    start_stranger();
+    ASSERT_EQ(owner_->call("unregister"), "ok");
+    EXPECT_EQ(owner_->register_id(kStranger, true), "RIPC_PERMISSION");
+    EXPECT_THAT(owner_->call("error"), HasSubstr("RIPC_PEERS"));
+    ASSERT_EQ(stranger_->send_text(kStranger, "as before"), "RIPC_OK") << stranger_->call("error");
+    EXPECT_EQ(stranger_->call("receive"), short_text("as before"));
+  });
+}
+
 TEST_P(Users, AStrangerInAGroupReceivesNothingAndDeliversNothing) {
   in_each_world([&] {
     const std::string group = std::to_string(kGroup);

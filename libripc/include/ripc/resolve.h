@@ -24,8 +24,8 @@ typedef struct ripc_service_info {
   uint64_t incarnation;
   uint32_t pid;       /* of the holder, as it wrote it; 0 if unknown */
   char name[208];     /* "" if it has none */
-  char transport[16]; /* of the first address */
-  char address[1024]; /* of the first address, transport:locator */
+  char transport[16]; /* of `address` */
+  char address[1024]; /* transport:locator: the one that a send tries first, if any leads from here to the service */
   char reason[160];   /* why this path */
   char others[400];   /* ripc_find_path: the other paths and why each is not used, separated by "; " */
   uint32_t group_count;

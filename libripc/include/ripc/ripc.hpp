@@ -83,8 +83,8 @@ struct ServiceInfo {
   std::uint64_t incarnation = 0;
   std::uint32_t pid = 0;  // of the holder, as it wrote it; 0 if unknown
   std::string name;       // "" if it has none
-  std::string transport;  // of the first address
-  std::string address;    // of the first address, transport:locator
+  std::string transport;  // of the address
+  std::string address;    // transport:locator, the one that a send tries first
   std::string reason;     // why this path
   std::string others;     // find_path(): the other paths and why each is not used
   std::vector<ServiceId> groups;

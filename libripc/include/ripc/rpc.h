@@ -52,6 +52,8 @@ RIPC_API void ripc_rpc_options_init(ripc_rpc_options *options);
 RIPC_API ripc_status ripc_rpc_create(ripc_service *service, const ripc_rpc_options *options, ripc_rpc **rpc);
 /* Ends all calls in this thread: those that were sent may have run, the others did not; their status is RIPC_CLOSED.
  * Waits for running handlers of workers. Requests that are still held stay valid, and their replies give RIPC_CLOSED.
+ * Requests that no handler has had, also those that were not received yet, are refused: their calls did not run. For
+ * long arguments that are on their way it waits up to 100 ms.
  * No thread may be in ripc_rpc_run(). NULL is ignored. */
 RIPC_API void ripc_rpc_destroy(ripc_rpc *rpc);
 
@@ -157,8 +159,9 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
  *
  *   did not run   RIPC_NO_SERVICE (no path was found within the context's resolve_timeout), RIPC_UNSUPPORTED (no such
  *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions),
- *                 RIPC_VERSION_MISMATCH (of the server), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD or RIPC_CLOSED
- *                 (before it was sent), RIPC_FENCED (the server restarted), or what ripc_send() gives
+ *                 RIPC_VERSION_MISMATCH (of the server), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD (before
+ *                 it was sent), RIPC_CLOSED (the same, or the server's endpoint ended before a handler had it),
+ *                 RIPC_FENCED (the server restarted), or what ripc_send() gives
  *   may have run  RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD, RIPC_CLOSED (its endpoint ended), and any status that a
  *                 handler dropped the request with */
 RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/directory_reader.hpp"
+#include "base/peer_policy.hpp"
 #include "base/random.hpp"
 #include "base/runtime_path.hpp"
 
@@ -333,6 +334,15 @@ Liveness RuntimeDirectory::probe_name(const char* name) const noexcept {
     default:
       return Liveness::unknown;
   }
+}
+
+std::optional<uid_t> RuntimeDirectory::stranger_at(std::uint64_t context) const noexcept {
+  const FileName name = file_name(context);
+  struct stat info {};
+  if (::fstatat(contexts_fd_.get(), name.data(), &info, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  const bool is_admitted = ::faccessat(contexts_fd_.get(), name.data(), W_OK, AT_EACCESS) == 0 || errno != EACCES;
+  if (is_admitted && PeerPolicy(peer_policy_).admits(info.st_uid, info.st_gid)) return {};
+  return info.st_uid;
 }
 
 std::size_t RuntimeDirectory::living_contexts() const noexcept {

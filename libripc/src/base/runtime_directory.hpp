@@ -70,6 +70,9 @@ class RuntimeDirectory {
   // Asks whether a context is alive. The context does not notice, and no descriptor is needed.
   Liveness probe(std::uint64_t context) const noexcept;
 
+  // The user of a context's socket, if that user or this one does not admit the other. Then no path leads there.
+  std::optional<uid_t> stranger_at(std::uint64_t context) const noexcept;
+
   // How many contexts are alive, as probe() tells.
   std::size_t living_contexts() const noexcept;
 

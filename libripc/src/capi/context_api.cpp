@@ -56,7 +56,8 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
   return options;
 }
 
-ripc_service_info describe(const spi::ServiceRecord& record) {
+// Of its addresses, this one.
+ripc_service_info describe(const spi::ServiceRecord& record, const spi::Address& address) {
   auto info = blank<ripc_service_info>();
   info.id = record.id;
   info.incarnation = record.incarnation;
@@ -64,19 +65,16 @@ ripc_service_info describe(const spi::ServiceRecord& record) {
   copy_text(info.name, record.name);
   info.group_count = static_cast<std::uint32_t>(std::min(record.groups.size(), std::size(info.groups)));
   std::copy_n(record.groups.begin(), info.group_count, info.groups);
-  if (!record.addresses.empty()) {
-    copy_text(info.transport, record.addresses.front().transport);
-    copy_text(info.address, record.addresses.front().transport + ":" + record.addresses.front().locator);
+  if (!address.transport.empty()) {
+    copy_text(info.transport, address.transport);
+    copy_text(info.address, address.transport + ":" + address.locator);
   }
   return info;
 }
 
 ripc_service_info describe(const core::Resolution& found) {
-  ripc_service_info info = describe(found.record);
-  if (!found.address.transport.empty()) {
-    copy_text(info.transport, found.address.transport);
-    copy_text(info.address, found.address.transport + ":" + found.address.locator);
-  }
+  const bool has_path = !found.address.transport.empty() || found.record.addresses.empty();
+  ripc_service_info info = describe(found.record, has_path ? found.address : found.record.addresses.front());
   copy_text(info.reason, found.reason);
   copy_text(info.others, found.others);
   return info;
@@ -342,7 +340,7 @@ ripc_status ripc_group_members(ripc_context* context, ripc_service_id group, rip
   return guarded_on(context, [&](auto& self) -> Status {
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
     return self.group_members(group, [&](const spi::ServiceRecord& record) {
-      const ripc_service_info info = describe(record);
+      const ripc_service_info info = describe(record, self.paths().likely_address(record));
       visitor(user, &info);
     });
   });
@@ -352,7 +350,7 @@ ripc_status ripc_list_services(ripc_context* context, ripc_service_visitor visit
   return guarded_on(context, [&](auto& self) -> Status {
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
     return self.resolver().list([&](const spi::ServiceRecord& record) {
-      const ripc_service_info info = describe(record);
+      const ripc_service_info info = describe(record, self.paths().likely_address(record));
       visitor(user, &info);
     });
   });

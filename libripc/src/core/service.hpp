@@ -64,6 +64,10 @@ class Service final {
                                              std::size_t& count) noexcept {
     return receiver_.receive(flags, timeout, messages, count);
   }
+  // Whether there are messages whose long items are still on their way.
+  bool has_incomplete() const noexcept { return receiver_.has_incomplete(); }
+  // Drops them; their senders get RIPC_REFUSED. False: there are none.
+  bool refuse_incomplete() noexcept { return receiver_.refuse_incomplete(); }
 
  private:
   Context& context_;

@@ -41,13 +41,13 @@ struct Call : TimerWheel::Timer {
     queued,   // waits for the path, a session, a slot or room
     sending,  // a thread is in Messenger::send()
     sent,
-    ended,  // `result` is to be told
+    ended,  // `result` is to be reported
   };
   State state = State::free;
-  bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if that was told of meanwhile
+  bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if that was reported meanwhile
   bool is_kept = false;         // `arguments` are all that would have to be sent again
   bool is_with_server = false;  // which said so
-  bool is_withdrawn = false;    // the server was told not to run it, as it was lost with its path
+  bool is_withdrawn = false;    // the server is asked not to run it, as it was lost with its path
   bool is_idempotent = false;
   bool perhaps_ran = false;  // with a member of the group that it left
   bool is_final = false;     // no other member gets it
@@ -68,10 +68,10 @@ struct Call : TimerWheel::Timer {
   Nanoseconds repeat_pause = 0;
   KeptItems arguments;  // while it waits, and of what may have to be repeated
   std::vector<ripc_return_buffer> returns;
-  std::optional<wire::call::Header> told;  // by the server, while it was in send
-  std::uint64_t request = 0;               // names the return buffers in core; 0: there are none
-  std::shared_ptr<core::Ticket> ticket;    // of what travels long
-  Loan* loan = nullptr;                    // of LONG arguments; nullptr: nobody asks
+  std::optional<wire::call::Header> end_state;  // how it ended, by the server, while it was in send
+  std::uint64_t request = 0;                    // names the return buffers in core; 0: there are none
+  std::shared_ptr<core::Ticket> ticket;         // of what travels long
+  Loan* loan = nullptr;                         // of LONG arguments; nullptr: nobody asks
   ripc_call_done done = nullptr;
   void* user = nullptr;
   ripc_call_result result{};

@@ -146,7 +146,7 @@ Status Client::cancel(std::uint64_t name) {
   ended_.remove(*call);
   // Its slot may be what another one waits for.
   if (!call->session->queue.empty()) note_changed();
-  tell(lock, *call);
+  report(lock, *call);
   return {};
 }
 
@@ -242,7 +242,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   }
   call.state = Call::State::sending;
   call.is_in_send = true;
-  call.told.reset();
+  call.end_state.reset();
   std::shared_ptr<core::Ticket> ticket;
   Status status;
   lock.unlock();
@@ -258,13 +258,13 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   call.is_in_send = false;
   call.request = request_name;
   sent_.notify_all();
-  if (call.state == Call::State::free) {  // told of already, and left to this thread
+  if (call.state == Call::State::free) {  // reported already, and left to this thread
     free(call);
     return {};
   }
   call.ticket = std::move(ticket);
-  if (call.told && call.state == Call::State::sending) {
-    end_as_told(call, *call.told);
+  if (call.end_state && call.state == Call::State::sending) {
+    end_with_state(call, *call.end_state);
     note_changed();
   }
   return status;
@@ -287,7 +287,10 @@ void Client::lack_room(ClientSession& session, Nanoseconds now) noexcept {
 }
 
 void Client::pump(Lock& lock, ClientSession& session) {
-  if (session.is_stale && session.is_idle()) check_path(session, messenger_.now());
+  if (session.is_stale && session.is_idle()) {
+    if (session.queue.empty()) return close(session);
+    check_path(session, messenger_.now());
+  }
   while (session.takes_calls() && !session.queue.empty()) {
     Call& call = *session.queue.front();
     session.queue.remove(call);
@@ -339,12 +342,12 @@ void Client::take_back(const Call& call) noexcept {
 }
 
 // Of a call that has ended and is in no list.
-void Client::tell(Lock& lock, Call& call) {
+void Client::report(Lock& lock, Call& call) {
   if (may_move(call)) return move(lock, call);
   count(call);
   Loan* const loan = std::exchange(call.loan, nullptr);
   lock.unlock();
-  // Memory is the caller's again before it is told.
+  // Memory is the caller's again before it learns of the end.
   take_back(call);
   if (loan != nullptr) Loan::release(loan, static_cast<ripc_status>(call.result.status));
   if (call.done != nullptr) {
@@ -360,7 +363,7 @@ void Client::tell(Lock& lock, Call& call) {
   }
 }
 
-std::size_t Client::tell_ended(Lock& lock) {
+std::size_t Client::report_ended(Lock& lock) {
   std::size_t count = 0;
   while (!ended_.empty()) {
     ++count;
@@ -369,7 +372,7 @@ std::size_t Client::tell_ended(Lock& lock) {
     ClientSession& session = *call.session;
     const bool holds_nothing = call.request == 0 && !call.ticket && call.loan == nullptr && !call.is_in_send;
     if (!holds_nothing || call.done == nullptr || may_move(call)) {
-      tell(lock, call);
+      report(lock, call);
       pump(lock, session);
       continue;
     }
@@ -393,7 +396,7 @@ std::size_t Client::tell_ended(Lock& lock) {
 
 void Client::note_changed() noexcept {
   changed_ = true;
-  // Whoever tells of changes may hold this longer than the endpoint, and its messenger, exist.
+  // Whoever reports changes may hold this longer than the endpoint, and its messenger, exist.
   if (sleeping_until_ != 0 && !is_closed_) messenger_.wake();
 }
 
@@ -437,9 +440,9 @@ std::size_t Client::progress(Nanoseconds now) {
       pump(lock, session);
     }
   }
-  const std::size_t told = tell_ended(lock);
-  if (told == 0) sleeping_until_ = changed_ ? 0 : timers_.next_due();
-  return told;
+  const std::size_t reported = report_ended(lock);
+  if (reported == 0) sleeping_until_ = changed_ ? 0 : timers_.next_due();
+  return reported;
 }
 
 std::size_t Client::end_all(ripc_status why) {
@@ -450,7 +453,7 @@ std::size_t Client::end_all(ripc_status why) {
     if (call->state == Call::State::queued || call->state == Call::State::sent) give_up(*call, why);
   }
   for (const auto& [to, session] : sessions_) session->search.reset();
-  return tell_ended(lock);
+  return report_ended(lock);
 }
 
 void Client::add_to(ripc_rpc_statistics& statistics) const noexcept {

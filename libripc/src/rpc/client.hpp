@@ -41,11 +41,11 @@ class Client : public std::enable_shared_from_this<Client> {
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
 
   // ---- The thread that runs the endpoint ----
-  // A message that a server sent; `message` is the client's now. Returns how many calls were told of their end.
+  // A message that a server sent; `message` is the client's now. Returns how many calls were reported.
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
   // What is due, and what other threads left to do. The same.
   std::size_t progress(Nanoseconds now);
-  // When progress(), which told nobody, has something to do at the latest; the endpoint sleeps until then. begin()
+  // When progress(), which reported none, has something to do at the latest; the endpoint sleeps until then. begin()
   // wakes it for an earlier time.
   Nanoseconds sleep_until() const noexcept { return sleeping_until_; }
   // Ends every call that there is.
@@ -78,9 +78,9 @@ class Client : public std::enable_shared_from_this<Client> {
   void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
   void count(const Call& call) noexcept;
   void take_back(const Call& call) noexcept;
-  void tell(Lock& lock, Call& call);
+  void report(Lock& lock, Call& call);
   // Of all of them. The lock may be gone afterwards.
-  std::size_t tell_ended(Lock& lock);
+  std::size_t report_ended(Lock& lock);
 
   // ---- Calls to groups ----
   // Gives the call to a member, or lets it wait for one. Any error: nobody takes it.
@@ -98,6 +98,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void open(ClientSession& session, Nanoseconds now) noexcept;
   void close(ClientSession& session) noexcept;
   void end_sent(ClientSession& session, ripc_status why) noexcept;
+  void end_queued(ClientSession& session, ripc_status why) noexcept;
   void path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept;
   void check_path(ClientSession& session, Nanoseconds now) noexcept;
 
@@ -106,8 +107,8 @@ class Client : public std::enable_shared_from_this<Client> {
                 Nanoseconds now) noexcept;
   void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   // A call whose request has to be sent again; or nullptr.
-  Call* told(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
-  void end_as_told(Call& call, const wire::call::Header& header) noexcept;
+  Call* state_received(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
+  void end_with_state(Call& call, const wire::call::Header& header) noexcept;
   void call_due(Call& call, Nanoseconds now) noexcept;
   // False: it was forgotten.
   bool session_due(ClientSession& session, Nanoseconds now) noexcept;
@@ -117,7 +118,8 @@ class Client : public std::enable_shared_from_this<Client> {
   void set_timer(Call& call) noexcept;
   void note_changed() noexcept;
   bool has_room_for_changed() noexcept;
-  // The server gives no session.
+  // The server gives no session, or ends the one that there is.
+  void session_over(ClientSession& session, ripc_status why) noexcept;
   void refused(ClientSession& session, ripc_status why) noexcept;
   static wire::call::Header request_header(const Call& call, Nanoseconds now) noexcept;
   void send_about(const Call& call, wire::call::Kind kind) noexcept;
@@ -133,7 +135,7 @@ class Client : public std::enable_shared_from_this<Client> {
   ClientSession* last_session_ = nullptr;  // that was used
   std::vector<std::unique_ptr<Call>> calls_;
   Call* free_ = nullptr;
-  CallQueue ended_;           // to be told
+  CallQueue ended_;           // to be reported
   std::vector<Found> found_;  // by other threads
   bool changed_ = false;      // the same
   std::vector<ClientSession*> changed_sessions_;

@@ -43,7 +43,7 @@ ClientSession* Client::choose_member(const Call& call, Nanoseconds now) {
   ClientSession& one = session_of(picked[0]);
   if (seen == 1) return &one;
   ClientSession& other = session_of(picked[1]);
-  // They come in the order of the list, so equals are told apart at random.
+  // They come in the order of the list, so one of equals is picked at random.
   const int compared = one.compare_load(other, now);
   return compared < 0 || (compared == 0 && random_() % 2 == 0) ? &one : &other;
 }

@@ -20,13 +20,13 @@ std::size_t Client::received(core::Message* message, const Header& header, Nanos
       is_kept = answered(session, *message, header, now);
     } else if (header.kind == Kind::opened) {
       opened(session, header, now);
-    } else if (Call* const unseen = told(session, header, now)) {
+    } else if (Call* const unseen = state_received(session, header, now)) {
       send_again(lock, *unseen);
     }
     pump(lock, session);
   }
   if (!is_kept) core::MessagePool::release(message);
-  return tell_ended(lock);
+  return report_ended(lock);
 }
 
 bool Client::answered(ClientSession& session, core::Message& message, const Header& header, Nanoseconds now) noexcept {
@@ -66,16 +66,17 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   return true;
 }
 
-Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
+Call* Client::state_received(ClientSession& session, const Header& header, Nanoseconds now) noexcept {
   if (header.session == 0) {
-    if (session.state == ClientSession::State::opening && header.number == session.nonce)
-      refused(session, static_cast<ripc_status>(header.code));
+    if (header.number == session.nonce) session_over(session, static_cast<ripc_status>(header.code));
     return nullptr;
   }
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr) return nullptr;
   if (call->is_in_send) {
-    call->told = header;  // the thread that sends ends it
+    // The thread that sends ends it. A state that ends nothing may come late, and must not replace one that does.
+    const bool ends = header.state != wire::call::State::running && header.state != wire::call::State::unseen;
+    if (ends) call->end_state = header;
     return nullptr;
   }
   session.used_at = now;
@@ -86,19 +87,19 @@ Call* Client::told(ClientSession& session, const Header& header, Nanoseconds now
     case wire::call::State::unseen:
       if (call->ticket) break;  // what travels long is on its way
       if (call->is_kept) return call;
-      // It was lost with a path that loses nothing, so nothing is there to be sent again. Once the server has the word
+      // It was lost with a path that loses nothing, so nothing is there to be sent again. Once the server knows
       // that nobody waits, it never runs; then the server says so.
       call->is_withdrawn = true;
       send_about(*call, Kind::cancel);
       send_about(*call, Kind::ask);
       break;
     default:
-      end_as_told(*call, header);
+      end_with_state(*call, header);
   }
   return nullptr;
 }
 
-void Client::end_as_told(Call& call, const Header& header) noexcept {
+void Client::end_with_state(Call& call, const Header& header) noexcept {
   const auto why = static_cast<ripc_status>(header.code);
   switch (header.state) {
     case wire::call::State::not_run:

@@ -30,7 +30,7 @@ ClientSession* Client::find_session(ripc_service_id to) noexcept {
   return found != sessions_.end() ? last_session_ = found->second.get() : nullptr;
 }
 
-// Before a call: an idle session may lead nowhere by now, without anybody having been told.
+// Before a call: an idle session may lead nowhere by now, without anybody having noticed.
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);
@@ -151,8 +151,20 @@ void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
   if (session.is_stale && session.is_idle()) open(session, now);
 }
 
-void Client::refused(ClientSession& session, ripc_status why) noexcept {
+void Client::session_over(ClientSession& session, ripc_status why) noexcept {
+  if (session.state == ClientSession::State::opening) return refused(session, why);
+  // It looks for another server, or this is a late answer to a question that was repeated.
+  if (session.state != ClientSession::State::open || why != RIPC_CLOSED) return;
+  end_queued(session, why);
+  session.is_stale = true;  // the server says of each call that it has how it ends
+}
+
+void Client::end_queued(ClientSession& session, ripc_status why) noexcept {
   while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
+}
+
+void Client::refused(ClientSession& session, ripc_status why) noexcept {
+  end_queued(session, why);
   close(session);
 }
 

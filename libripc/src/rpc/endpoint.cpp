@@ -16,6 +16,10 @@ constexpr std::size_t kMostRuns = 64;
 // While handlers run, messages are taken at least so often. So the time that a request waits is known, and it does not
 // start when that is over or the caller has cancelled.
 constexpr Nanoseconds kTakePause = 20'000;
+// Messages that an endpoint refuses when it ends. A client that calls again and again does not keep it.
+constexpr std::size_t kMostRefused = 65536;
+// How long it waits for long arguments that are on their way: then their calls can be answered.
+constexpr Nanoseconds kLastPatience = 100'000'000;
 
 }  // namespace
 
@@ -34,20 +38,45 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(core::Service& service, const
         if (const auto to = client.lock()) to->changed();
         if (const auto to = server.lock()) to->changed();
       });
-  if (!service.observe(std::move(observer)))
-    return Status(RIPC_ID_IN_USE, "The service has an endpoint already: use that one, or destroy it first.");
-  endpoint->observes_ = true;
   if (endpoint->workers_) {
     if (Status started = endpoint->workers_->start(); !started.ok()) return started;
   }
+  if (!service.observe(std::move(observer)))
+    return Status(RIPC_ID_IN_USE, "The service has an endpoint already: use that one, or destroy it first.");
+  endpoint->observes_ = true;
   return endpoint;
 }
 
 Endpoint::~Endpoint() {
-  if (observes_) service_.observe(nullptr);
   if (workers_) workers_->stop();
   (void)client_->end_all(RIPC_CLOSED);
+  server_->refuse_all();
+  if (observes_) refuse_unread();
   server_->close();
+  // Until here no other endpoint receives.
+  if (observes_) service_.observe(nullptr);
+}
+
+void Endpoint::refuse_unread() noexcept {
+  const Nanoseconds now = messenger_.now();
+  const Deadline patience = Deadline::after(kLastPatience, now);
+  std::array<core::Message*, kBatch> messages;
+  for (std::size_t refused = 0; refused < kMostRefused; refused += kBatch) {
+    std::size_t count = 0;
+    const Nanoseconds timeout = service_.has_incomplete() ? patience.remaining() : 0;
+    (void)service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
+    for (core::Message* message : std::span(messages).first(count)) {
+      wire::call::Header header;
+      if (read_header(*message, header) == RIPC_OK && !is_for_client(header.kind)) {
+        (void)server_->received(message, header, now);
+      } else {
+        core::MessagePool::release(message);
+      }
+    }
+    if (count != 0 || (timeout == 0 && service_.has_incomplete() && !patience.expired())) continue;
+    // Other messages wait behind them.
+    if (!service_.refuse_incomplete()) return;
+  }
 }
 
 void Endpoint::close() {
@@ -181,7 +210,7 @@ std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
   std::size_t events = 0;
   received_at_ = messenger_.now();
   for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, received_at_);
-  if (events != 0) received_at_ = 0;  // what was told of its end took as long as it liked
+  if (events != 0) received_at_ = 0;  // the reports of ends took as long as they liked
   return events;
 }
 

@@ -66,6 +66,8 @@ class Endpoint {
   std::size_t receive(Nanoseconds timeout, ripc_status& status);
   std::size_t take_messages(Nanoseconds timeout, ripc_status& status);
   std::size_t receive_one(core::Message* message, Nanoseconds now);
+  // What nobody reads any more: its callers learn at once that it did not run.
+  void refuse_unread() noexcept;
 
   core::Service& service_;
   ServiceMessenger messenger_;
@@ -73,7 +75,7 @@ class Endpoint {
   std::unique_ptr<Recorder> recorder_;  // null: everything has a callback
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Server> server_;
-  bool observes_ = false;  // the service
+  bool observes_ = false;  // the service, and receives from it
   bool is_closed_ = false;
   Nanoseconds received_at_ = 0;               // of the messages that came last; the thread's that runs it
   BiasedMutex turn_mutex_;                    // of the thread that usually runs it; guards what follows

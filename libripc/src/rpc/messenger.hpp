@@ -47,14 +47,14 @@ class Messenger {
   // Gives return buffers back. May wait for the peer that is writing one.
   virtual void end_request(std::uint64_t request) noexcept = 0;
 
-  // The living members of a group, as far as is known without asking other hosts; nullptr: find_path() of the group was
-  // never told RIPC_OK.
+  // The living members of a group, as far as is known without asking other hosts; nullptr: find_path() of the group
+  // never reported RIPC_OK.
   virtual std::shared_ptr<const core::GroupList> members(ripc_service_id group) = 0;
 
-  // Looks for the path to a service, or for members of a group, until it is found, or the result is gone. `tell` runs
+  // Looks for the path to a service, or for members of a group, until it is found, or the result is gone. `report` runs
   // in another thread after each look: RIPC_OK, or why it was not found; it may run once more while the result goes.
   using Search = std::shared_ptr<void>;
-  virtual Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) = 0;
+  virtual Search find_path(ripc_service_id to, std::function<void(ripc_status)> report) = 0;
 
   // Ends the wait of the thread that receives.
   virtual void wake() noexcept = 0;

@@ -41,11 +41,11 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
       ++counters_.requests_refused;
       const bool is_other = header.incarnation != messenger_.incarnation();
       const ripc_status why = is_other ? RIPC_FENCED : RIPC_CLOSED;
-      tell(message->source, {.kind = Kind::state,
-                             .state = State::no_session,
-                             .number = header.number,
-                             .session = header.session,
-                             .code = static_cast<std::uint32_t>(why)});
+      notify(message->source, {.kind = Kind::state,
+                               .state = State::no_session,
+                               .number = header.number,
+                               .session = header.session,
+                               .code = static_cast<std::uint32_t>(why)});
     } else {
       session->used_at = now;
       request = take(*session, *message, header);
@@ -91,27 +91,28 @@ ServerSession* Server::session_of(const core::Message& message, const Header& he
 
 void Server::refuse(const core::Message& message, const Header& header, ripc_status why) noexcept {
   ++counters_.requests_refused;
-  tell(message.source, {.version = header.version,
-                        .kind = Kind::state,
-                        .state = State::not_run,
-                        .number = header.number,
-                        .code = static_cast<std::uint32_t>(why)});
+  notify(message.source, {.version = header.version,
+                          .kind = Kind::state,
+                          .state = State::not_run,
+                          .number = header.number,
+                          .code = static_cast<std::uint32_t>(why)});
 }
 
 void Server::open(const core::Message& message, const Header& header, Nanoseconds now) {
-  const auto tell_opened = [&](const ServerSession& session) {
-    tell(message.source, {.kind = Kind::opened,
-                          .number = header.number,
-                          .session = session.name,
-                          .incarnation = messenger_.incarnation(),
-                          .code = header.code});
+  if (is_ending_) return refuse(message, header, RIPC_CLOSED);
+  const auto notify_opened = [&](const ServerSession& session) {
+    notify(message.source, {.kind = Kind::opened,
+                            .number = header.number,
+                            .session = session.name,
+                            .incarnation = messenger_.incarnation(),
+                            .code = header.code});
   };
   // The question is repeated where it may be lost.
   const auto newest = newest_.find(message.source);
   if (ServerSession* const known = newest != newest_.end() ? session_of(newest->second) : nullptr;
       known != nullptr && known->nonce == header.number && known->slots.size() == header.code && known->is_unused()) {
     known->used_at = now;
-    return tell_opened(*known);
+    return notify_opened(*known);
   }
   if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) return refuse(message, header, RIPC_LIMIT);
   if (free_sessions_.empty()) {
@@ -135,7 +136,7 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   name = session.name;
   lower(look_at_, session.used_at + wire::call::kSessionTime);
   ++counters_.sessions_served;
-  tell_opened(session);
+  notify_opened(session);
 }
 
 Handler* Server::handler_of(std::uint32_t method) noexcept {
@@ -154,15 +155,15 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
   if (newer == 0) {
     if (header.kind == Kind::request) ++counters_.duplicates;
     if (header.kind != Kind::cancel) {
-      tell_of_known(session, slot);
+      notify_of_known(session, slot);
     } else if (slot.request != nullptr) {
       slot.request->is_abandoned = true;
     }
     return nullptr;
   }
-  if (header.kind == Kind::ask) {
-    tell(session.client,
-         {.kind = Kind::state, .state = State::unseen, .number = header.number, .session = header.session});
+  if (header.kind == Kind::ask && !is_ending_) {
+    notify(session.client,
+           {.kind = Kind::state, .state = State::unseen, .number = header.number, .session = header.session});
     return nullptr;
   }
   // Whatever happens now, this number does not run again.
@@ -173,18 +174,24 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
     end(session, slot, State::not_run, RIPC_CANCELLED);
     return nullptr;
   }
+  if (is_ending_) {
+    ++counters_.requests_refused;
+    end(session, slot, State::not_run, RIPC_CLOSED);
+    notify_state(session, slot);
+    return nullptr;
+  }
   Handler* const handler = handler_of(header.code);
   if (handler == nullptr || header.time == 0) {
     ++(header.time == 0 ? counters_.requests_expired : counters_.requests_refused);
     if (handler != nullptr) ++handler->record.counters.requests_expired;
     end(session, slot, State::not_run, header.time == 0 ? RIPC_TIMEOUT : RIPC_UNSUPPORTED);
-    tell_state(session, slot);
+    notify_state(session, slot);
     return nullptr;
   }
   if (free_ == nullptr) free_ = new (std::nothrow) ripc_request;
   if (free_ == nullptr) {
     end(session, slot, State::not_run, RIPC_NO_MEMORY);
-    tell_state(session, slot);
+    notify_state(session, slot);
     return nullptr;
   }
   ripc_request& request = *std::exchange(free_, free_->next);
@@ -208,16 +215,16 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
 }
 
 // A call that has come before.
-void Server::tell_of_known(ServerSession& session, Slot& slot) noexcept {
+void Server::notify_of_known(ServerSession& session, Slot& slot) noexcept {
   const Header running{.kind = Kind::state, .state = State::running, .number = slot.number, .session = session.name};
   switch (slot.state) {
     case Slot::State::unused:
       return;
     case Slot::State::running:
     case Slot::State::waiting:
-      return tell(session.client, running);
+      return notify(session.client, running);
     case Slot::State::ended:
-      return tell_state(session, slot);
+      return notify_state(session, slot);
     case Slot::State::answered:
       break;
   }
@@ -227,15 +234,15 @@ void Server::tell_of_known(ServerSession& session, Slot& slot) noexcept {
     return;
   }
   const ripc_status status = slot.ticket ? slot.ticket->poll() : RIPC_TIMEOUT;
-  if (status == RIPC_PENDING || status == RIPC_OK) return tell(session.client, running);
-  tell(session.client, {.kind = Kind::state,
-                        .state = State::may_have_run,
-                        .number = slot.number,
-                        .session = session.name,
-                        .code = static_cast<std::uint32_t>(status)});
+  if (status == RIPC_PENDING || status == RIPC_OK) return notify(session.client, running);
+  notify(session.client, {.kind = Kind::state,
+                          .state = State::may_have_run,
+                          .number = slot.number,
+                          .session = session.name,
+                          .code = static_cast<std::uint32_t>(status)});
 }
 
-void Server::tell(ripc_service_id client, const Header& header) noexcept {
+void Server::notify(ripc_service_id client, const Header& header) noexcept {
   if (send_header(client, header) == RIPC_AGAIN) wait_for_room(client, header);
 }
 
@@ -294,9 +301,10 @@ void Server::wait_for_room(ripc_service_id client, const Header& header) noexcep
   lower(send_at_, messenger_.now() + TimerWheel::kTick);
 }
 
-void Server::tell_state(const ServerSession& session, const Slot& slot) noexcept {
-  tell(session.client,
-       {.kind = Kind::state, .state = slot.outcome, .number = slot.number, .session = session.name, .code = slot.code});
+void Server::notify_state(const ServerSession& session, const Slot& slot) noexcept {
+  notify(
+      session.client,
+      {.kind = Kind::state, .state = slot.outcome, .number = slot.number, .session = session.name, .code = slot.code});
 }
 
 // ---- Time ----------------------------------------------------------------------------------------------------
@@ -397,15 +405,29 @@ void Server::add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods
   }
 }
 
-void Server::close() noexcept {
+void Server::refuse_all() noexcept {
   while (!ready_.empty()) drop(ready_.pop(), RIPC_CLOSED, State::not_run);
+  const std::lock_guard lock(mutex_);
+  is_ending_ = true;
+  // Before the calls that they have under way are refused: nothing takes their place.
+  for (const auto& [client, name] : newest_) {
+    const ServerSession* const session = session_of(name);
+    if (session == nullptr || !messenger_.path(client).is_known) continue;
+    (void)send_header(client, {.kind = Kind::state,
+                               .state = State::not_run,
+                               .number = session->nonce,
+                               .code = static_cast<std::uint32_t>(RIPC_CLOSED)});
+  }
+}
+
+void Server::close() noexcept {
   const std::lock_guard lock(mutex_);
   // The requests that handlers still hold.
   for (const auto& session : sessions_) {
     for (Slot& slot : session->slots) {
       if (slot.request == nullptr) continue;
       end(*session, slot, State::may_have_run, RIPC_CLOSED);
-      tell_state(*session, slot);
+      notify_state(*session, slot);
     }
   }
   is_closed_ = true;

@@ -61,7 +61,7 @@ class Server : public std::enable_shared_from_this<Server> {
   // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
   // how many are with them.
   std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
-  // A message in another version: a client that asks for a session is told, in its own.
+  // A message in another version: a client that asks for a session is notified, in its own.
   void refuse_version(const core::Message& message, const wire::call::Header& header) noexcept;
   bool has_ready() const noexcept { return !ready_.empty(); }
   // Runs the handler of the request that is ready for the longest time, unless nobody waits for it any more.
@@ -84,7 +84,9 @@ class Server : public std::enable_shared_from_this<Server> {
   Nanoseconds time_left(const ripc_request& request) const noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
-  // Refuses what is ready. No message is sent from here on.
+  // The endpoint ends: refuses what is ready, and every request that received() gets from here on.
+  void refuse_all() noexcept;
+  // After that. No message is sent from here on.
   void close() noexcept;
 
  private:
@@ -114,7 +116,7 @@ class Server : public std::enable_shared_from_this<Server> {
   // A request to be run; nullptr: it is none. Then the message is still the caller's.
   ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header);
   Handler* handler_of(std::uint32_t method) noexcept;
-  void tell_of_known(ServerSession& session, Slot& slot) noexcept;
+  void notify_of_known(ServerSession& session, Slot& slot) noexcept;
   static void lower(std::atomic<Nanoseconds>& due, Nanoseconds at) noexcept {
     if (at < due.load(std::memory_order_relaxed)) due.store(at, std::memory_order_relaxed);
   }
@@ -133,8 +135,8 @@ class Server : public std::enable_shared_from_this<Server> {
   // False: there is no room or path yet.
   bool send_waiting(const Waiting& waiting) noexcept;
   void look_at_sessions(Nanoseconds now) noexcept;
-  void tell(ripc_service_id client, const wire::call::Header& header) noexcept;
-  void tell_state(const ServerSession& session, const Slot& slot) noexcept;
+  void notify(ripc_service_id client, const wire::call::Header& header) noexcept;
+  void notify_state(const ServerSession& session, const Slot& slot) noexcept;
   // Returns what kept the server, if this was the last request of an endpoint that is gone.
   std::shared_ptr<Server> free(ripc_request& request) noexcept;
 
@@ -156,6 +158,7 @@ class Server : public std::enable_shared_from_this<Server> {
   std::size_t held_ = 0;          // requests that handlers have, or will have
   std::shared_ptr<Server> self_;  // while the endpoint is gone, and requests are held
   Fifo<ripc_request> ready_;      // the thread's that runs the endpoint
+  bool is_ending_ = false;
   bool is_closed_ = false;
   // Of the thread that runs the endpoint. Another one may answer a request while its handler still runs.
   std::atomic<const ripc_request*> in_handler_{nullptr};

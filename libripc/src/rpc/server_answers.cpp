@@ -17,7 +17,7 @@ namespace {
 
 // Of requests that are answered within their handler, one in so many is measured: the clock costs 25 ns.
 constexpr std::uint64_t kMeasured = 16;
-// What the answers of one session may take. Of more, clients are told that they ran.
+// What the answers of one session may take. Of more, clients learn that they ran.
 constexpr std::size_t kMaxKept = std::size_t{256} << 10;
 
 // Whether items of this answer stay with the application, so that it cannot wait.
@@ -179,7 +179,7 @@ void Server::drop(ripc_request& request, ripc_status status, State outcome) noex
   if (Slot* const slot = slot_of(request); slot != nullptr && !is_closed_) {
     ServerSession& session = *session_of(request.session);
     end(session, *slot, outcome, status);
-    tell_state(session, *slot);
+    notify_state(session, *slot);
   }
   self = free(request);
 }

@@ -22,10 +22,10 @@ void ServiceMessenger::release_given(std::span<const ripc_item> items) noexcept 
   }
 }
 
-Messenger::Search ServiceMessenger::find_path(ripc_service_id to, std::function<void(ripc_status)> tell) {
+Messenger::Search ServiceMessenger::find_path(ripc_service_id to, std::function<void(ripc_status)> report) {
   core::WatchTable& watches = service_.context().watches();
   auto watch =
-      watches.seek(to, [tell = std::move(tell)](ripc_status status, const core::Resolution&) { tell(status); });
+      watches.seek(to, [report = std::move(report)](ripc_status status, const core::Resolution&) { report(status); });
   if (!watch.ok()) throw std::bad_alloc();
   void* const any = watch->get();
   return {any, [&watches, watch = std::move(*watch)](void*) { watches.remove(watch); }};

@@ -27,7 +27,7 @@ class ServiceMessenger final : public Messenger {
   std::shared_ptr<const core::GroupList> members(ripc_service_id group) override {
     return service_.context().groups().known(group);
   }
-  Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override;
+  Search find_path(ripc_service_id to, std::function<void(ripc_status)> report) override;
   void wake() noexcept override { service_.hurry(); }
 
  private:

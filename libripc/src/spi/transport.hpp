@@ -51,6 +51,9 @@ class Transport {
   // Any. Where this context can be reached now; without a locator: nowhere.
   virtual Address address() const = 0;
 
+  // Any. False: no one is at this address, as far as can be told at once and without being noticed there.
+  virtual bool may_lead(const Address&) const noexcept { return true; }
+
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options, EventSet& events) = 0;
 

@@ -34,7 +34,8 @@ enum class Kind : std::uint8_t {
                 // which return buffer was written: u32 index | u64 size
   cancel = 5,   // the client does not wait for call `number` any more
   ask = 6,      // what became of call `number`?
-  state = 7,    // that: flags, `code` is a status. Without a session: of the nonce `number`, whose session was refused
+  state = 7,    // that: flags, `code` is a status. Without a session: of the nonce `number`, whose session was refused,
+                // or has ended with its server
 };
 
 // Whether it goes to the calling side.

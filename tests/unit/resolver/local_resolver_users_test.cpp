@@ -78,6 +78,33 @@ TEST_F(LocalResolverUsers, ARecordOfAnotherUserThatMayNotBeReadIsAPermissionErro
   EXPECT_EQ(*own.resolve(kOwnedService), own.last);
 }
 
+TEST_F(LocalResolverUsers, ATakeoverFromAUserWhoIsNotAdmittedIsRefusedAndSaysWhatToDo) {
+  make_directory(01777);
+  Pipe done, hold;
+  Child child([&] {
+    hold.close_write();
+    CHILD_CHECK(test::become_nobody());
+    LocalContext context(path_, RIPC_PEERS_ANY);
+    CHILD_CHECK(context && context.publish(kOwnedService, "server").ok());
+    done.put();
+    hold.get();
+    return 0;
+  });
+  ASSERT_TRUE(done.get());
+  LocalContext choosy(path_, RIPC_PEERS_SAME_USER);
+  const Result<ServiceRecord> before = choosy.resolve(kOwnedService);
+  ASSERT_TRUE(before.ok()) << before.status().text();
+  const Status refused = choosy.publish(kOwnedService, "server", true);
+  EXPECT_EQ(refused.code(), RIPC_PERMISSION);
+  EXPECT_TRUE(mentions(refused, "RIPC_PEERS")) << refused.text();
+  EXPECT_EQ(*choosy.resolve(kOwnedService), *before) << "the holder keeps the ID";
+  LocalContext open(path_, RIPC_PEERS_ANY);
+  EXPECT_TRUE(open.publish(kOwnedService, "server", true).ok());
+  EXPECT_EQ(open.displaced.size(), 1u);
+  hold.close_write();
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST_F(LocalResolverUsers, ARecordThatMayOnlyBeReadStillTellsWhetherItsHolderLives) {
   make_directory(01777);
   LocalContext own(path_, RIPC_PEERS_ANY);

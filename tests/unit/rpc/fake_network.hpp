@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,6 +26,7 @@ struct Weather {
   int lost = 0;
   int doubled = 0;
   int without_room = 0;
+  int unread = 0;  // what arrives waits up to 5 ms until it is read
   Nanoseconds longest_delay = 0;
   bool has_two_paths = false;  // disconnect() changes between one that loses nothing, the first, and one that does
 };
@@ -86,7 +88,7 @@ class FakeNode final : public Messenger {
   }
   ~FakeNode() override {
     const bool is_killed = network_.chance(50);
-    if (!is_killed) server->close();
+    if (!is_killed) end_server();
     network_.nodes.erase(id_);
     for (auto& [id, node] : network_.nodes) {
       if (node->connected_.erase(id_) != 0) node->client->changed();
@@ -95,6 +97,22 @@ class FakeNode final : public Messenger {
     if (is_killed) server->close();
   }
 
+  // In good order, as an endpoint does it. The service stays, and nobody reads what comes.
+  void end_server() {
+    if (std::exchange(has_ended_, true)) return;
+    server->refuse_all();
+    read();
+    server->close();
+  }
+
+  // What comes waits for its turn to be read.
+  void arrived(ripc_service_id from, std::vector<std::vector<std::byte>> items) {
+    unread_.emplace_back(from, std::move(items));
+    if (has_ended_ || !reads) return;
+    if (network_.weather.unread == 0) return read();
+    if (unread_.size() == 1)
+      read_at_ = network_.now + (network_.chance(network_.weather.unread) ? network_.up_to(5'000'000) : 0);
+  }
   void received(ripc_service_id from, const std::vector<std::vector<std::byte>>& items) {
     core::Message* const message = network_.take_message();
     message->source = from;
@@ -114,20 +132,22 @@ class FakeNode final : public Messenger {
   }
   void progress() {
     is_woken_ = false;
+    if (network_.now >= read_at_) read();
     // Like a resolver: says what there is.
-    for (const auto& [to, tell] : std::map(searches_)) {
+    for (const auto& [to, report] : std::map(searches_)) {
       const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
       if (is_there && !is_group(to)) connected_.insert(to);
       if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_)
         (*still->second)(is_there ? RIPC_OK : RIPC_NO_SERVICE);
     }
     if (network_.now >= next_look_) next_look_ = network_.now + 10'000'000;
-    server->progress(network_.now);
+    if (!has_ended_) server->progress(network_.now);
     client->progress(network_.now);
   }
   Nanoseconds next_due() {
     if (is_woken_) return network_.now;
-    return std::min({client->sleep_until(), server->next_due(), searches_.empty() ? UINT64_MAX : next_look_});
+    const Nanoseconds server_due = has_ended_ ? UINT64_MAX : server->next_due();
+    return std::min({client->sleep_until(), server_due, searches_.empty() ? UINT64_MAX : next_look_, read_at_});
   }
 
   std::uint64_t incarnation() const noexcept override { return incarnation_; }
@@ -164,8 +184,8 @@ class FakeNode final : public Messenger {
     }
     return list;
   }
-  Search find_path(ripc_service_id to, std::function<void(ripc_status)> tell) override {
-    auto kept = std::make_shared<std::function<void(ripc_status)>>(std::move(tell));
+  Search find_path(ripc_service_id to, std::function<void(ripc_status)> report) override {
+    auto kept = std::make_shared<std::function<void(ripc_status)>>(std::move(report));
     searches_[to] = kept;
     next_look_ = std::min(next_look_, network_.now);
     return {kept.get(),
@@ -189,9 +209,18 @@ class FakeNode final : public Messenger {
 
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
+  bool reads = true;                  // what arrives
   std::function<void()> during_send;  // of what does not travel short, before it returns
 
  private:
+  void read() {
+    read_at_ = UINT64_MAX;
+    while (!unread_.empty()) {
+      const auto [from, items] = std::move(unread_.front());
+      unread_.pop_front();
+      received(from, items);
+    }
+  }
   void change_path(ripc_service_id to) {
     if (lossy_.erase(to) == 0) lossy_.insert(to);
   }
@@ -203,6 +232,9 @@ class FakeNode final : public Messenger {
   std::set<ripc_service_id> lossy_;  // of two paths, the second is used to these
   std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
   Nanoseconds next_look_ = 0;
+  std::deque<std::pair<ripc_service_id, std::vector<std::vector<std::byte>>>> unread_;
+  Nanoseconds read_at_ = UINT64_MAX;
+  bool has_ended_ = false;
   bool is_woken_ = true;
 };
 
@@ -235,7 +267,7 @@ inline bool FakeNetwork::step(Nanoseconds until) {
   while (!packets_.empty() && packets_.top().at <= now) {
     const Packet packet = packets_.top();
     packets_.pop();
-    if (const auto to = nodes.find(packet.to); to != nodes.end()) to->second->received(packet.from, packet.items);
+    if (const auto to = nodes.find(packet.to); to != nodes.end()) to->second->arrived(packet.from, packet.items);
   }
   for (const auto& [id, node] : std::map(nodes)) node->progress();
   return true;

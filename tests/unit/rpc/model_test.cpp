@@ -7,6 +7,7 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "fake_network.hpp"
@@ -196,6 +197,12 @@ void run_schedules(unsigned all, Weather weather, std::size_t members = 0) {
 
 TEST(CallModel, HoldsWhereNothingIsLost) { run_schedules(1000, {.longest_delay = 3 * kMillisecond}); }
 
+TEST(CallModel, HoldsWhereServersEndBeforeTheyHaveReadAll) {
+  run_schedules(1000, {.unread = 50, .longest_delay = 3 * kMillisecond});
+  run_schedules(500, {.lost = 10, .doubled = 10, .unread = 50, .longest_delay = 10 * kMillisecond});
+  run_schedules(500, {.unread = 50, .longest_delay = 3 * kMillisecond}, 3);
+}
+
 TEST(CallModel, HoldsWhereMessagesFindNoRoom) {
   run_schedules(1000, {.without_room = 30, .longest_delay = 3 * kMillisecond});
 }
@@ -218,44 +225,84 @@ TEST(CallModel, HoldsWherePathsThatLoseAndPathsThatDoNotTakeTurns) {
   run_schedules(1000, {.lost = 10, .doubled = 5, .longest_delay = 10 * kMillisecond, .has_two_paths = true});
 }
 
-TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
-  FakeNetwork network(7, {.longest_delay = kMillisecond, .has_two_paths = true});
-  FakeNode client(network, kClient);
-  FakeNode server(network, kServer);
-  int runs = 0;
-  ASSERT_TRUE(server.server
-                  ->handle(1, {[](void* user, ripc_request* request) {
-                                 ++*static_cast<int*>(user);
-                                 EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
-                               },
-                               &runs, false})
-                  .ok());
-  std::vector<ripc_call_result> ended;
-  const auto begin = [&] {
+// Calls with much time, of a server that answers each at once.
+struct Calls {
+  Calls(FakeNetwork& on, FakeNode& from, Server& to) : network(on), client(from) {
+    const ripc_rpc_handler answer = [](void* user, ripc_request* request) {
+      ++static_cast<Calls*>(user)->runs;
+      EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+    };
+    EXPECT_TRUE(to.handle(1, {answer, this, false}).ok());
+  }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+  void begin() {
     CallRequest request;
     request.to = kServer;
     request.method = 1;
     request.now = network.now;
     request.deadline = network.now + 60'000 * kMillisecond;
-    request.user = &ended;
+    request.user = this;
     request.done = [](void* user, const ripc_call_result* result) {
-      static_cast<std::vector<ripc_call_result>*>(user)->push_back(*result);
+      static_cast<Calls*>(user)->ended.push_back(*result);
       ripc_message_release(result->message);
     };
-    ASSERT_TRUE(client.client->begin(request, nullptr).ok());
-  };
-  begin();  // opens the session
+    EXPECT_TRUE(client.client->begin(request, nullptr).ok());
+  }
+
+  FakeNetwork& network;
+  FakeNode& client;
+  int runs = 0;
+  std::vector<ripc_call_result> ended;
+};
+
+TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
+  FakeNetwork network(7, {.longest_delay = kMillisecond, .has_two_paths = true});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  calls.begin();  // opens the session
   network.run(100 * kMillisecond);
-  ASSERT_EQ(ended.size(), 1u);
-  begin();
+  ASSERT_EQ(calls.ended.size(), 1u);
+  calls.begin();
   network.weather.lost = 1;
   network.cut(kClient, kServer, 100);
   client.disconnect(kServer);
   network.run(1000 * kMillisecond);
-  ASSERT_EQ(ended.size(), 2u);
-  EXPECT_EQ(ended[1].outcome, RIPC_CALL_DID_NOT_RUN);
-  EXPECT_EQ(ended[1].status, RIPC_PEER_DEAD);
-  EXPECT_EQ(runs, 1);
+  ASSERT_EQ(calls.ended.size(), 2u);
+  EXPECT_EQ(calls.ended[1].outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(calls.ended[1].status, RIPC_PEER_DEAD);
+  EXPECT_EQ(calls.runs, 1);
+}
+
+TEST(CallModel, CallsThatAreUnreadWhenTheirServerEndsDidNotRunAndEndAtOnce) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient, {.slots = 2});
+  auto server = std::make_unique<FakeNode>(network, kServer);
+  Calls calls(network, client, *server->server);
+  calls.begin();  // opens the session
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  server->reads = false;
+  for (int call = 0; call < 3; ++call) calls.begin();  // the third one waits for a slot
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  server->end_server();
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 4u);
+  for (const ripc_call_result& result : std::span(calls.ended).subspan(1)) {
+    EXPECT_EQ(result.outcome, RIPC_CALL_DID_NOT_RUN);
+    EXPECT_EQ(result.status, RIPC_CLOSED);
+  }
+  // The next one is not sent to where nobody reads.
+  calls.begin();
+  network.run(100 * kMillisecond);
+  server.reset();
+  network.run(5000 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 5u);
+  EXPECT_EQ(calls.ended[4].outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(calls.ended[4].status, RIPC_NO_SERVICE);
+  EXPECT_EQ(calls.runs, 1);
 }
 
 TEST(CallModel, AClientThatAsksAgainForItsSessionGetsTheSame) {
@@ -311,17 +358,22 @@ TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
   EXPECT_GT(statistics.answers_repeated, 0u);
 }
 
-// Nothing is lost here, so a refusal comes once.
-TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
+// How a call ends whose refusal, and then `late`, come before its send returns. Nothing is lost, so each comes once.
+ripc_call_result end_in_send(std::optional<wire::call::State> late) {
+  using wire::call::Header;
   std::vector<ripc_call_result> ends;
   std::array<std::byte, 100> memory{};
   FakeNetwork network(1);
   FakeNode client(network, kClient);
   FakeNode server(network, kServer);
-  const auto refuse = [](void*, ripc_request* request) {
+  Header refused{.kind = wire::call::Kind::state};
+  const auto refuse = [](void* user, ripc_request* request) {
+    auto& header = *static_cast<Header*>(user);
+    header.number = request->number;
+    header.session = request->session;
     request->server->drop(*request, RIPC_AGAIN, wire::call::State::not_run);
   };
-  ASSERT_TRUE(server.server->handle(1, {refuse, nullptr, false}).ok());
+  EXPECT_TRUE(server.server->handle(1, {refuse, &refused, false}).ok());
   const ripc_return_buffer room{memory.data(), memory.size()};
   CallRequest request;
   request.to = kServer;
@@ -333,18 +385,38 @@ TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
   };
   request.user = &ends;
   std::uint64_t name = 0;
-  ASSERT_TRUE(client.client->begin(request, &name).ok());  // opens the session
+  EXPECT_TRUE(client.client->begin(request, &name).ok());  // opens the session
   network.run(100 * kMillisecond);
-  ASSERT_EQ(ends.size(), 1U);
+  EXPECT_EQ(ends.size(), 1U);
 
   request.returns = {&room, 1};
-  client.during_send = [&] { network.run(kMillisecond); };
-  ASSERT_TRUE(client.client->begin(request, &name).ok());
+  client.during_send = [&] {
+    network.run(kMillisecond);
+    if (!late) return;
+    std::vector<std::byte> bytes(wire::call::kHeaderSize);
+    refused.state = *late;
+    wire::call::encode(refused, bytes.data());
+    client.received(kServer, {bytes});
+  };
+  EXPECT_TRUE(client.client->begin(request, &name).ok());
   client.during_send = nullptr;
   network.run(100 * kMillisecond);
-  ASSERT_EQ(ends.size(), 2U);
-  EXPECT_EQ(ends[1].outcome, RIPC_CALL_DID_NOT_RUN);
-  EXPECT_EQ(ends[1].status, RIPC_AGAIN);
+  EXPECT_EQ(ends.size(), 2U);
+  return ends.back();
+}
+
+TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
+  const ripc_call_result end = end_in_send({});
+  EXPECT_EQ(end.outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(end.status, RIPC_AGAIN);
+}
+
+TEST(CallInSend, EndsWithARefusalThoughAnEarlierStateComesLate) {
+  for (const wire::call::State late : {wire::call::State::running, wire::call::State::unseen}) {
+    const ripc_call_result end = end_in_send(late);
+    EXPECT_EQ(end.outcome, RIPC_CALL_DID_NOT_RUN);
+    EXPECT_EQ(end.status, RIPC_AGAIN);
+  }
 }
 
 }  // namespace

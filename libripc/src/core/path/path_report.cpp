@@ -26,19 +26,30 @@ Result<Resolution> Paths::resolve(ripc_service_id id) {
   Resolution resolution;
   resolution.record = std::move(*record);
   follow(resolution.record);
-  for (const auto& transport : parts_.transports) {
-    for (const spi::Address& address : resolution.record.addresses) {
-      if (address.transport != transport->name() || !resolution.address.transport.empty()) continue;
-      resolution.address = address;
-      resolution.reason = "the first of this context's transports (" + transport_names() + ") that the service is on";
-    }
-  }
-  if (resolution.address.transport.empty()) {
-    if (!resolution.record.addresses.empty()) resolution.address = resolution.record.addresses.front();
-    resolution.reason = "none: the service is on none of this context's transports (" + transport_names() + ")";
-  }
+  resolution.address = likely_address(resolution.record);
+  resolution.reason =
+      reachable_address(resolution.record) != nullptr
+          ? "the first of this context's transports (" + transport_names() + ") that lead to the service"
+          : "none: none of this context's transports (" + transport_names() + ") leads to the service";
   resolution.reason += finder_of(resolution.record);
   return resolution;
+}
+
+const spi::Address* Paths::reachable_address(const spi::ServiceRecord& record) const noexcept {
+  for (const auto& transport : parts_.transports) {
+    for (const spi::Address& address : record.addresses) {
+      if (address.transport == transport->name() && transport->may_lead(address)) return &address;
+    }
+  }
+  return nullptr;
+}
+
+spi::Address Paths::likely_address(const spi::ServiceRecord& record) const {
+  if (const spi::Address* const reachable = reachable_address(record)) return *reachable;
+  if (record.addresses.empty()) return {};
+  const auto other = std::find_if(record.addresses.begin(), record.addresses.end(),
+                                  [&](const spi::Address& address) { return transport(address.transport) == nullptr; });
+  return other != record.addresses.end() ? *other : record.addresses.front();
 }
 
 Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {

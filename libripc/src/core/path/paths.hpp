@@ -50,7 +50,10 @@ class Paths {
 
   // What is reported is what the next send uses: a former holder may be gone without having been missed yet.
   Result<Resolution> resolve(ripc_service_id id);
-  // The same, with the path that answers when it is tried.
+  // Which of its addresses a send tries first, as far as can be told without asking there; else one that others may
+  // reach. Empty: it has none.
+  spi::Address likely_address(const spi::ServiceRecord& record) const;
+  // The same as resolve(), with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
   // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
   Result<Resolution> find_way_back(ripc_service_id id, Deadline deadline);
@@ -90,6 +93,7 @@ class Paths {
   // A refusal says more than that no one answered elsewhere.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;
+  const spi::Address* reachable_address(const spi::ServiceRecord& record) const noexcept;
   void reclaim_soon() noexcept;
   std::string transport_names() const;
   // Whether one of them is on a transport that this context may not use.

@@ -48,7 +48,7 @@ struct LongReceive {
   }
 };
 
-// All of one service. The receiving thread's, but for cancel_answer() and end().
+// All of one service. The receiving thread's, but for cancel_answer().
 class LongReceives {
  public:
   struct Parts {
@@ -81,8 +81,8 @@ class LongReceives {
   // Any thread. The request is cancelled while the reply to it is on its way into its return buffers: nothing writes
   // them any more when this has returned, and their items fail. False: there is no such reply.
   bool cancel_answer(std::uint64_t request) noexcept;
-  // The service is closed.
-  void end() noexcept;
+  // Their senders get this status. False: there is none. Also without a receiving thread.
+  bool drop_all(ripc_status status) noexcept;
 
  private:
   // Messages of one source.

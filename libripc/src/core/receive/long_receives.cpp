@@ -346,10 +346,12 @@ bool LongReceives::cancel_answer(std::uint64_t request) noexcept {
   return found;
 }
 
-void LongReceives::end() noexcept {
+bool LongReceives::drop_all(ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
-  for (LongReceive& receive : receives_) drop(receive, RIPC_CLOSED);
+  const bool found = !receives_.empty();
+  for (LongReceive& receive : receives_) drop(receive, status);
   receives_.clear();
+  return found;
 }
 
 }  // namespace ripc::internal::core

@@ -30,7 +30,7 @@ Status Receiver::open(std::vector<std::unique_ptr<spi::Transport>>& transports, 
 }
 
 void Receiver::end() noexcept {
-  long_receives_.end();
+  (void)long_receives_.drop_all(RIPC_CLOSED);
   ports_.clear();
 }
 

@@ -52,6 +52,9 @@ class Receiver final : private spi::PacketSink {
   ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
                       std::size_t& count) noexcept;
 
+  bool has_incomplete() const noexcept { return !long_receives_.empty(); }
+  bool refuse_incomplete() noexcept { return long_receives_.drop_all(RIPC_REFUSED); }
+
   // Any thread.
   bool cancel_answer(std::uint64_t request) noexcept { return long_receives_.cancel_answer(request); }
   // When no one receives any more.

@@ -2,6 +2,8 @@
 #include "core/send/short_send.hpp"
 
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "wire/packet.hpp"
 
@@ -13,6 +15,8 @@ namespace {
 constexpr std::size_t kSendBatch = 64;
 // The packet of a notification, whatever its path takes: it goes through the responders, which others wait for.
 constexpr std::size_t kMaxNotification = std::size_t{60} << 10;
+constexpr std::string_view kSendMessage =
+    "Send what is larger in a message, with ripc_send(), and let the notification say that it was sent.";
 
 }  // namespace
 
@@ -89,14 +93,18 @@ Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<con
   wire::Encoder encoder(wire::PacketKind::notification, 0, id_);
   bool encodable = encoder.add_handle(handle);
   for (const ripc_item& item : items) {
-    if (item.kind > RIPC_ITEM_SHORT) return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only.");
+    if (item.kind > RIPC_ITEM_SHORT)
+      return Status(RIPC_INVALID_ARGUMENT, "A notification carries short items only. " + std::string(kSendMessage));
     encodable = encoder.add_payload(bytes_of(item)) && encodable;
   }
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(to, counters_.resolutions);
     if (!channel.ok()) return channel.status();
     const std::size_t limit = std::min((*channel)->packet_limit() + spi::kControlAllowance, kMaxNotification);
-    if (!encodable || encoder.size() > limit) return too_large(encoder.size(), limit);
+    if (!encodable || encoder.size() > limit)
+      return Status(RIPC_TOO_LARGE, "The arguments make a packet of " + std::to_string(encoder.size()) +
+                                        " bytes; a notification to this peer takes " + std::to_string(limit) + ". " +
+                                        std::string(kSendMessage));
     const ripc_status status = (*channel)->send({.kind = spi::Outgoing::Kind::control, .packet = encoder.finish()});
     if (status == RIPC_OK) add(counters_.notifications);
     if (!is_gone(status)) return counters_.count_again(status);

@@ -107,7 +107,7 @@ struct Session {
   void add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel);
   void remove_channel(std::uint32_t link) noexcept;
 
-  // The peer did not answer in time when it was last waited for, and has not been heard since.
+  // The peer did not answer in time when it was last waited for, and nothing has come from it since.
   std::atomic<bool> slow{false};
 
   // Until then (monotonic) links use the control connection for their datagrams: UDP did not get through.

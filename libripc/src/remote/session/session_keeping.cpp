@@ -141,7 +141,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
 SessionPointer SessionTransport::make_session() {
   auto session = std::make_shared<Session>(*loop_, name());
   session->timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
-    if (const SessionPointer strong = weak.lock()) try_again(strong);
+    if (const SessionPointer strong = weak.lock()) retry(strong);
   });
   session->bulk_timer.make(*loop_, [this, weak = std::weak_ptr<Session>(session)] {
     if (const SessionPointer strong = weak.lock()) bulk_due(strong);
@@ -177,7 +177,7 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
   if (!local || !remote) {
     // Lost again already.
     if (first) return RIPC_PEER_DEAD;
-    try_again_soon(session);
+    retry_later(session);
     return {};
   }
   const bool has_moved = !first && (!local.same_ip(session->local()) || !remote.same_ip(session->remote()));
@@ -400,11 +400,11 @@ void SessionTransport::control_lost(const SessionPointer& session, Nanoseconds p
     session->down_since = monotonic_now();
     session->resume_until = session->down_since + patience;
   }
-  try_again(session);
+  retry(session);
 }
 
 // Whoever began the session dials again. The other side only asks whether there is still somebody who might.
-void SessionTransport::try_again(const SessionPointer& session) noexcept try {
+void SessionTransport::retry(const SessionPointer& session) noexcept try {
   if (session->lost || session->down_since == 0) return;
   if (monotonic_now() >= session->resume_until) {
     lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
@@ -418,7 +418,7 @@ void SessionTransport::try_again(const SessionPointer& session) noexcept try {
       session->context, Deadline::after(session->resume_until - monotonic_now()),
       [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
 } catch (const std::bad_alloc&) {
-  try_again_soon(session);
+  retry_later(session);
 }
 
 void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) noexcept {
@@ -435,10 +435,10 @@ void SessionTransport::resumed(const SessionPointer& session, Greeted greeted) n
     lose(session, Status(RIPC_PEER_DEAD, "The process that held the service has ended."));
     return;
   }
-  try_again_soon(session);
+  retry_later(session);
 }
 
-void SessionTransport::try_again_soon(const SessionPointer& session) noexcept {
+void SessionTransport::retry_later(const SessionPointer& session) noexcept {
   session->timer.set(monotonic_now() + kReconnectPause);
 }
 

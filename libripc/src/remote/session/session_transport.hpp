@@ -196,8 +196,8 @@ class SessionTransport : public spi::Transport {
   SessionPointer find_session(const wire::session_control::Hello& hello) const;
   void on_event(const SessionPointer& session, std::uint32_t events) noexcept;
   void read_frames(const SessionPointer& session, std::uint32_t events);
-  void try_again(const SessionPointer& session) noexcept;
-  void try_again_soon(const SessionPointer& session) noexcept;
+  void retry(const SessionPointer& session) noexcept;
+  void retry_later(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
   bool is_still_admitted(const Session& session);

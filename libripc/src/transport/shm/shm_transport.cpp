@@ -101,6 +101,14 @@ void ShmTransport::stop() noexcept {
 
 spi::Address ShmTransport::address() const { return {"shm", context_locator(options_.context)}; }
 
+// That of a context on another host looks like one of this host.
+bool ShmTransport::may_lead(const spi::Address& address) const noexcept {
+  std::uint64_t context = 0;
+  const bool is_here =
+      address.locator.starts_with('#') && parse_number(std::string_view(address.locator).substr(1), context, 16);
+  return !is_here || directory_->probe(context) != Liveness::dead;
+}
+
 bool ShmTransport::wait(const std::function<bool()>& done, Deadline deadline) {
   std::unique_lock lock(mutex_);
   return wait_in(*loop_, lock, changed_, deadline, [&] { return stopped_ || done(); });

@@ -366,8 +366,9 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Runs a peer's handler, with up to {@link #shortLimit} bytes and at most 60 KiB of arguments.
-   * Unreliable, like a short message, and fails like one.
+   * Runs a peer's handler, with up to {@link #shortLimit} bytes and at most 60,000 of arguments.
+   * What is larger goes in a message before it. Unreliable, like a short message, and fails like
+   * one.
    */
   public void notify(Notification notification, ByteBuffer... items) {
     NativeBlock block = nameOf(notification);

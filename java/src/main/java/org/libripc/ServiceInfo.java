@@ -14,8 +14,8 @@ import org.libripc.internal.NativeBlock;
  * @param incarnation grows with each registration of the ID
  * @param pid of the process that holds it, as that wrote it; 0 if unknown
  * @param name empty if it has none
- * @param transport of its first address, or of the path
- * @param address transport:locator
+ * @param transport of the address
+ * @param address transport:locator, the one that a send tries first, or that of the path
  * @param reason why this path
  * @param others from {@link Ripc#findPath}: the other paths and what speaks against each
  * @param groups those that it is in
