@@ -21,7 +21,7 @@ constexpr Nanoseconds kShortestLockPause = 50'000;
 constexpr Nanoseconds kLongestLockPause = 2'000'000;
 // Files here may be links, pipes or devices that someone else put there: never follow, never block, never own a
 // terminal.
-constexpr int kCarefully = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+constexpr int kSafeOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 bool set_lock(int fd, short type) noexcept {
   struct flock lock {};
@@ -124,7 +124,7 @@ int publish_text(const RuntimeDirectory& directory, const char* name, std::strin
     const RuntimeDirectory::TemporaryName temporary = RuntimeDirectory::temporary_name();
     ForkGuard guard;
     UniqueFd fd = ForkGuard::open(
-        guard, [&] { return ::openat(services, temporary.data(), O_RDWR | O_CREAT | O_EXCL | kCarefully, 0600); });
+        guard, [&] { return ::openat(services, temporary.data(), O_RDWR | O_CREAT | O_EXCL | kSafeOpenFlags, 0600); });
     if (!fd) {
       if (errno == EEXIST) continue;
       return errno;
@@ -177,8 +177,8 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
   Nanoseconds pause = kShortestLockPause;
   for (;;) {
     LockedRecord record(directory, id);
-    record.fd_ = ForkGuard::open(record.guard_,
-                                 [&] { return ::openat(directory.services_fd(), name.data(), O_RDWR | kCarefully); });
+    record.fd_ = ForkGuard::open(
+        record.guard_, [&] { return ::openat(directory.services_fd(), name.data(), O_RDWR | kSafeOpenFlags); });
     if (!record.fd_) {
       if (errno == EINTR) continue;
       return file_error(errno, "Opening", path);
@@ -257,7 +257,7 @@ Status create_record(const RuntimeDirectory& directory, ripc_service_id id, std:
 
 Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_id id) {
   const RuntimeDirectory::FileName name = RuntimeDirectory::file_name(id);
-  const UniqueFd fd(::openat(directory.services_fd(), name.data(), O_RDONLY | kCarefully));
+  const UniqueFd fd(::openat(directory.services_fd(), name.data(), O_RDONLY | kSafeOpenFlags));
   if (!fd) return file_error(errno, "Reading", record_path(directory, id));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return file_error(errno, "Looking at", record_path(directory, id));
@@ -267,7 +267,8 @@ Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_
 
 bool remove_abandoned(const RuntimeDirectory& directory, const char* name) noexcept {
   ForkGuard guard;
-  UniqueFd fd = ForkGuard::open(guard, [&] { return ::openat(directory.services_fd(), name, O_RDWR | kCarefully); });
+  UniqueFd fd =
+      ForkGuard::open(guard, [&] { return ::openat(directory.services_fd(), name, O_RDWR | kSafeOpenFlags); });
   struct stat info {};
   if (!fd) return false;
   bool removed = false;

@@ -23,7 +23,7 @@ constexpr std::size_t kSettledAtOnce = 256;
 // Attempts in a row: others change the same folder at the same time, but not for ever.
 constexpr unsigned kMostAttempts = 64;
 // How often a record that is not authentic is replaced, in each session: someone else writes there too.
-constexpr unsigned kMostFights = 8;
+constexpr unsigned kMaxRewrites = 8;
 
 bool is_same_record(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
   return one.context == other.context && one.incarnation == other.incarnation && one.pid == other.pid &&
@@ -66,7 +66,8 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   const Deadline deadline = Deadline::after(options_.patience);
   while (waits) {
     const Nanoseconds now = monotonic_now();
-    if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_hopeless(now)) break;
+    if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_unreachable(now))
+      break;
     wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
   }
   if (displaced != nullptr) displaced->insert(displaced->end(), own->displaced.begin(), own->displaced.end());
@@ -310,7 +311,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
   own->displaced.clear();
   if (is_ours || (is_good && holder.context == own_context_)) return write(own, &answer.node, groups);
   if (!is_good) {
-    if (++own->fights <= kMostFights) return write(own, &answer.node, groups);
+    if (++own->rewrites <= kMaxRewrites) return write(own, &answer.node, groups);
     return fail(own,
                 Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->id) + " has a record in the directory " +
                                            directory_->text() +

@@ -69,7 +69,7 @@ Status DirectoryResolver::not_reached(std::string_view what) const {
 }
 
 // No one waits for it then.
-bool DirectoryResolver::is_hopeless(Nanoseconds now) const noexcept {
+bool DirectoryResolver::is_unreachable(Nanoseconds now) const noexcept {
   return !is_linked_ && down_since_ + options_.patience <= now;
 }
 
@@ -109,7 +109,7 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
                                          "): check the access list of its folder.");
     if (entry.is_known && !entry.record && is_linked_ && !options_.waits_for_services) return not_there(id);
     const Nanoseconds now = monotonic_now();
-    if (is_hopeless(now) && !options_.waits_for_services) return not_reached("The service ID " + id_text(id));
+    if (is_unreachable(now) && !options_.waits_for_services) return not_reached("The service ID " + id_text(id));
     if (now >= end) break;
     wait(lock, is_linked_ || options_.waits_for_services ? end : std::min(end, down_since_ + options_.patience));
   }
@@ -124,7 +124,7 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
 Result<spi::ServiceRecord> DirectoryResolver::successor(const spi::ServiceRecord& former, Deadline deadline) {
   Lock lock(mutex_);
   const Nanoseconds began = monotonic_now();
-  const auto is_over = [&](Nanoseconds now) { return now >= deadline.at() || is_hopeless(now); };
+  const auto is_over = [&](Nanoseconds now) { return now >= deadline.at() || is_unreachable(now); };
   if (const auto found = own_.find(former.id); found != own_.end() && !found->second->is_fenced) {
     const OwnPointer own = found->second;
     const std::uint64_t goal = ++own->goal;
@@ -183,7 +183,7 @@ Status DirectoryResolver::members(ripc_service_id id, Deadline deadline,
                                            " does not let this process see a group (" + group.refusal +
                                            "): check the access list of its folder.");
       const Nanoseconds now = monotonic_now();
-      if (!is_open() || now >= deadline.at() || is_hopeless(now)) break;
+      if (!is_open() || now >= deadline.at() || is_unreachable(now)) break;
       wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
     }
     for (const auto& [own_id, own] : own_) {
@@ -278,7 +278,7 @@ void list_folder(Directory& directory, const std::shared_ptr<Listing>& listing, 
 Status DirectoryResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
   {
     Lock lock(mutex_);
-    while (!is_linked_ && !is_hopeless(monotonic_now())) wait(lock, down_since_ + options_.patience);
+    while (!is_linked_ && !is_unreachable(monotonic_now())) wait(lock, down_since_ + options_.patience);
     if (!is_linked_) return not_reached("The services");
   }
   const auto listing = std::make_shared<Listing>();

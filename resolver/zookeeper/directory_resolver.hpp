@@ -150,7 +150,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     std::uint64_t step_goal = 0;
     std::uint64_t steps = 0;  // begun
     unsigned attempts = 0;
-    unsigned fights = 0;
+    unsigned rewrites = 0;
     Status failure;
     std::vector<spi::ServiceRecord> displaced;
   };
@@ -163,7 +163,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   // directory_resolver.cpp: calls of the application
   Status not_there(ripc_service_id id) const;
   Status not_reached(std::string_view what) const;
-  bool is_hopeless(Nanoseconds now) const noexcept;
+  bool is_unreachable(Nanoseconds now) const noexcept;
   void wait(Lock& lock, Nanoseconds until);
   const spi::ServiceRecord* own_record(ripc_service_id id) const noexcept;
 

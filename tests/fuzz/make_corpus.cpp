@@ -259,13 +259,13 @@ void write_call(const std::filesystem::path& folder) {
 
 #if RIPC_FUZZ_HAS_VERBS
 void write_private_data(const std::filesystem::path& folder) {
-  ripc::internal::verbs::PrivateData words =
+  ripc::internal::verbs::PrivateData private_data =
       ripc::internal::verbs::make_private_data(nullptr, ripc::internal::verbs::Side::dialing, {}, kSource, 3);
-  write(folder / "without_key", words);
-  std::fill(words.begin() + 24, words.end(), std::byte{0x5a});
-  write(folder / "with_mac", words);
-  words[0] = std::byte{1};
-  write(folder / "refused_version", words);
+  write(folder / "without_key", private_data);
+  std::fill(private_data.begin() + 24, private_data.end(), std::byte{0x5a});
+  write(folder / "with_mac", private_data);
+  private_data[0] = std::byte{1};
+  write(folder / "refused_version", private_data);
 }
 #endif
 

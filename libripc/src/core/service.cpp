@@ -39,7 +39,7 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
       receiver_({.life = life_,
                  .routes = context.paths().routes(),
                  .pool = context.pool(),
-                 .landings = {windows_, context.windows(), requests_},
+                 .destinations = {windows_, context.windows(), requests_},
                  .loop = context.loop(),
                  .spin = context.spin()}) {}
 

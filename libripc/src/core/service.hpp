@@ -55,7 +55,7 @@ class Service final {
   NotificationTable& notifications() noexcept { return *notifications_; }
   void interrupt() noexcept;
   // Ends the receive that waits, or the next one that would, with RIPC_TIMEOUT.
-  void hurry() noexcept { life_.hurry(); }
+  void end_wait() noexcept { life_.end_wait(); }
   int event_fd() noexcept { return life_.use_fd(); }
   void fill_statistics(ripc_service_statistics& statistics) const noexcept;
 

@@ -207,7 +207,7 @@ void WatchTable::run() noexcept {
     lock.unlock();
     Nanoseconds again = kNever;
     try {
-      look(watch);
+      check(watch);
       if (!watch->seen) {
         again = watch->pause.next();
       } else {
@@ -229,7 +229,7 @@ void WatchTable::run() noexcept {
 }
 
 // May throw std::bad_alloc: what was reported by then is noted, the rest is reported by the next look.
-void WatchTable::look(const WatchPointer& watch) {
+void WatchTable::check(const WatchPointer& watch) {
   if (is_group(watch->id)) return look_at_group(watch);
   std::shared_ptr<spi::Channel> channel;
   {

@@ -59,7 +59,7 @@ class WatchTable {
   Result<WatchPointer> add(ripc_service_id id, Callback callback, Where where);
   Status start_locked();
   void run() noexcept;
-  void look(const WatchPointer& watch);
+  void check(const WatchPointer& watch);
   void look_at_group(const WatchPointer& watch);
   void tell(const WatchPointer& watch, ripc_status status, const Resolution& resolution);
   void run_callback(const WatchPointer& watch, ripc_status status, const Resolution& resolution);

@@ -16,7 +16,7 @@ namespace ripc::internal::rpc {
 class CallWindow {
  public:
   static constexpr double kFirst = 8;
-  static constexpr Nanoseconds kRisen = 8;  // times the shortest round trip
+  static constexpr Nanoseconds kCongestedRatio = 8;  // times the shortest round trip
 
   void start(std::size_t limit) noexcept {
     limit_ = static_cast<double>(limit);
@@ -28,7 +28,7 @@ class CallWindow {
   // A call that was sent once.
   void answered(Nanoseconds round_trip) noexcept {
     shortest_ = std::min(shortest_, round_trip);
-    if (round_trip / kRisen <= shortest_) {
+    if (round_trip / kCongestedRatio <= shortest_) {
       size_ = std::min(limit_, size_ + (is_starting_ ? 1 : 1 / size_));
     } else {
       is_starting_ = false;

@@ -28,7 +28,7 @@ class ServiceMessenger final : public Messenger {
     return service_.context().groups().known(group);
   }
   Search find_path(ripc_service_id to, std::function<void(ripc_status)> report) override;
-  void wake() noexcept override { service_.hurry(); }
+  void wake() noexcept override { service_.end_wait(); }
 
  private:
   core::Service& service_;

@@ -40,8 +40,11 @@ std::string_view name_of(Suite suite) noexcept {
   return suite == Suite::aes256_gcm ? "AES-256-GCM" : "ChaCha20-Poly1305";
 }
 
-Cipher::Cipher(Suite suite, const Secret& key, bool hides, const MultiBuffer* multi_buffer) noexcept
-    : suite_(suite), hides_(hides), multi_buffer_(suite == Suite::aes256_gcm ? multi_buffer : nullptr), key_(key) {
+Cipher::Cipher(Suite suite, const Secret& key, bool encrypts, const MultiBuffer* multi_buffer) noexcept
+    : suite_(suite),
+      encrypts_(encrypts),
+      multi_buffer_(suite == Suite::aes256_gcm ? multi_buffer : nullptr),
+      key_(key) {
   if (multi_buffer_ != nullptr) {
     multi_buffer_->expand(key_.data(), expanded_);
   } else if (suite_ == Suite::aes256_gcm) {
@@ -93,10 +96,10 @@ AeadText Cipher::text_of(std::uint64_t number, std::byte* data, std::size_t head
                          const std::byte* from, std::byte* to) const noexcept {
   return {.nonce = nonce_of(number),
           .head = as_bytes(data),
-          .head_size = hides_ ? head : head + text,
+          .head_size = encrypts_ ? head : head + text,
           .from = as_bytes(from),
           .to = as_bytes(to),
-          .size = hides_ ? text : 0,
+          .size = encrypts_ ? text : 0,
           .tag = as_bytes(data) + head + text};
 }
 
@@ -104,7 +107,7 @@ void Cipher::seal(std::uint64_t number, std::byte* data, std::size_t head, std::
                   const std::byte* from) noexcept {
   std::byte* const inside = data + head;
   if (from == nullptr) from = inside;
-  if (!hides_ && from != inside) std::memcpy(inside, from, text);
+  if (!encrypts_ && from != inside) std::memcpy(inside, from, text);
   const AeadText work = text_of(number, data, head, text, from, inside);
   if (multi_buffer_ != nullptr) {
     multi_buffer_->seal(expanded_, work);
@@ -138,7 +141,7 @@ bool Cipher::open(std::uint64_t number, std::byte* data, std::size_t head, std::
         crypto_aead_chacha20poly1305_ietf_decrypt_detached(work.to, nullptr, work.from, work.size, work.tag, work.head,
                                                            work.head_size, work.nonce.data(), key_.data()) == 0;
   }
-  if (is_true && !hides_ && to != inside) std::memcpy(to, inside, text);
+  if (is_true && !encrypts_ && to != inside) std::memcpy(to, inside, text);
   return is_true;
 }
 

@@ -28,9 +28,9 @@ class Cipher {
  public:
   static constexpr std::size_t kTagSize = 16;  // bytes
 
-  // `hides`: the text is encrypted; else only authenticated. No number may be used twice with a key. `multi_buffer`:
+  // `encrypts`: the text is encrypted; else only authenticated. No number may be used twice with a key. `multi_buffer`:
   // for AES; null: libsodium and OpenSSL do it, with the same result.
-  Cipher(Suite suite, const Secret& key, bool hides, const MultiBuffer* multi_buffer = MultiBuffer::get()) noexcept;
+  Cipher(Suite suite, const Secret& key, bool encrypts, const MultiBuffer* multi_buffer = MultiBuffer::get()) noexcept;
   ~Cipher();
   Cipher(const Cipher&) = delete;
   Cipher& operator=(const Cipher&) = delete;
@@ -51,7 +51,7 @@ class Cipher {
   bool run_openssl(bool seals, const AeadText& text) noexcept;
 
   const Suite suite_;
-  const bool hides_;
+  const bool encrypts_;
   bool tried_ = false;
   void* context_ = nullptr;                // of OpenSSL; for large texts
   const MultiBuffer* const multi_buffer_;  // null: it does not do this

@@ -88,7 +88,7 @@ class Channel {
     // A packet that was sent may not arrive, though the peer lives.
     bool loses = true;
     // The peer tells of each end of a transfer as it is: Host::transfer_finished() comes for each that was looked at
-    // with `tell`, which asks nothing of the peer. False: it is better looked at.
+    // with `notify`, which asks nothing of the peer. False: it is better looked at.
     bool reports_ends = false;
     // What can send to this channel and to others at once, those that have the same; null: nothing.
     Multicast* multicast = nullptr;
@@ -127,24 +127,24 @@ class Channel {
   // others. Else none was, for the reason that send() gives. Of nothing: what waits for more goes.
   virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept = 0;
 
-  // Any. True if there is room enough to start sending again. Cheap enough to spin on. With `tell`: if not,
+  // Any. True if there is room enough to start sending again. Cheap enough to spin on. With `notify`: if not,
   // Host::room() will be called, once, when that changes.
-  virtual bool has_room(bool tell) noexcept = 0;
+  virtual bool has_room(bool notify) noexcept = 0;
 
   // Any. Exposes the items of one message for the peer to pull; fills one descriptor for each. `transfer` names it from
-  // then on, until its end was reported to Host::transfer_finished(), or by look() or revoke(). RIPC_AGAIN if too many
-  // are under way, RIPC_NO_MEMORY, RIPC_PEER_DEAD.
+  // then on, until its end was reported to Host::transfer_finished(), or by poll_transfer() or revoke(). RIPC_AGAIN if
+  // too many are under way, RIPC_NO_MEMORY, RIPC_PEER_DEAD.
   virtual ripc_status expose(std::span<const Exposure> items, std::span<wire::Descriptor> descriptors,
                              std::uint64_t& transfer) noexcept = 0;
 
-  // Any. RIPC_PENDING, or how the peer finished it. Cheap enough to spin on. With `tell`: if it is pending,
+  // Any. RIPC_PENDING, or how the peer finished it. Cheap enough to spin on. With `notify`: if it is pending,
   // Host::transfer_finished() will be called when it finishes (it may be called without).
-  virtual ripc_status look(std::uint64_t transfer, bool tell) noexcept = 0;
+  virtual ripc_status poll_transfer(std::uint64_t transfer, bool notify) noexcept = 0;
 
   // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; a peer
   // that still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds
   // a lent view. `is_read`: the peer may still be reading. Then the memory must stay mapped, and the transfer keeps its
-  // name, as long as look() says RIPC_PENDING.
+  // name, as long as poll_transfer() says RIPC_PENDING.
   virtual ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept = 0;
 
   // Any. Lets the peer write into `memory` for one reply. RIPC_AGAIN if too many are under way, RIPC_NO_MEMORY.

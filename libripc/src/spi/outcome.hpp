@@ -13,7 +13,7 @@ constexpr bool drops_message(ripc_status status) noexcept {
 
 // The peer says it: only what a receiver can honestly report is believed; anything else is RIPC_CORRUPT. A receiver
 // that was closed is gone for its senders.
-constexpr ripc_status believed_outcome(ripc_status said) noexcept {
+constexpr ripc_status checked_outcome(ripc_status said) noexcept {
   switch (said) {
     case RIPC_OK:
     case RIPC_NO_WINDOW:

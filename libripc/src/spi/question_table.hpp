@@ -14,7 +14,7 @@ namespace ripc::internal::spi {
 
 // What a peer can honestly answer; anything else would be taken for a state of this process. `also`: what the protocol
 // allows besides.
-inline ripc_status believable_answer(ripc_status status, ripc_status also) noexcept {
+inline ripc_status checked_answer(ripc_status status, ripc_status also) noexcept {
   switch (status) {
     case RIPC_OK:
     case RIPC_NO_SERVICE:

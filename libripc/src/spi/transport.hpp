@@ -40,7 +40,7 @@ class Transport {
 
   std::string_view name() const noexcept { return name_; }
   // The directory that both processes must use to meet by this transport; "": they meet anywhere.
-  const std::string& meeting_place() const noexcept { return meeting_place_; }
+  const std::string& rendezvous_directory() const noexcept { return rendezvous_directory_; }
 
   // Before any other call. The loop is the responder's.
   virtual Status start(Host& host, EventLoop& loop) = 0;
@@ -71,12 +71,12 @@ class Transport {
 
  protected:
   // The name is static text.
-  explicit Transport(std::string_view name, std::string meeting_place = {})
-      : name_(name), meeting_place_(std::move(meeting_place)) {}
+  explicit Transport(std::string_view name, std::string rendezvous_directory = {})
+      : name_(name), rendezvous_directory_(std::move(rendezvous_directory)) {}
 
  private:
   const std::string_view name_;
-  const std::string meeting_place_;
+  const std::string rendezvous_directory_;
 };
 
 }  // namespace ripc::internal::spi

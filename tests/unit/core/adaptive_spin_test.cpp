@@ -43,13 +43,13 @@ class AdaptiveSpinTest : public testing::Test {
 };
 
 TEST_F(AdaptiveSpinTest, OnACalmProcessorEachWaitSpinsForTheWholeTime) {
-  waits_for_processor = AdaptiveSpin::kMuch;
+  waits_for_processor = AdaptiveSpin::kBusyPercent;
   for (int wait = 0; wait < 1000; ++wait) EXPECT_EQ(looks_in_vain(spin_), kAll);
 }
 
 TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
   EXPECT_EQ(looks_in_vain(spin_), kAll);
-  waits_for_processor = AdaptiveSpin::kMuch + 1;
+  waits_for_processor = AdaptiveSpin::kBusyPercent + 1;
   now_ += AdaptiveSpin::kInterval;
   questions = 0;
   constexpr int kIntervals = 10;
@@ -96,11 +96,11 @@ TEST(PercentWaited, IsMuchBesideAThreadThatComputes) {
   (void)percent_waited(monotonic_now());
   const Nanoseconds deadline = monotonic_now() + 60'000'000'000;
   unsigned percent = 0;
-  while (percent <= AdaptiveSpin::kMuch && monotonic_now() < deadline) percent = percent_waited(monotonic_now());
+  while (percent <= AdaptiveSpin::kBusyPercent && monotonic_now() < deadline) percent = percent_waited(monotonic_now());
   ends = true;
   neighbour.join();
   EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
-  EXPECT_GT(percent, AdaptiveSpin::kMuch);
+  EXPECT_GT(percent, AdaptiveSpin::kBusyPercent);
 }
 
 }  // namespace

@@ -104,9 +104,9 @@ class FakeChannel : public spi::Channel {
     transfer = make_transfer();
     return RIPC_OK;
   }
-  ripc_status look(std::uint64_t transfer, bool tell) noexcept override {
+  ripc_status poll_transfer(std::uint64_t transfer, bool notify) noexcept override {
     const std::lock_guard lock(mutex_);
-    if (tell) watched_.insert(transfer);
+    if (notify) watched_.insert(transfer);
     const auto found = transfers_.find(transfer);
     if (found == transfers_.end()) {
       if (draining_.contains(transfer)) return RIPC_PENDING;

@@ -55,14 +55,14 @@ TEST_F(RouteTableTest, KeepsALivingChannelAndReplacesADeadOne) {
 TEST_F(RouteTableTest, TellsTheWholeWayWhileItsChannelLives) {
   const auto channel = make_channel();
   routes_.insert(1, {.channel = channel, .address = {"shm", "a"}, .is_on_this_host = true});
-  const std::optional<spi::Connected> way = routes_.way(1);
+  const std::optional<spi::Connected> way = routes_.open_path(1);
   ASSERT_TRUE(way);
   EXPECT_EQ(way->channel, channel);
   EXPECT_EQ(way->address, (spi::Address{"shm", "a"}));
   EXPECT_TRUE(way->is_on_this_host);
-  EXPECT_FALSE(routes_.way(2));
+  EXPECT_FALSE(routes_.open_path(2));
   channel->die();
-  EXPECT_FALSE(routes_.way(1));
+  EXPECT_FALSE(routes_.open_path(1));
 }
 
 TEST_F(RouteTableTest, RemovesAChannelWhereverItIs) {

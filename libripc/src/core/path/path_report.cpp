@@ -58,12 +58,12 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   Resolution path;
   path.record = std::move(*record);
   std::vector<std::pair<std::string_view, std::string>> others;
-  std::size_t missed = SIZE_MAX;  // among them: a meeting place where the service is not
-  std::string meeting_place;
+  std::size_t missed = SIZE_MAX;  // among them: a rendezvous directory where the service is not
+  std::string rendezvous_directory;
   Status failure = no_common_transport(path.record.addresses);
   const std::vector<Candidate> candidates = candidates_for(spi::expected_addresses(path.record));
   follow(path.record);
-  std::optional<spi::Connected> open = routes_.way(id);
+  std::optional<spi::Connected> open = routes_.open_path(id);
   // A path that loses packets is tried anew: a link that sends over TCP does not show whether datagrams get through.
   if (open && open->channel->loses()) open.reset();
   for (const auto& transport : parts_.transports) {
@@ -86,14 +86,14 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
       (void)routes_.insert(id, *std::move(way));
       if (missed != SIZE_MAX && is_on_this_host)
         others[missed].second = "The service runs on this host, but not with this process's runtime directory, " +
-                                meeting_place +
+                                rendezvous_directory +
                                 ". Set RIPC_RUNTIME_DIR (or XDG_RUNTIME_DIR) to the same directory for both; `ripc "
                                 "doctor` looks for others.";
     } else {
       note_failure(failure, way.status());
-      if (!transport->meeting_place().empty() && way.status().code() == RIPC_PEER_DEAD) {
+      if (!transport->rendezvous_directory().empty() && way.status().code() == RIPC_PEER_DEAD) {
         missed = others.size();
-        meeting_place = transport->meeting_place();
+        rendezvous_directory = transport->rendezvous_directory();
       }
       others.emplace_back(transport->name(), way.status().text());
     }

@@ -64,8 +64,8 @@ class ReturnBuffers {
   std::bitset<RIPC_MAX_RETURNS> used_;
 };
 
-void take_window(IncomingItem& item, Landings landings) noexcept {
-  for (WindowQueue* windows : {&landings.windows, &landings.shared_windows}) {
+void take_window(IncomingItem& item, Destinations destinations) noexcept {
+  for (WindowQueue* windows : {&destinations.windows, &destinations.shared_windows}) {
     item.home = windows;
     item.window = windows->take();
     if (!item.window.empty()) break;
@@ -109,8 +109,8 @@ ripc_item_view IncomingItem::shown() const noexcept {
           .copied = pull.copies};
 }
 
-Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend, Landings landings,
-             Message& message, IncomingItems& items) noexcept {
+Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend,
+             Destinations destinations, Message& message, IncomingItems& items) noexcept {
   RequestTable::Taken answered;
   for (const wire::DecodedItem& item : packet.items()) {
     if (item.type == wire::ItemType::request) message.request = packet.number(item);
@@ -120,7 +120,7 @@ Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& sou
     }
     if (item.type == wire::ItemType::reply) {
       message.in_reply_to = packet.number(item);
-      answered = landings.requests.take(message.in_reply_to, packet.source());
+      answered = destinations.requests.take(message.in_reply_to, packet.source());
     }
   }
   ReturnBuffers buffers(std::move(answered));
@@ -149,7 +149,7 @@ Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& sou
     if (lend) {
       item.target = IncomingItem::Target::lent;
     } else {
-      take_window(item, landings);
+      take_window(item, destinations);
     }
   }
   return placed;

@@ -67,7 +67,7 @@ inline ripc_item_view short_view(const std::byte* data, std::size_t size) noexce
 }
 
 // What takes the items of one service's messages.
-struct Landings {
+struct Destinations {
   WindowQueue& windows;
   WindowQueue& shared_windows;  // those of the context, taken when the service has none
   RequestTable& requests;
@@ -79,7 +79,7 @@ struct Placed {
 };
 // Decides where each item goes, and fills in the views of those that are here already. `items` are those that are
 // pulled, in the packet's order; `source` is who sent it. With `lend`, no windows are taken. Takes no memory.
-Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend, Landings landings,
-             Message& message, IncomingItems& items) noexcept;
+Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend,
+             Destinations destinations, Message& message, IncomingItems& items) noexcept;
 
 }  // namespace ripc::internal::core

@@ -19,7 +19,7 @@ unsigned percent_waited(Nanoseconds now) noexcept;
 class AdaptiveSpin {
  public:
   static constexpr Nanoseconds kBusyTime = 10'000;  // about the processor time of a sleep and what wakes from it
-  static constexpr unsigned kMuch = 10;             // percent
+  static constexpr unsigned kBusyPercent = 10;      // percent
   // Between two questions, at least. Turns of others are rare and long, so they are missed in a short time.
   static constexpr Nanoseconds kInterval = 20'000'000;
   static constexpr Nanoseconds kBusyInterval = 200'000'000;
@@ -39,7 +39,7 @@ class AdaptiveSpin {
 
  private:
   [[gnu::cold]] void ask(Nanoseconds now) noexcept {
-    is_busy_ = percent_(now) > kMuch;
+    is_busy_ = percent_(now) > kBusyPercent;
     ask_at_ = now + (is_busy_ ? kBusyInterval : kInterval);
   }
 

@@ -52,7 +52,7 @@ struct LongReceive {
 class LongReceives {
  public:
   struct Parts {
-    Landings landings;
+    Destinations destinations;
     memory::Pool& pool;
     const EventLoop& loop;  // in which transports receive what senders say
     Inbox& inbox;

@@ -124,7 +124,7 @@ bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& pac
   // Until it is delivered, the application may cancel the request, and have its return buffers back.
   if (contents.is_reply && must_wait(receive)) return false;
   if (!needs_windows) return true;
-  const WindowQueue& windows = parts_.landings.windows;
+  const WindowQueue& windows = parts_.destinations.windows;
   if (ahead.ordered.messages + ahead.unordered.messages == 0)
     return windows.has_room_for(contents.pulled(), 0) || (!parts_.inbox.is_full() && !windows_are_ahead());
   const std::size_t sources = parts_.ports.source_count();
@@ -197,7 +197,8 @@ ripc_status LongReceives::place_items(LongReceive& receive, const wire::Packet* 
     packet = &again;
   }
   if (!may_place(receive, *packet)) return RIPC_PENDING;
-  const Placed placed = place(*packet, receive.source, receive.lend, parts_.landings, *receive.message, receive.items);
+  const Placed placed =
+      place(*packet, receive.source, receive.lend, parts_.destinations, *receive.message, receive.items);
   increase(parts_.counters.items_discarded, placed.discarded);
   increase(parts_.counters.short_bytes, placed.short_bytes);
   if (placed.short_bytes != 0) increase(parts_.counters.copies);

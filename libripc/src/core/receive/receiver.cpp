@@ -68,10 +68,10 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     }
     if (life_.is_signalled()) [[unlikely]] {
       if (life_.take_interrupt()) return RIPC_INTERRUPTED;
-      if (life_.take_hurry()) return RIPC_TIMEOUT;
+      if (life_.take_end_wait()) return RIPC_TIMEOUT;
     }
     if (pool_->exhausted()) return RIPC_LIMIT;
-    if (starved_) [[unlikely]]
+    if (out_of_memory_) [[unlikely]]
       return RIPC_NO_MEMORY;
     if (timeout == 0) return receive_nothing(count);
     const Nanoseconds now = clock_.now();
@@ -102,7 +102,7 @@ ripc_status Receiver::receive_nothing(std::size_t& count) noexcept {
   if (life_.take_interrupt()) return RIPC_INTERRUPTED;
   // A packet that made no message may hide others, of which no event tells.
   while (poll_ports() == 0) {
-    if (starved_) return RIPC_NO_MEMORY;
+    if (out_of_memory_) return RIPC_NO_MEMORY;
     if (!took_) return RIPC_EMPTY;
     clock_.forget();
   }
@@ -122,7 +122,7 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
     if (took_ || inbox_.pending) (void)poll_ports();
     if (inbox_.count() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
     // It would not be reported again.
-    if (starved_) {
+    if (out_of_memory_) {
       status = RIPC_NO_MEMORY;
       break;
     }
@@ -196,7 +196,7 @@ spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes) noe
   const spi::Bytes body = packet.body();
   Message* message = pool_->take(body.size(), packet.count());
   if (message == nullptr) [[unlikely]]
-    return starve();
+    return stop_without_memory();
   ripc_item_view* view = message->items;
   const bool fits = body.size() <= message->storage_size;
   if (!fits || !packet.visit_items([&](std::size_t offset, std::size_t length) {
@@ -221,7 +221,7 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, b
   if (bytes.size() < wire::kHeaderSize) return reject();
   // A hint about the room needed.
   Message* message = pool_->take(bytes.size(), static_cast<std::size_t>(bytes[3]));
-  if (message == nullptr) return starve();
+  if (message == nullptr) return stop_without_memory();
   wire::Packet packet;
   bool sound = bytes.size() <= message->storage_size;
   if (sound) {
@@ -245,7 +245,7 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, b
   }
   if (begun == RIPC_OK) return spi::Delivery::taken;
   MessagePool::release(message);
-  if (begun == RIPC_NO_MEMORY) return starve();
+  if (begun == RIPC_NO_MEMORY) return stop_without_memory();
   if (begun == RIPC_AGAIN) return spi::Delivery::blocked;
   // Withdrawn before it was taken: the sender knows, and for the receiver it never came.
   return begun == RIPC_CORRUPT ? reject() : spi::Delivery::taken;

@@ -27,7 +27,7 @@ class Receiver final : private spi::PacketSink {
     ServiceLife& life;
     RouteTable& routes;  // learns addresses
     memory::Pool& pool;
-    Landings landings;
+    Destinations destinations;
     const EventLoop& loop;  // the responder's
     Spin spin;
   };
@@ -35,7 +35,7 @@ class Receiver final : private spi::PacketSink {
       : life_(parts.life),
         routes_(parts.routes),
         spin_(parts.spin),
-        long_receives_({parts.landings, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
+        long_receives_({parts.destinations, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
   ~Receiver() {
     if (pool_ != nullptr) pool_->close();
   }
@@ -68,8 +68,8 @@ class Receiver final : private spi::PacketSink {
   spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes, bool overtakes) noexcept;
   spi::Delivery reject() noexcept;
   // There is no memory for this packet now.
-  spi::Delivery starve() noexcept {
-    starved_ = !pool_->exhausted();
+  spi::Delivery stop_without_memory() noexcept {
+    out_of_memory_ = !pool_->exhausted();
     return spi::Delivery::stop;
   }
   // The address of the service that the source leads to, which is its sink_data.
@@ -94,7 +94,7 @@ class Receiver final : private spi::PacketSink {
     if (inbox_.pending) [[unlikely]]
       poll_pending();
     took_ = false;
-    starved_ = false;
+    out_of_memory_ = false;
     for (const auto& port : ports_) poll(*port);
     return inbox_.count();
   }
@@ -112,8 +112,8 @@ class Receiver final : private spi::PacketSink {
   Ports ports_;
   MessagePool* pool_ = nullptr;
   std::uint32_t flags_ = 0;
-  bool took_ = false;     // the last look at the ports took packets, whether they made messages or not
-  bool starved_ = false;  // a packet stays where it is for want of memory
+  bool took_ = false;           // the last look at the ports took packets, whether they made messages or not
+  bool out_of_memory_ = false;  // a packet stays where it is for want of memory
   Inbox inbox_;
   ReadClock clock_;
   ReceiveCounters counters_;

@@ -110,7 +110,7 @@ Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_reported
     Result<memory::Hold> copied = pool_.copy(bytes_of(item));
     if (copied.status().code() == RIPC_NO_MEMORY) {
       // Of messages that have ended, and no one has looked.
-      tickets_.look();
+      tickets_.check_tickets();
       copied = pool_.copy(bytes_of(item));
     }
     if (copied.status().code() == RIPC_NO_MEMORY)

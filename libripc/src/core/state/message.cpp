@@ -136,7 +136,7 @@ void MessagePool::give_back_from_elsewhere(List& list, Message* message) noexcep
     if (list.returned.compare_exchange_weak(first, message, std::memory_order_release, std::memory_order_acquire))
       return;
   }
-  one_is_back();
+  message_returned();
 }
 
 void MessagePool::close() noexcept {
@@ -151,7 +151,7 @@ void MessagePool::close() noexcept {
   if (remaining_.fetch_add(out, std::memory_order_acq_rel) + out == 0) delete this;
 }
 
-void MessagePool::one_is_back() noexcept {
+void MessagePool::message_returned() noexcept {
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
 }
 

@@ -161,7 +161,7 @@ class MessagePool {
   }
   static Message* closed_mark() noexcept { return reinterpret_cast<Message*>(std::uintptr_t{1}); }
   Message* make(bool large) noexcept;
-  void one_is_back() noexcept;  // after close()
+  void message_returned() noexcept;  // after close()
   void change_owner(const ThreadEpoch::Record& thread) noexcept;
   void collect(List& list) noexcept;
   void give_back_from_elsewhere(List& list, Message* message) noexcept;

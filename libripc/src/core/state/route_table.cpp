@@ -130,7 +130,7 @@ std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
   return found->second.address;
 }
 
-std::optional<spi::Connected> RouteTable::way(ripc_service_id id) const {
+std::optional<spi::Connected> RouteTable::open_path(ripc_service_id id) const {
   const std::lock_guard lock(mutex_);
   const std::atomic<Route*>* const slot = locate(*table_.load(std::memory_order_relaxed), id);
   if (slot == nullptr) return std::nullopt;

@@ -34,7 +34,7 @@ class RouteTable {
   }
 
   // The whole of it, if its channel lives. Any thread.
-  std::optional<spi::Connected> way(ripc_service_id id) const;
+  std::optional<spi::Connected> open_path(ripc_service_id id) const;
 
   // Adds a way unless a living one is there already: returns the channel that is in the table afterwards.
   std::shared_ptr<spi::Channel> insert(ripc_service_id id, spi::Connected way);

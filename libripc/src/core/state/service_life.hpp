@@ -30,8 +30,8 @@ class ServiceLife {
   void interrupt() noexcept { signal(kInterrupt); }
   bool take_interrupt() noexcept { return take(kInterrupt); }
   // The receive that waits, or the next one that would, ends as if its time were over. Takes no interrupt away.
-  void hurry() noexcept { signal(kHurry); }
-  bool take_hurry() noexcept { return take(kHurry); }
+  void end_wait() noexcept { signal(kEndWait); }
+  bool take_end_wait() noexcept { return take(kEndWait); }
   bool is_signalled() const noexcept { return signals_.load(std::memory_order_acquire) != 0; }
 
   EventSet& events() noexcept { return events_; }
@@ -44,7 +44,7 @@ class ServiceLife {
 
  private:
   static constexpr std::uint8_t kInterrupt = 1;
-  static constexpr std::uint8_t kHurry = 2;
+  static constexpr std::uint8_t kEndWait = 2;
   void signal(std::uint8_t which) noexcept {
     signals_.fetch_or(which, std::memory_order_release);
     events_.wake();

@@ -66,7 +66,7 @@ ripc_status Ticket::cancel() noexcept {
 
 // ---- TicketKeeper --------------------------------------------------------------------------------------------
 
-TicketKeeper::TicketKeeper(EventLoop& loop) : loop_(loop), timer_(loop.make_timer([this] { look(); })) {}
+TicketKeeper::TicketKeeper(EventLoop& loop) : loop_(loop), timer_(loop.make_timer([this] { check_tickets(); })) {}
 
 TicketKeeper::~TicketKeeper() { shut_down(); }
 
@@ -102,9 +102,9 @@ void TicketKeeper::for_each(Visit visit) noexcept {
   }
 }
 
-bool TicketKeeper::try_finish(Ticket& ticket, bool tell) noexcept {
+bool TicketKeeper::try_finish(Ticket& ticket, bool notify) noexcept {
   if (ticket.status_.load(std::memory_order_relaxed) != RIPC_PENDING) return true;
-  const ripc_status status = ticket.parts_.channel->look(ticket.parts_.transfer, tell);
+  const ripc_status status = ticket.parts_.channel->poll_transfer(ticket.parts_.transfer, notify);
   if (status == RIPC_PENDING) return false;
   ticket.holds_.clear();
   complete(ticket, status);
@@ -228,7 +228,7 @@ void TicketKeeper::drain() noexcept {
   std::shared_ptr<Ticket>* place = &draining_;
   while (*place) {
     const std::shared_ptr<Ticket> ticket = *place;
-    if (ticket->parts_.channel->look(ticket->parts_.transfer, false) == RIPC_PENDING) {
+    if (ticket->parts_.channel->poll_transfer(ticket->parts_.transfer, false) == RIPC_PENDING) {
       place = &ticket->drains_next_;
       continue;
     }
@@ -246,7 +246,7 @@ void TicketKeeper::schedule() noexcept {
   loop_.set_timer(timer_, at);
 }
 
-void TicketKeeper::look() noexcept {
+void TicketKeeper::check_tickets() noexcept {
   const Section section(*this);
   timer_at_ = UINT64_MAX;
   const Nanoseconds now = monotonic_now();

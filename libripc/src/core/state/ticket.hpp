@@ -96,7 +96,7 @@ class TicketKeeper {
   void end_sender(const void* sender) noexcept;
   void end_range(spi::Bytes range) noexcept;
   // Any thread. Finishes whatever has ended, or has run out of time, and gives its memory back. Also the timer.
-  void look() noexcept;
+  void check_tickets() noexcept;
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;
 
@@ -125,8 +125,8 @@ class TicketKeeper {
   };
 
   // All of them under the mutex.
-  // With `tell`: if it is not finished, word of its end is asked for.
-  bool try_finish(Ticket& ticket, bool tell = false) noexcept;
+  // With `notify`: if it is not finished, word of its end is asked for.
+  bool try_finish(Ticket& ticket, bool notify = false) noexcept;
   bool try_end(Ticket& ticket, ripc_status status) noexcept;
   void complete(Ticket& ticket, ripc_status status) noexcept;
   // Its memory stays until the peer reads it no more.

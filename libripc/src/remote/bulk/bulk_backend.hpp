@@ -239,7 +239,7 @@ class BulkBackend : public Bulk {
   }
 
   // With the lock held. The next connection is asked for without a pause; or after one that grows each time.
-  void forgive() noexcept {
+  void reset_dial_backoff() noexcept {
     dial_pause_ = 0;
     backoff_.reset();
   }

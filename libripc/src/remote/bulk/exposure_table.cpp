@@ -223,7 +223,7 @@ ripc_status ExposureTable::answer_to(std::uint64_t key, std::uint64_t location, 
   remember(*slot);
   ending.slot_ = slot;
   ending.lock_ = std::move(lock);
-  ending.status_ = spi::believed_outcome(status);
+  ending.status_ = spi::checked_outcome(status);
   return RIPC_OK;
 }
 

@@ -21,11 +21,11 @@ inline constexpr std::size_t kCreditUnit = 64;  // bytes
 // driver takes whole pages costs more (see UdpSource::settle()).
 constexpr std::size_t datagram_bytes(std::size_t payload) noexcept {
   constexpr std::size_t kDescriptor = 256;
-  constexpr std::size_t kAround = 448;
+  constexpr std::size_t kBufferOverhead = 448;
   constexpr std::size_t kLargestBlock = std::size_t{16} << 10;
-  if (payload + kAround <= 576) return kDescriptor + 576;
-  if (payload + kAround <= kLargestBlock) return kDescriptor + std::bit_ceil(payload + kAround);
-  return kDescriptor + payload + 2 * kAround;
+  if (payload + kBufferOverhead <= 576) return kDescriptor + 576;
+  if (payload + kBufferOverhead <= kLargestBlock) return kDescriptor + std::bit_ceil(payload + kBufferOverhead);
+  return kDescriptor + payload + 2 * kBufferOverhead;
 }
 
 constexpr std::uint32_t datagram_cost(std::size_t payload) noexcept {

@@ -48,23 +48,23 @@ void LinkChannel::start() {
       if (const auto self = weak.lock()) (self.get()->*task)();
     });
   };
-  make(errand_timer_, &LinkChannel::run_errands);
-  make(look_timer_, &LinkChannel::look);
+  make(work_timer_, &LinkChannel::run_deferred_work);
+  make(look_timer_, &LinkChannel::check_credit);
   make(slot_timer_, &LinkChannel::look_for_slots);
 }
 
 // Any thread. Without memory.
-void LinkChannel::send_on(Errand errand) noexcept {
-  if ((errands_.fetch_or(errand, std::memory_order_acq_rel) & errand) == 0) errand_timer_.set(StandingTimer::kNow);
+void LinkChannel::defer(DeferredWork work) noexcept {
+  if ((deferred_work_.fetch_or(work, std::memory_order_acq_rel) & work) == 0) work_timer_.set(StandingTimer::kNow);
 }
 
-void LinkChannel::run_errands() noexcept {
-  const std::uint32_t errands = errands_.exchange(0, std::memory_order_acq_rel);
-  if ((errands & kFailed) != 0) parts_.failed(*this);
-  if ((errands & kWatch) != 0) watch();
-  if ((errands & kLook) != 0) look();
-  if ((errands & kLookForSlots) != 0 && !std::exchange(looking_for_slots_, true)) look_for_slots();
-  if ((errands & kTellRoom) != 0) parts_.host->room(*this);
+void LinkChannel::run_deferred_work() noexcept {
+  const std::uint32_t work = deferred_work_.exchange(0, std::memory_order_acq_rel);
+  if ((work & kFailed) != 0) parts_.failed(*this);
+  if ((work & kWatch) != 0) watch();
+  if ((work & kCheckCredit) != 0) check_credit();
+  if ((work & kLookForSlots) != 0 && !std::exchange(looking_for_slots_, true)) look_for_slots();
+  if ((work & kTellRoom) != 0) parts_.host->room(*this);
 }
 
 LinkChannel::~LinkChannel() {
@@ -184,13 +184,13 @@ void LinkChannel::probe_locked() noexcept {
   const ripc_status status =
       transmit({.kind = wire::datagram::Kind::probe, .token = token_, .spent = credit_.spent()}, {}, false);
   if (status == RIPC_PEER_DEAD) fail_locked();
-  if (are_many) doubt();
+  if (are_many) probes_unanswered();
 }
 
 void LinkChannel::fail_locked() noexcept {
   if (failing_) return;
   failing_ = true;
-  send_on(kFailed);
+  defer(kFailed);
 }
 
 ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
@@ -237,19 +237,19 @@ bool LinkChannel::has_slot(spi::Need need) const noexcept {
   return parts_.session->bulk->has_room(need);
 }
 
-bool LinkChannel::has_room(bool tell) noexcept {
+bool LinkChannel::has_room(bool notify) noexcept {
   if (has_room_now()) return true;
-  if (!tell) return false;
+  if (!notify) return false;
   if (const spi::Resource resource = shortage_.need().resource; resource != spi::Resource::queue) {
     request_slot(resource);
     return has_room_now();
   }
-  if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) send_on(kWatch);
+  if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) defer(kWatch);
   return false;
 }
 
 void LinkChannel::credit_arrived(std::uint32_t credit) noexcept {
-  if (credit_.grant(credit) && room_wanted_.load(std::memory_order_acquire)) send_on(kLook);
+  if (credit_.grant(credit) && room_wanted_.load(std::memory_order_acquire)) defer(kCheckCredit);
 }
 
 // Responder. Waits for credit, and asks for it.
@@ -257,17 +257,17 @@ void LinkChannel::watch() noexcept {
   if (!watching_ && alive()) {
     try {
       const Status status = watch_grants([weak = weak_from_this()] {
-        if (const auto self = weak.lock()) self->look();
+        if (const auto self = weak.lock()) self->check_credit();
       });
       watching_ = status.ok();
     } catch (const std::bad_alloc&) {
       // It is looked from time to time.
     }
   }
-  look();
+  check_credit();
 }
 
-void LinkChannel::look() noexcept {
+void LinkChannel::check_credit() noexcept {
   if (!room_wanted_.load(std::memory_order_acquire)) return;
   if (has_credit()) {
     stop_watching();
@@ -280,7 +280,7 @@ void LinkChannel::look() noexcept {
 
 void LinkChannel::request_slot(spi::Resource resource) noexcept {
   slots_wanted_.fetch_or(bit_of(resource), std::memory_order_seq_cst);
-  send_on(kLookForSlots);
+  defer(kLookForSlots);
 }
 
 // Responder.
@@ -297,7 +297,7 @@ void LinkChannel::look_for_slots() noexcept {
 void LinkChannel::slot_freed() noexcept {
   if (slots_wanted_.load(std::memory_order_seq_cst) == 0 || slots_wanted_.exchange(0, std::memory_order_seq_cst) == 0)
     return;
-  send_on(kTellRoom);
+  defer(kTellRoom);
 }
 
 void LinkChannel::stop_watching() noexcept {
@@ -315,16 +315,16 @@ ripc_status LinkChannel::expose(std::span<const spi::Exposure> items, std::span<
                         spi::Resource::transfers);
 }
 
-ripc_status LinkChannel::look(std::uint64_t transfer, bool tell) noexcept {
+ripc_status LinkChannel::poll_transfer(std::uint64_t transfer, bool notify) noexcept {
   Bulk& bulk = *parts_.session->bulk;
-  if (tell && bulk.watch(transfer)) return RIPC_PENDING;
+  if (notify && bulk.watch(transfer)) return RIPC_PENDING;
   const ripc_status status = bulk.transfer_status(transfer);
   if (status != RIPC_PENDING) slot_freed();
   return status;
 }
 
 void LinkChannel::transfer_finished(std::uint64_t transfer, ripc_status status) noexcept {
-  if (parts_.host->transfer_finished(*this, transfer, status)) (void)look(transfer, false);
+  if (parts_.host->transfer_finished(*this, transfer, status)) (void)poll_transfer(transfer, false);
 }
 
 ripc_status LinkChannel::revoke(std::uint64_t transfer, bool& is_read) noexcept {
@@ -356,7 +356,7 @@ bool LinkChannel::end(ripc_status reason) noexcept {
   on_end();
   stop_watching();
   // It may outlive the loop.
-  for (StandingTimer* const timer : {&errand_timer_, &look_timer_, &slot_timer_}) timer->cancel();
+  for (StandingTimer* const timer : {&work_timer_, &look_timer_, &slot_timer_}) timer->cancel();
   parts_.session->bulk->end_owner(parts_.link);
   return true;
 }

@@ -49,10 +49,10 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // All that go by datagrams alone are ready.
   ripc_status widen(std::size_t) noexcept override { return RIPC_TOO_LARGE; }
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
-  bool has_room(bool tell) noexcept override;
+  bool has_room(bool notify) noexcept override;
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
-  ripc_status look(std::uint64_t transfer, bool tell) noexcept override;
+  ripc_status poll_transfer(std::uint64_t transfer, bool notify) noexcept override;
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
@@ -108,7 +108,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   virtual std::string path_text(Deadline deadline) = 0;
   // Many questions for room were not answered, and another one goes out. The receiver may be busy, or not be
   // reached any more.
-  virtual void doubt() noexcept = 0;
+  virtual void probes_unanswered() noexcept = 0;
 
   // ---- For sending, with mutex_ held ----
   ripc_status room_locked(std::uint32_t cost) noexcept;
@@ -145,8 +145,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
     return shortage_.note(status, spi::Resource::queue);
   }
   // There may be room, perhaps by another path: a thread that waits for it is to look.
-  void look_soon() noexcept {
-    if (room_wanted_.load(std::memory_order_acquire)) send_on(kWatch);
+  void check_room_soon() noexcept {
+    if (room_wanted_.load(std::memory_order_acquire)) defer(kWatch);
   }
   // With mutex_ held. What was asked before went by a path that is used no more.
   void ask_anew_locked() noexcept {
@@ -167,19 +167,19 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
  private:
   // What the responder is to do, a bit each.
-  enum Errand : std::uint32_t { kWatch = 1, kLook = 2, kLookForSlots = 4, kTellRoom = 8, kFailed = 16 };
+  enum DeferredWork : std::uint32_t { kWatch = 1, kCheckCredit = 2, kLookForSlots = 4, kTellRoom = 8, kFailed = 16 };
 
   ripc_status send_packet(spi::Gather packet, bool more) noexcept;
   ripc_status send_announcement(const spi::Outgoing& outgoing) noexcept;
   ripc_status send_control(spi::Gather packet) noexcept;
-  void send_on(Errand errand) noexcept;
-  void run_errands() noexcept;
+  void defer(DeferredWork work) noexcept;
+  void run_deferred_work() noexcept;
   std::uint32_t enough() const noexcept;
   bool has_room_now() noexcept;
   bool has_credit() noexcept;
   bool refresh_locked(std::uint32_t needed) noexcept;
   void probe_locked() noexcept;
-  void look() noexcept;
+  void check_credit() noexcept;
   void watch() noexcept;
   bool has_slot(spi::Need need) const noexcept;
   void request_slot(spi::Resource resource) noexcept;
@@ -198,8 +198,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   std::atomic<bool> room_wanted_{false};
   std::atomic<unsigned> slots_wanted_{0};  // a bit for each resource but the queue
-  std::atomic<std::uint32_t> errands_{0};
-  StandingTimer errand_timer_;
+  std::atomic<std::uint32_t> deferred_work_{0};
+  StandingTimer work_timer_;
   StandingTimer look_timer_;
   StandingTimer slot_timer_;
   // The responder's.

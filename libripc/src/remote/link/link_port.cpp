@@ -84,7 +84,7 @@ void LinkPort::close() noexcept {
   }
 }
 
-void LinkPort::nudge() noexcept {
+void LinkPort::wake() noexcept {
   {
     const std::lock_guard lock(mutex_);
     version_.fetch_add(1, std::memory_order_release);

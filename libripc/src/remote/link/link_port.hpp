@@ -30,7 +30,7 @@ class LinkPort : public spi::Port {
   bool has(const LinkSource& source) const noexcept;
   bool closed() const noexcept { return closing_.load(std::memory_order_acquire); }
   // A source has died or been closed: makes the receiver look.
-  void nudge() noexcept;
+  void wake() noexcept;
 
   // What takes links over UDP.
   virtual UdpReceiver& udp() noexcept = 0;

@@ -78,7 +78,7 @@ spi::Bytes LinkSource::accept(spi::Bytes datagram, std::uint64_t token, PortCoun
     return {};
   if (missing != 0) [[unlikely]]
     count_lost(missing, counters);
-  if (hears_) multicast_reported(header.spent - header.sequence, counters);
+  if (receives_multicast_) multicast_reported(header.spent - header.sequence, counters);
   credit_.consumed(header.spent);
   const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
   if ((header.before | header.after) == 0) [[likely]]
@@ -102,7 +102,7 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
     return {};
   }
   const spi::Bytes packet = datagram.subspan(wire::datagram::kHeaderSize);
-  hears_ = true;
+  receives_multicast_ = true;
   if (packet.empty()) [[unlikely]] {
     parts_.session->stream.tell(wire::session_control::GroupJoined{.link = parts_.link, .token = header.token});
     return {};

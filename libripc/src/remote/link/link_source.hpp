@@ -109,7 +109,7 @@ class LinkSource : public spi::Source {
   std::uint64_t offered_ = 0;          // what this source has left in Session::offered_credit
   bool asked_ = false;                 // the sender wants to know
   bool missed_ = false;                // packets are missing since the last look at why
-  bool hears_ = false;                 // multicast, too
+  bool receives_multicast_ = false;    // multicast, too
   std::uint32_t multicast_ = 0;        // that have come or are known to be lost, modulo 2^32
   std::uint32_t multicast_early_ = 0;  // of those, lost ones whose numbers are not known to be missing yet
   std::uint32_t dropped_ = 0;

@@ -285,7 +285,7 @@ void UdpChannel::fall_back_locked() noexcept {
   set_limit(limit_of(Path::control));
   stream_kept();
   settle_locked(Path::control);
-  look_soon();
+  check_room_soon();
 }
 
 // The pair of addresses that it uses has failed. A new connection of its own takes the session's new path.
@@ -409,7 +409,7 @@ void UdpChannel::adopt_stream(SecureSocket connection) noexcept try {
   stream_ = std::move(made);
   settle_locked(Path::connection);
   set_limit(limit_of(Path::connection));
-  look_soon();
+  check_room_soon();
 } catch (const std::bad_alloc&) {
   // As if no one had answered.
 }
@@ -418,7 +418,7 @@ void UdpChannel::adopt_stream(SecureSocket connection) noexcept try {
 void UdpChannel::stream_event() noexcept {
   const std::lock_guard lock(mutex_);
   if (stream_ && stream_->lost()) drop_stream_locked();
-  look_soon();
+  check_room_soon();
 }
 
 // What was under way is lost. Packets go as before, until the next one that is too large for that.

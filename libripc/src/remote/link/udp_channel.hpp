@@ -54,7 +54,7 @@ class UdpChannel final : public LinkChannel {
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override { parts_.loop->remove(socket_.fd()); }
   std::string path_text(Deadline deadline) override;
-  void doubt() noexcept override {}  // check_path() finds out
+  void probes_unanswered() noexcept override {}  // check_path() finds out
 
  private:
   enum class Path {

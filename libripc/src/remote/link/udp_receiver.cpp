@@ -19,7 +19,7 @@ constexpr int kMaxErrors = 4;
 // Batches without a packet in them that are read in one turn.
 constexpr int kMaxEmptyBatches = 8;
 // How long datagrams that were sent before a connection was there may still be on their way.
-constexpr Nanoseconds kStragglers = 10'000'000;
+constexpr Nanoseconds kReorderTimeout = 10'000'000;
 
 }  // namespace
 
@@ -267,7 +267,7 @@ bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream) noexcept {
   wire::datagram::Header header;
   if (stream.front(datagram) == RIPC_OK && datagram.empty()) return false;
   const Nanoseconds now = monotonic_now();
-  if (stream.due_at == 0) stream.due_at = now + kStragglers;
+  if (stream.due_at == 0) stream.due_at = now + kReorderTimeout;
   stream.is_due =
       wire::datagram::decode(datagram, header) != RIPC_OK || source.is_next(header.sequence) || now >= stream.due_at;
   if (!stream.is_due) port_.events().wake();
@@ -289,7 +289,7 @@ bool UdpReceiver::is_replaced(const UdpSource& source, StreamReceiver& stream) n
   if (!source.has_next()) [[likely]]
     return false;
   const Nanoseconds now = monotonic_now();
-  if (stream.over_at == 0) stream.over_at = now + kStragglers;
+  if (stream.over_at == 0) stream.over_at = now + kReorderTimeout;
   if (now >= stream.over_at) return true;
   port_.events().wake();
   return false;

@@ -146,7 +146,7 @@ ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) n
         frame = std::span(buffer_).subspan(begin_, *size);
         begin_ += *size;
         ++received_;
-        untold_bytes_ += *size;
+        unacknowledged_bytes_ += *size;
         return Event::frame;
       }
     }
@@ -167,7 +167,7 @@ ControlStream::Event ControlStream::receive(std::span<const std::byte>& frame) n
 }
 
 bool ControlStream::should_acknowledge() const noexcept {
-  return received_ - told_ >= kAcknowledgeAfter || untold_bytes_ >= kAcknowledgeBytes;
+  return received_ - last_acknowledged_ >= kAcknowledgeAfter || unacknowledged_bytes_ >= kAcknowledgeBytes;
 }
 
 }  // namespace ripc::internal::remote

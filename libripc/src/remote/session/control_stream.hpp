@@ -75,8 +75,8 @@ class ControlStream {
   // Frames, or bytes, that came since this was last said to the peer make it worth saying.
   bool should_acknowledge() const noexcept;
   void note_acknowledgement() noexcept {
-    told_ = received_;
-    untold_bytes_ = 0;
+    last_acknowledged_ = received_;
+    unacknowledged_bytes_ = 0;
   }
 
  private:
@@ -102,8 +102,8 @@ class ControlStream {
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // of what was read and not given out
   std::atomic<std::uint64_t> received_{0};
-  std::uint64_t told_ = 0;
-  std::size_t untold_bytes_ = 0;
+  std::uint64_t last_acknowledged_ = 0;
+  std::size_t unacknowledged_bytes_ = 0;
 };
 
 }  // namespace ripc::internal::remote

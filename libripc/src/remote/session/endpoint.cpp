@@ -42,7 +42,7 @@ bool Endpoint::parse(const std::string& ip, std::uint16_t port, Endpoint& endpoi
   return true;
 }
 
-Endpoint Endpoint::told_by(int (*ask)(int, sockaddr*, socklen_t*), int fd) noexcept {
+Endpoint Endpoint::query(int (*ask)(int, sockaddr*, socklen_t*), int fd) noexcept {
   Endpoint endpoint;
   socklen_t size = sizeof endpoint.address_;
   if (ask(fd, &endpoint.address_.any, &size) != 0) return {};
@@ -51,9 +51,9 @@ Endpoint Endpoint::told_by(int (*ask)(int, sockaddr*, socklen_t*), int fd) noexc
   return endpoint;
 }
 
-Endpoint Endpoint::local_of(int fd) noexcept { return told_by(getsockname, fd); }
+Endpoint Endpoint::local_of(int fd) noexcept { return query(getsockname, fd); }
 
-Endpoint Endpoint::remote_of(int fd) noexcept { return told_by(getpeername, fd); }
+Endpoint Endpoint::remote_of(int fd) noexcept { return query(getpeername, fd); }
 
 Endpoint Endpoint::of(const sockaddr& address) noexcept {
   Endpoint endpoint;

@@ -42,7 +42,7 @@ class Endpoint {
   bool same_ip(const Endpoint& other) const noexcept;
 
  private:
-  static Endpoint told_by(int (*ask)(int, sockaddr*, socklen_t*), int fd) noexcept;
+  static Endpoint query(int (*ask)(int, sockaddr*, socklen_t*), int fd) noexcept;
   void normalize() noexcept;
 
   union {

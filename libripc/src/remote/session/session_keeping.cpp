@@ -411,7 +411,7 @@ void SessionTransport::retry(const SessionPointer& session) noexcept try {
     return;
   }
   const std::vector<Endpoint> endpoints =
-      session->incoming || !session->links ? session->endpoints : session->links->ways(session);
+      session->incoming || !session->links ? session->endpoints : session->links->candidate_endpoints(session);
   session->dialer = Dialer::dial(
       *loop_, authenticator_, endpoints,
       session->incoming ? greeting(session, Role::check) : greeting(session, Role::resume, session->stream.received()),
@@ -453,7 +453,7 @@ void SessionTransport::lose(const SessionPointer& session, Status reason) noexce
       outgoing_.erase(found);
     for (const auto& [link, incoming] : session->incoming_links) {
       incoming.source->mark_dead();
-      incoming.port->nudge();
+      incoming.port->wake();
     }
     session->incoming_links.clear();
     const ripc_status code = session->failure.code();

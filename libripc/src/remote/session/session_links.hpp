@@ -32,7 +32,7 @@ class SessionLinks {
   // It has moved there.
   virtual void moved(const SessionPointer&) {}
   // Where the peer of a session that this side began may be reached from such addresses, best first.
-  virtual std::vector<Endpoint> ways(const SessionPointer& session) { return session->remotes(); }
+  virtual std::vector<Endpoint> candidate_endpoints(const SessionPointer& session) { return session->remotes(); }
   // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end the
   // bulk has it, or Bulk::dial_failed() is called.
   virtual void connect_bulk(const SessionPointer& session) = 0;

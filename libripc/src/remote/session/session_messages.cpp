@@ -159,10 +159,10 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
   const ripc_service_id service = found->second.port->options().id;
   loop_->add_timer(until, [this, service] {
     const std::lock_guard later(mutex_);
-    nudge_port(service);
+    wake_port(service);
   });
   found->second.source->mark_closed(frame.sequence, until);
-  nudge_port(service);
+  wake_port(service);
   session->incoming_links.erase(found);
 }
 

@@ -18,7 +18,7 @@ constexpr Nanoseconds kHeartbeats = 8;
 // What changes at once is told at once: an interface that goes down loses its addresses one by one.
 constexpr Nanoseconds kSettle = 20'000'000;
 // For what messages the control connections carry; a peer that does not read by then has lost them.
-constexpr Nanoseconds kFarewell = 1'000'000'000;
+constexpr Nanoseconds kStopTimeout = 1'000'000'000;
 
 }  // namespace
 
@@ -117,7 +117,7 @@ void SessionTransport::say_goodbye() noexcept {
     (void)session->stream.send(wire::session_control::Bye{});
   }
   // After all of them: no peer waits for another.
-  const Deadline deadline = Deadline::after(kFarewell);
+  const Deadline deadline = Deadline::after(kStopTimeout);
   for (const SessionPointer& session : sessions_) {
     if (session->carries_messages.load(std::memory_order_relaxed)) session->stream.finish(deadline);
   }
@@ -338,8 +338,8 @@ void SessionTransport::link_failed(LinkChannel& channel) noexcept {
   host_->channel_lost(channel, RIPC_PEER_DEAD);
 }
 
-void SessionTransport::nudge_port(ripc_service_id service) noexcept {
-  ports_.for_each_of(service, [](LinkPort& port) { port.nudge(); });
+void SessionTransport::wake_port(ripc_service_id service) noexcept {
+  ports_.for_each_of(service, [](LinkPort& port) { port.wake(); });
 }
 
 }  // namespace ripc::internal::remote

@@ -104,7 +104,7 @@ class SessionTransport : public spi::Transport {
   // Responder. An answer of the peer's. False: nobody can have given it.
   template <typename Answer>
   bool answered(const SessionPointer& session, const Answer& answer) {
-    return answered(session, answer.request, spi::believable_answer(answer.status, RIPC_UNSUPPORTED), answer);
+    return answered(session, answer.request, spi::checked_answer(answer.status, RIPC_UNSUPPORTED), answer);
   }
   // Responder. A port takes one more link of the peer's: make(port) puts its source into the port and returns it, with
   // the transport's mutex held. RIPC_NO_MEMORY: neither the port nor the session has it.
@@ -232,7 +232,7 @@ class SessionTransport : public spi::Transport {
   void protect(LinkSocket& socket, const Session& session, bool own, std::uint32_t link, std::uint64_t token) const;
   Result<wire::session_control::Opened> accept_link(const SessionPointer& session,
                                                     const wire::session_control::Open& frame);
-  void nudge_port(ripc_service_id service) noexcept;  // under the mutex
+  void wake_port(ripc_service_id service) noexcept;  // under the mutex
   void link_failed(LinkChannel& channel) noexcept;
 
   // Between two attempts to reach a peer again.

@@ -86,12 +86,12 @@ struct Geometry {
 
 // The state of one service, in memory that peers can only read: one cache line of a page of 64 services.
 struct alignas(kCacheLine) ServiceLine {
-  std::atomic<std::uint32_t> sleep_epoch;  // kAsleep, kDrowsy, and above them the number of the sleep
+  std::atomic<std::uint32_t> sleep_epoch;  // kAsleep, kFenceNeeded, and above them the number of the sleep
   std::atomic<std::uint32_t>
       registration;  // changes when the service ends; a channel compares it with the one that it was opened with
 };
 inline constexpr std::uint32_t kAsleep = 1;  // the receiver sleeps or is about to
-inline constexpr std::uint32_t kDrowsy =
+inline constexpr std::uint32_t kFenceNeeded =
     2;  // it sleeps often: senders execute a fence before they look whether it does
 inline constexpr std::uint32_t kOneSleep = 4;
 inline constexpr std::size_t kStatePageSize = 4096;

@@ -51,8 +51,8 @@ ShmChannel::ShmChannel(Parts parts)
       grants_(parts_.memory.data()) {}
 
 void ShmChannel::start() {
-  errand_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->run_errands();
+  work_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->run_deferred_work();
   });
   look_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->look_for_room();
@@ -60,7 +60,7 @@ void ShmChannel::start() {
 }
 
 void ShmChannel::cancel_timers() noexcept {
-  for (const EventLoop::TimerId timer : {errand_timer_, look_timer_}) {
+  for (const EventLoop::TimerId timer : {work_timer_, look_timer_}) {
     if (timer != 0) parts_.loop->cancel_timer(timer);
   }
 }
@@ -139,11 +139,11 @@ inline void ShmChannel::wake_receiver() noexcept {
   } else {
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  if ((line_->sleep_epoch.load(std::memory_order_relaxed) & (kAsleep | kDrowsy)) != 0) [[unlikely]]
-    wake_drowsy_receiver();
+  if ((line_->sleep_epoch.load(std::memory_order_relaxed) & (kAsleep | kFenceNeeded)) != 0) [[unlikely]]
+    fence_and_wake();
 }
 
-void ShmChannel::wake_drowsy_receiver() noexcept {
+void ShmChannel::fence_and_wake() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
   if ((epoch & kAsleep) != 0) ring_doorbell(epoch);
@@ -191,9 +191,9 @@ bool ShmChannel::has_room_for(spi::Need need) const noexcept {
   }
 }
 
-bool ShmChannel::has_room(bool tell) noexcept {
+bool ShmChannel::has_room(bool notify) noexcept {
   if (has_room_now()) return true;
-  if (!tell) return false;
+  if (!notify) return false;
   const spi::Need need = shortage_.need();
   if (need.resource == Resource::control) return parts_.connection->request_room();
   if (need.resource != Resource::queue) {
@@ -201,7 +201,7 @@ bool ShmChannel::has_room(bool tell) noexcept {
     if (has_room_now()) return true;
     // Some may have finished, and no one has looked.
     transfers_.watch_all();
-    send_on(kLookForFinished);
+    defer(kLookForFinished);
     return false;
   }
   reinterpret_cast<Control*>(parts_.memory.data())->sender.room_wanted.store(1, std::memory_order_seq_cst);
@@ -224,18 +224,18 @@ void ShmChannel::look_for_room() noexcept {
 
 void ShmChannel::slot_freed() noexcept {
   if (!slot_wanted_.load(std::memory_order_seq_cst) || !slot_wanted_.exchange(false, std::memory_order_seq_cst)) return;
-  send_on(kTellRoom);
+  defer(kTellRoom);
 }
 
-void ShmChannel::send_on(Errand errand) noexcept {
-  if ((errands_.fetch_or(errand, std::memory_order_acq_rel) & errand) == 0)
-    parts_.loop->set_timer(errand_timer_, monotonic_now());
+void ShmChannel::defer(DeferredWork work) noexcept {
+  if ((deferred_work_.fetch_or(work, std::memory_order_acq_rel) & work) == 0)
+    parts_.loop->set_timer(work_timer_, monotonic_now());
 }
 
-void ShmChannel::run_errands() noexcept {
-  const std::uint32_t errands = errands_.exchange(0, std::memory_order_acq_rel);
-  if ((errands & kLookForFinished) != 0) transfers_finished();
-  if ((errands & kTellRoom) != 0) parts_.host->room(*this);
+void ShmChannel::run_deferred_work() noexcept {
+  const std::uint32_t work = deferred_work_.exchange(0, std::memory_order_acq_rel);
+  if ((work & kLookForFinished) != 0) transfers_finished();
+  if ((work & kTellRoom) != 0) parts_.host->room(*this);
 }
 
 // ---- Long items ----------------------------------------------------------------------------------------------
@@ -271,8 +271,8 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
   return RIPC_OK;
 }
 
-ripc_status ShmChannel::look(std::uint64_t transfer, bool tell) noexcept {
-  if (tell) transfers_.watch(Key::from(transfer));
+ripc_status ShmChannel::poll_transfer(std::uint64_t transfer, bool notify) noexcept {
+  if (notify) transfers_.watch(Key::from(transfer));
   const ripc_status status = transfers_.status(Key::from(transfer));
   if (status != RIPC_PENDING) slot_freed();
   return status;
@@ -281,7 +281,7 @@ ripc_status ShmChannel::look(std::uint64_t transfer, bool tell) noexcept {
 void ShmChannel::transfers_finished() noexcept {
   const TransferOwner::Finished finished = transfers_.collect_finished();
   for (const auto& [key, status] : std::span(finished.transfers).first(finished.count)) {
-    if (parts_.host->transfer_finished(*this, key.value(), status)) (void)look(key.value(), false);
+    if (parts_.host->transfer_finished(*this, key.value(), status)) (void)poll_transfer(key.value(), false);
   }
 }
 

@@ -54,10 +54,10 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   ripc_status widen(std::size_t) noexcept override { return RIPC_OK; }  // all that are allowed are ready
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
-  bool has_room(bool tell) noexcept override;
+  bool has_room(bool notify) noexcept override;
   ripc_status expose(std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
-  ripc_status look(std::uint64_t transfer, bool tell) noexcept override;
+  ripc_status poll_transfer(std::uint64_t transfer, bool notify) noexcept override;
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override;
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override;
   ripc_status end_grant(const wire::Grant& grant) noexcept override;
@@ -88,16 +88,16 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   [[gnu::noinline]] ripc_status send_any(const spi::Outgoing& outgoing) noexcept;
   ripc_status send_control(spi::Gather packet) noexcept;
   void wake_receiver() noexcept;
-  [[gnu::noinline]] void wake_drowsy_receiver() noexcept;
+  [[gnu::noinline]] void fence_and_wake() noexcept;
   void ring_doorbell(std::uint32_t epoch) noexcept;
   bool has_room_now() const noexcept;
   bool has_room_for(spi::Need need) const noexcept;
   void slot_freed() noexcept;
   void look_for_room() noexcept;
   // What the responder is to do soon.
-  enum Errand : std::uint32_t { kLookForFinished = 1, kTellRoom = 2 };
-  void send_on(Errand errand) noexcept;
-  void run_errands() noexcept;
+  enum DeferredWork : std::uint32_t { kLookForFinished = 1, kTellRoom = 2 };
+  void defer(DeferredWork work) noexcept;
+  void run_deferred_work() noexcept;
   void cancel_timers() noexcept;
 
   Parts parts_;
@@ -108,8 +108,8 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   spi::Shortage shortage_;
   std::atomic<bool> slot_wanted_{false};  // of transfers or grants
   std::atomic<bool> looking_{false};      // look_for_room() will be called
-  std::atomic<std::uint32_t> errands_{0};
-  EventLoop::TimerId errand_timer_ = 0;
+  std::atomic<std::uint32_t> deferred_work_{0};
+  EventLoop::TimerId work_timer_ = 0;
   EventLoop::TimerId look_timer_ = 0;
   // The responder's: between two looks for room where the receiver may not see at once that it is wanted.
   Backoff look_pause_{1'000'000, 128'000'000};

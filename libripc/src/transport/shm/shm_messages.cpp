@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMaxLinks = 8;
 
 // To a greeting, to the wish for a link or to a fence.
-ripc_status believable(ripc_status status) noexcept { return spi::believable_answer(status, RIPC_VERSION_MISMATCH); }
+ripc_status believable(ripc_status status) noexcept { return spi::checked_answer(status, RIPC_VERSION_MISMATCH); }
 
 }  // namespace
 
@@ -193,7 +193,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Arena& m
   if (!status.ok()) return false;
   // Pulls may be waiting for it.
   const std::lock_guard lock(mutex_);
-  for (const auto& [link, service] : peer->source_services) nudge_port(service);
+  for (const auto& [link, service] : peer->source_services) wake_port(service);
   return true;
 }
 
@@ -221,7 +221,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::CloseLin
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->mark_dead();
-  nudge_port(service_of(*peer, message.link));
+  wake_port(service_of(*peer, message.link));
   peer->sources.erase(found);
   peer->source_services.erase(message.link);
 }
@@ -248,7 +248,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::BounceDa
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->bounce_arrived(message);
-  nudge_port(service_of(*peer, message.link));
+  wake_port(service_of(*peer, message.link));
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Control& message) {

@@ -42,7 +42,7 @@ ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceState
       line_(&state_.line()),
       closed_(std::move(closed)) {
   // A line may have served another service before; it starts awake.
-  line_->sleep_epoch.fetch_and(~(kAsleep | kDrowsy), std::memory_order_seq_cst);
+  line_->sleep_epoch.fetch_and(~(kAsleep | kFenceNeeded), std::memory_order_seq_cst);
 }
 
 ShmPort::~ShmPort() {
@@ -76,7 +76,7 @@ void ShmPort::close() noexcept {
   }
 }
 
-void ShmPort::nudge() noexcept { events_.wake(); }
+void ShmPort::wake() noexcept { events_.wake(); }
 
 void ShmPort::look_for_cut_off() noexcept {
   version_.fetch_add(1, std::memory_order_release);
@@ -106,7 +106,7 @@ void ShmPort::refresh() noexcept {
     spare_.clear();
   }
   polled_.assign(sources_.begin(), sources_.end());
-  only_ = polled_.size() == 1 ? polled_.front().get() : nullptr;
+  single_source_ = polled_.size() == 1 ? polled_.front().get() : nullptr;
   polled_version_ = version_.load(std::memory_order_relaxed);
   next_ = 0;
 }
@@ -116,8 +116,8 @@ void ShmPort::refresh() noexcept {
 std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
     return poll_refreshed(sink, budget);
-  if (only_ != nullptr) {
-    QueueReader& reader = only_->reader();
+  if (single_source_ != nullptr) {
+    QueueReader& reader = single_source_->reader();
     const int looks = streak_ >= kStreak ? 1 : kLooks;  // a stream is better left alone
     for (int look = 0; look < looks; ++look) {
       if (!reader.has_packet()) continue;
@@ -146,7 +146,7 @@ std::size_t ShmPort::poll_sources(spi::PacketSink& sink, std::size_t budget) noe
 
 // From the only source.
 std::size_t ShmPort::take_one(std::span<const std::byte> packet, spi::PacketSink& sink) noexcept {
-  ShmSource& source = *only_;
+  ShmSource& source = *single_source_;
   QueueReader& reader = source.reader();
   if (streak_ >= kStreak) (void)reader.look_ahead();
   const bool taken = sink.deliver(source, packet) == spi::Delivery::taken;
@@ -158,8 +158,8 @@ std::size_t ShmPort::take_one(std::span<const std::byte> packet, spi::PacketSink
 
 inline std::size_t ShmPort::count(std::size_t taken) noexcept {
   streak_ += taken;
-  if (drowsy_ && (since_sleep_ += taken) >= kWakeAfter) [[unlikely]]
-    end_drowsiness();
+  if (fence_needed_ && (since_sleep_ += taken) >= kWakeAfter) [[unlikely]]
+    clear_fence_needed();
   return taken;
 }
 
@@ -186,7 +186,7 @@ std::size_t ShmPort::poll_all(spi::PacketSink& sink, std::size_t budget) noexcep
     if (source->reader().peek(packet)) {
       taken += poll_source(*source, packet, sink, std::min(budget - taken, kTurn), stop);
     } else if (source->dead() || source->reader().broken()) [[unlikely]] {
-      taken += bury(source, sink, budget - taken, stop);
+      taken += retire_source(source, sink, budget - taken, stop);
     }
   }
   return taken;
@@ -212,8 +212,8 @@ std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> p
 
 // The queue of a source that is dead, or wrote nonsense, looked empty. A death was noticed after all that the dead had
 // sent: one more look tells whether something had come in between.
-std::size_t ShmPort::bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget,
-                          bool& stop) noexcept {
+std::size_t ShmPort::retire_source(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget,
+                                   bool& stop) noexcept {
   std::span<const std::byte> packet;
   if (source->reader().peek(packet)) return poll_source(*source, packet, sink, budget, stop);
   if (source->reader().broken()) {
@@ -241,19 +241,20 @@ bool ShmPort::arm(bool on) noexcept {
   return on;
 }
 
-// A sender that sees kDrowsy executes a fence between its packet and its look at kAsleep, and so does this between
-// kAsleep and the last look at the queues. Only senders that may not have seen kDrowsy need the barrier, which
+// A sender that sees kFenceNeeded executes a fence between its packet and its look at kAsleep, and so does this between
+// kAsleep and the last look at the queues. Only senders that may not have seen kFenceNeeded need the barrier, which
 // interrupts every processor that runs one: many microseconds in a virtual machine.
 void ShmPort::prepare_sleep() noexcept {
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
-  line_->sleep_epoch.store(((epoch & ~(kAsleep | kDrowsy)) + kOneSleep) | kAsleep | kDrowsy, std::memory_order_seq_cst);
-  if ((epoch & kDrowsy) == 0) {
+  line_->sleep_epoch.store(((epoch & ~(kAsleep | kFenceNeeded)) + kOneSleep) | kAsleep | kFenceNeeded,
+                           std::memory_order_seq_cst);
+  if ((epoch & kFenceNeeded) == 0) {
     process_barrier();
   } else {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   since_sleep_ = 0;
-  drowsy_ = true;
+  fence_needed_ = true;
 }
 
 void ShmPort::cancel_sleep() noexcept {
@@ -262,10 +263,10 @@ void ShmPort::cancel_sleep() noexcept {
 }
 
 // Senders may do without the fence again.
-void ShmPort::end_drowsiness() noexcept {
-  drowsy_ = false;
+void ShmPort::clear_fence_needed() noexcept {
+  fence_needed_ = false;
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
-  line_->sleep_epoch.store(epoch & ~(kAsleep | kDrowsy), std::memory_order_release);
+  line_->sleep_epoch.store(epoch & ~(kAsleep | kFenceNeeded), std::memory_order_release);
 }
 
 }  // namespace ripc::internal::shm

@@ -35,7 +35,7 @@ class ShmPort final : public spi::Port {
   // Its sources, also those that are dead and not yet emptied by the receiver.
   std::size_t sources_of(const ControlConnection& connection) const noexcept;
   // Something about a source changed (it died, data for a pull arrived): makes the receiver look.
-  void nudge() noexcept;
+  void wake() noexcept;
   // The next poll lets go of the sources that were cut off.
   void look_for_cut_off() noexcept;
 
@@ -50,11 +50,12 @@ class ShmPort final : public spi::Port {
   std::size_t poll_all(spi::PacketSink& sink, std::size_t budget) noexcept;
   std::size_t poll_source(ShmSource& source, std::span<const std::byte> packet, spi::PacketSink& sink,
                           std::size_t budget, bool& stop) const noexcept;
-  std::size_t bury(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
+  std::size_t retire_source(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget,
+                            bool& stop) noexcept;
   void remove(const std::shared_ptr<ShmSource>& source) noexcept;
   void prepare_sleep() noexcept;
   void cancel_sleep() noexcept;
-  void end_drowsiness() noexcept;
+  void clear_fence_needed() noexcept;
 
   EventSet& events_;
   ServiceStateTable::Slot state_;
@@ -69,10 +70,10 @@ class ShmPort final : public spi::Port {
   // The receiving thread's own. Its memory changes under the mutex only: together with spare_ it always has room for
   // all sources.
   std::vector<std::shared_ptr<ShmSource>> polled_;
-  ShmSource* only_ = nullptr;  // of polled_, if there is one only
+  ShmSource* single_source_ = nullptr;  // of polled_, if there is one only
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
-  bool drowsy_ = false;          // senders see kDrowsy
+  bool fence_needed_ = false;    // senders see kFenceNeeded
   std::size_t since_sleep_ = 0;  // packets, while it is
   std::size_t streak_ = 0;       // packets since the last look that found none
 };

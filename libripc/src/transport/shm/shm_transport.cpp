@@ -215,7 +215,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return RIPC_CLOSED;
-      if (PeerPointer known = greeted_peer(context, Belief::proven)) return known;
+      if (PeerPointer known = greeted_peer(context, IdentityCheck::proven)) return known;
       if (const auto found = outgoing_.find(locator); found != outgoing_.end()) {
         peer = found->second;
         break;
@@ -236,7 +236,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
       if (socket.status().code() == RIPC_PEER_DEAD) {
         // It may have come from another runtime directory: this is the only way back to it.
         const std::lock_guard lock(mutex_);
-        if (PeerPointer known = greeted_peer(context, Belief::claimed)) return known;
+        if (PeerPointer known = greeted_peer(context, IdentityCheck::claimed)) return known;
       }
       if (socket.status().code() != RIPC_AGAIN || deadline.expired()) return socket.status();
       (void)wait([] { return false; }, Deadline::after(kEndpointRetry));
@@ -285,11 +285,11 @@ ripc_status ShmTransport::greet(const Peer& peer) const {
 }
 
 // A peer says itself which context it is. Another user may lie, to get what is meant for that context.
-ShmTransport::PeerPointer ShmTransport::greeted_peer(std::uint64_t context, Belief belief) const {
+ShmTransport::PeerPointer ShmTransport::greeted_peer(std::uint64_t context, IdentityCheck check) const {
   const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const PeerPointer& peer) {
     const uid_t user = peer->connection->credentials().uid;
     const bool proven = !peer->incoming || user == geteuid() || user == 0;
-    return !peer->lost && peer->greeted && peer->context == context && (proven || belief == Belief::claimed);
+    return !peer->lost && peer->greeted && peer->context == context && (proven || check == IdentityCheck::claimed);
   });
   return found == peers_.end() ? nullptr : *found;
 }
@@ -308,7 +308,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
     channels.swap(peer->channels);
     for (const auto& [link, source] : peer->sources) {
       source->mark_dead();
-      nudge_port(service_of(*peer, link));
+      wake_port(service_of(*peer, link));
     }
     peer->sources.clear();
     questions_.end(peer, RIPC_PEER_DEAD);
@@ -434,8 +434,8 @@ ripc_service_id ShmTransport::service_of(const Peer& peer, std::uint64_t link) n
   return found == peer.source_services.end() ? 0 : found->second;
 }
 
-void ShmTransport::nudge_port(ripc_service_id service) noexcept {
-  ports_.for_each_of(service, [](ShmPort& port) { port.nudge(); });
+void ShmTransport::wake_port(ripc_service_id service) noexcept {
+  ports_.for_each_of(service, [](ShmPort& port) { port.wake(); });
 }
 
 std::shared_ptr<ShmChannel> ShmTransport::channel(const PeerPointer& peer, std::uint64_t link) {

@@ -87,8 +87,8 @@ class ShmTransport final : public spi::Transport {
   // The connected context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
   Result<PeerPointer> connect_peer(const std::string& locator, Deadline deadline, bool greeted = true);
   // Under the mutex. The connection of a context; nullptr: none.
-  enum class Belief { proven, claimed };
-  PeerPointer greeted_peer(std::uint64_t context, Belief belief) const;
+  enum class IdentityCheck { proven, claimed };
+  PeerPointer greeted_peer(std::uint64_t context, IdentityCheck check) const;
   Status adopt(const PeerPointer& peer);
   // The side that has connected says Hello.
   ripc_status greet(const Peer& peer) const;
@@ -133,7 +133,7 @@ class ShmTransport final : public spi::Transport {
                                                 std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
                                                 UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
-  void nudge_port(ripc_service_id service) noexcept;  // under the mutex
+  void wake_port(ripc_service_id service) noexcept;  // under the mutex
   // Under the mutex. To which of our services the peer's link leads.
   static ripc_service_id service_of(const Peer& peer, std::uint64_t link) noexcept;
 

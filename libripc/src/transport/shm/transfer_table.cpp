@@ -23,7 +23,7 @@ constexpr std::uint32_t generation_of(std::uint64_t value) noexcept { return sta
 constexpr std::uint8_t state_of(std::uint64_t value) noexcept { return static_cast<std::uint8_t>(value); }
 
 ripc_status reported_status(std::uint64_t value) noexcept {
-  return spi::believed_outcome(static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8)));
+  return spi::checked_outcome(static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8)));
 }
 
 }  // namespace

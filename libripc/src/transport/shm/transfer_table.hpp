@@ -61,7 +61,7 @@ class TransferOwner {
 
   // RIPC_OK and the transfer's key (item 0), or RIPC_AGAIN.
   ripc_status expose(std::span<const ExposedItem> items, Key& key) noexcept;
-  ripc_status status(Key key) noexcept;                 // as Channel::look
+  ripc_status status(Key key) noexcept;                 // as Channel::poll_transfer
   ripc_status revoke(Key key, bool& is_read) noexcept;  // as Channel::revoke
   // The peer is gone: ends everything; no one reads any more.
   void peer_died() noexcept;

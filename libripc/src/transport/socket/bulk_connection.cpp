@@ -136,7 +136,7 @@ BulkConnection::Outcome BulkConnection::receive(Handler& handler, std::size_t& r
   // Behind a trailer comes a header, behind a header perhaps payload, which does not belong here.
   const std::size_t wanted = (frame_ ? kLookahead : bulk::kHeaderSize) - head_size_;
   const ssize_t result = socket_.receive(head_.data() + head_size_, wanted);
-  const Outcome outcome = judge_receive(result);
+  const Outcome outcome = receive_outcome(result);
   if (outcome != Outcome::more) return outcome;
   head_size_ += static_cast<std::size_t>(result);
   received += static_cast<std::size_t>(result);
@@ -169,7 +169,7 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
     return discard_payload(received);
   }
   errno = error;
-  const Outcome outcome = judge_receive(result);
+  const Outcome outcome = receive_outcome(result);
   if (outcome != Outcome::more) return outcome;
   const auto size = static_cast<std::size_t>(result);
   const std::size_t payload = std::min(size, rest);
@@ -182,7 +182,7 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
 BulkConnection::Outcome BulkConnection::discard_payload(std::size_t& received) noexcept {
   const std::size_t rest = frame_->length - payload_received_;
   const ssize_t result = socket_.discard(rest);
-  const Outcome outcome = judge_receive(result);
+  const Outcome outcome = receive_outcome(result);
   if (outcome != Outcome::more) return outcome;
   count(tally_->bytes_discarded, static_cast<std::uint64_t>(result));
   payload_received_ += static_cast<std::uint32_t>(result);
@@ -190,7 +190,7 @@ BulkConnection::Outcome BulkConnection::discard_payload(std::size_t& received) n
   return static_cast<std::size_t>(result) == rest ? Outcome::more : Outcome::done;
 }
 
-BulkConnection::Outcome BulkConnection::judge_receive(ssize_t result) noexcept {
+BulkConnection::Outcome BulkConnection::receive_outcome(ssize_t result) noexcept {
   const int error = errno;
   count(tally_->receive_calls);
   if (result > 0) {
@@ -283,7 +283,7 @@ BulkConnection::Outcome BulkConnection::flush_outbox() noexcept {
   if (outbox_sent_ == outbox_.size()) return Outcome::done;
   const std::size_t rest = outbox_.size() - outbox_sent_;
   const ssize_t result = socket_.send(outbox_.data() + outbox_sent_, rest);
-  const Outcome outcome = judge_send(result, rest);
+  const Outcome outcome = send_outcome(result, rest);
   if (result > 0) outbox_sent_ += static_cast<std::size_t>(result);
   if (outbox_sent_ == outbox_.size()) {
     outbox_.clear();
@@ -302,7 +302,7 @@ void BulkConnection::want_write(bool wanted) noexcept {
   if (!loop_.modify(socket_.fd(), events).ok()) cut();
 }
 
-BulkConnection::Outcome BulkConnection::judge_send(ssize_t result, std::size_t wanted) noexcept {
+BulkConnection::Outcome BulkConnection::send_outcome(ssize_t result, std::size_t wanted) noexcept {
   const int error = errno;
   count(tally_->send_calls);
   if (result < 0) return would_block(error) ? Outcome::blocked : Outcome::lost;
@@ -391,7 +391,7 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
     handler.unreadable(job);
     return Outcome::more;
   }
-  const Outcome outcome = judge_send(result, vector.size());
+  const Outcome outcome = send_outcome(result, vector.size());
   if (result > 0) out_position_ += static_cast<std::size_t>(result);
   if (outcome == Outcome::done && out_position_ != size) return Outcome::more;
   return outcome;

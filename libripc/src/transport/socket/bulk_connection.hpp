@@ -119,7 +119,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   Outcome receive_payload(Handler& handler, std::size_t& received) noexcept;
   Outcome discard_payload(std::size_t& received) noexcept;
   Outcome parse(Handler& handler) noexcept;
-  Outcome judge_receive(ssize_t result) noexcept;
+  Outcome receive_outcome(ssize_t result) noexcept;
   void consume_head(std::size_t size) noexcept;
 
   // Writing.
@@ -129,7 +129,7 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   bool end_frame() noexcept;
   Outcome flush_outbox() noexcept;        // with the mutex held
   void want_write(bool wanted) noexcept;  // likewise
-  Outcome judge_send(ssize_t result, std::size_t wanted) noexcept;
+  Outcome send_outcome(ssize_t result, std::size_t wanted) noexcept;
 
   remote::SecureSocket socket_;
   EventLoop& loop_;

@@ -88,7 +88,7 @@ void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
     // One that was good for something is replaced at once.
     if (connection.activity() != 0 && !violation) {
-      forgive();
+      reset_dial_backoff();
     } else {
       back_off();
     }

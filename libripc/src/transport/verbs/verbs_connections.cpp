@@ -18,7 +18,7 @@ constexpr unsigned kMostDoublings = 8;
 constexpr unsigned kMostRailDoublings = 1;
 constexpr Nanoseconds kRedialPause = 200'000'000;
 // After so many attempts that have failed for no visible reason RDMA does not get through.
-constexpr unsigned kMostDoubts = 3;
+constexpr unsigned kMaxTcpOnlyFailures = 3;
 constexpr unsigned kMostRedials = 8;
 // Within the peer time-out: how often a rail without a connection is tried again, while bytes move over others.
 constexpr Nanoseconds kRailLooks = 16;
@@ -31,7 +31,7 @@ constexpr std::size_t kMostAvoided = 1024;
 }  // namespace
 
 // A connection on its way: before the other side has agreed it is no one else's.
-struct VerbsTransport::Making {
+struct VerbsTransport::ConnectionAttempt {
   std::shared_ptr<QueuePairConnection> connection;
   std::weak_ptr<QueuePairConnection> made;
   bool is_made = false;
@@ -171,7 +171,7 @@ void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer
   const Nanoseconds patience =
       std::min(options().peer_timeout,
                kFirstPatience << std::min(rail.failures / 2, is_first ? kMostDoublings : kMostRailDoublings));
-  if (rail.failures == 0) rail.heard = session->stream.received();
+  if (rail.failures == 0) rail.control_received = session->stream.received();
   const auto ask = [this, session, peer, &rail, local, patience, read_depth = registrar->device()->read_depth] {
     ask_for_connection(session, peer, rail, local, patience, read_depth);
   };
@@ -199,28 +199,28 @@ void VerbsTransport::ask_for_connection(const SessionPointer& session, const Pee
                                         const remote::Endpoint& local, Nanoseconds patience, std::uint8_t read_depth) {
   const security::Secret* const secret = session->secret ? &session->secret->secret : nullptr;
   const std::uint64_t number = ++rail.number;
-  auto making = std::make_shared<Making>();
+  auto attempt = std::make_shared<ConnectionAttempt>();
   rail.attempt =
       manager_->dial(local, rail.address.with_port(rail.port),
                      make_private_data(secret, Side::dialing, rail.nonce, session->id, number), read_depth, patience,
-                     {.prepare = [this, peer, making](const IdPointer& id) { return prepare(*peer, *making, id); },
-                      .accepted = [this, session, peer, making, number, secret, &rail](
-                                      const IdPointer&, const PrivateData& words) -> Status {
+                     {.prepare = [this, peer, attempt](const IdPointer& id) { return prepare(*peer, *attempt, id); },
+                      .accepted = [this, session, peer, attempt, number, secret, &rail](
+                                      const IdPointer&, const PrivateData& private_data) -> Status {
                         ConnectionPrivateData answer;
-                        if (!parse(words, answer) || answer.number != number ||
+                        if (!parse(private_data, answer) || answer.number != number ||
                             !is_proven(secret, Side::accepting, rail.nonce, answer)) {
                           authenticator().count_refused();
                           return Status(RIPC_REFUSED, "Another process answers at the RDMA address of the peer.");
                         }
                         rail.attempt = 0;
-                        rail.failures = rail.doubts = 0;
-                        made(*peer, *making, true);
+                        rail.failures = rail.tcp_only_failures = 0;
+                        made(*peer, *attempt, true);
                         return {};
                       },
                       .ended =
-                          [this, session, peer, making, &rail](Status reason) {
-                            making->end();
-                            if (!making->is_made) dial_failed(session, peer, rail, reason);
+                          [this, session, peer, attempt, &rail](Status reason) {
+                            attempt->end();
+                            if (!attempt->is_made) dial_failed(session, peer, rail, reason);
                           }});
 }
 
@@ -229,10 +229,10 @@ void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointe
                                  const Status& reason) {
   rail.attempt = 0;
   ++rail.failures;
-  const std::uint64_t before = std::exchange(rail.heard, session->stream.received());
-  if (rail.heard != before) ++rail.doubts;
+  const std::uint64_t before = std::exchange(rail.control_received, session->stream.received());
+  if (rail.control_received != before) ++rail.tcp_only_failures;
   // Another rail may well be down while TCP gets through over this one.
-  if (rail.doubts >= kMostDoubts && rail.address.same_ip(session->remote())) {
+  if (rail.tcp_only_failures >= kMaxTcpOnlyFailures && rail.address.same_ip(session->remote())) {
     (void)avoid(session, "No connection for long items can be made (" + std::string(reason.text()) + ")");
     return;
   }
@@ -270,20 +270,20 @@ Status VerbsTransport::avoided(const remote::Session& session) {
   return found == avoided_.end() ? Status() : found->reason;
 }
 
-Result<ibv_qp*> VerbsTransport::prepare(const Peer& peer, Making& making, const IdPointer& id) {
+Result<ibv_qp*> VerbsTransport::prepare(const Peer& peer, ConnectionAttempt& attempt, const IdPointer& id) {
   const std::shared_ptr<Registrar> registrar = registrar_of(id->local().ip());
   if (!registrar || !registrar->device()->is_of(*id->get()))
     return Status(RIPC_PEER_DEAD, "The way to " + id->remote().ip() + " has changed to another RDMA device.");
   Result<std::shared_ptr<QueuePairConnection>> made =
       QueuePairConnection::create(registrar, id, loop(), peer.rdma_bulk->tally());
   if (!made.ok()) return made.status();
-  making.connection = std::move(*made);
-  return making.connection->pair();
+  attempt.connection = std::move(*made);
+  return attempt.connection->pair();
 }
 
-Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id, const PrivateData& words) {
+Result<ConnectionManager::Acceptance> VerbsTransport::requested(const IdPointer& id, const PrivateData& private_data) {
   ConnectionPrivateData claim;
-  if (!parse(words, claim)) {
+  if (!parse(private_data, claim)) {
     authenticator().count_refused();
     return RIPC_VERSION_MISMATCH;
   }
@@ -305,22 +305,22 @@ Result<ConnectionManager::Welcome> VerbsTransport::requested(const IdPointer& id
     return RIPC_REFUSED;
   }
   rail->number = claim.number;
-  auto making = std::make_shared<Making>();
-  return ConnectionManager::Welcome{
-      .words = make_private_data(secret, Side::accepting, rail->nonce, session->id, claim.number),
+  auto attempt = std::make_shared<ConnectionAttempt>();
+  return ConnectionManager::Acceptance{
+      .private_data = make_private_data(secret, Side::accepting, rail->nonce, session->id, claim.number),
       .read_depth = registrar->device()->read_depth,
       .from = rail,
-      .hooks = {.prepare = [this, peer, making](const IdPointer& own) { return prepare(*peer, *making, own); },
-                .accepted = [this, session, peer, making](const IdPointer&, const PrivateData&) -> Status {
+      .hooks = {.prepare = [this, peer, attempt](const IdPointer& own) { return prepare(*peer, *attempt, own); },
+                .accepted = [this, session, peer, attempt](const IdPointer&, const PrivateData&) -> Status {
                   bulk_arrived(session);
-                  made(*peer, *making, false);
+                  made(*peer, *attempt, false);
                   return {};
                 },
-                .ended = [making](Status) { making->end(); }}};
+                .ended = [attempt](Status) { attempt->end(); }}};
 }
 
-void VerbsTransport::made(const Peer& peer, Making& making, bool dialed) {
-  const std::shared_ptr<QueuePairConnection> connection = making.finish();
+void VerbsTransport::made(const Peer& peer, ConnectionAttempt& attempt, bool dialed) {
+  const std::shared_ptr<QueuePairConnection> connection = attempt.finish();
   peer.rdma_bulk->adopt(connection, dialed);
   limit_connections(connection.get());
 }

@@ -50,7 +50,8 @@ void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
 
 // An address that the kernel reaches from a port that is down is left out, even if TCP gets through. If there is no
 // other, the peer may come back.
-std::vector<remote::Endpoint> VerbsTransport::ways(const remote::Session& session, const Peer& peer) const {
+std::vector<remote::Endpoint> VerbsTransport::candidate_endpoints(const remote::Session& session,
+                                                                  const Peer& peer) const {
   std::vector<remote::Endpoint> ways = session.remotes();
   std::erase_if(ways, [&](const remote::Endpoint& way) {
     const std::vector<remote::Rail> rails =

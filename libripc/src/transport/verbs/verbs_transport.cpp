@@ -33,9 +33,9 @@ VerbsTransport::~VerbsTransport() { pool_.set_registration_observer({}); }
 Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
   std::vector<std::string> ips;
   for (const DevicePort& port : devices_->ports()) ips.push_back(port.ip);
-  Result<std::unique_ptr<ConnectionManager>> manager =
-      ConnectionManager::start(devices_->library(), loop, ips,
-                               [this](const IdPointer& id, const PrivateData& words) { return requested(id, words); });
+  Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
+      devices_->library(), loop, ips,
+      [this](const IdPointer& id, const PrivateData& private_data) { return requested(id, private_data); });
   if (!manager.ok()) return manager.status();
   manager_ = std::move(*manager);
   if (multicast_groups_) {

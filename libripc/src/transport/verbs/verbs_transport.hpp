@@ -77,12 +77,12 @@ class VerbsTransport final : public remote::SessionTransport {
   struct Rail {
     remote::Endpoint address;
     wire::session_control::Nonce nonce{};
-    std::uint16_t port = 0;     // where it is listened
-    std::uint64_t number = 0;   // of the last attempt
-    std::uint64_t attempt = 0;  // the name of the one that goes on; 0: none
-    unsigned failures = 0;      // attempts since one succeeded
-    unsigned doubts = 0;        // those of them during which the control connection received something
-    std::uint64_t heard = 0;    // frames there, when the last attempt had ended or the first one began
+    std::uint16_t port = 0;              // where it is listened
+    std::uint64_t number = 0;            // of the last attempt
+    std::uint64_t attempt = 0;           // the name of the one that goes on; 0: none
+    unsigned failures = 0;               // attempts since one succeeded
+    unsigned tcp_only_failures = 0;      // those of them during which the control connection received something
+    std::uint64_t control_received = 0;  // frames there, when the last attempt had ended or the first one began
   };
   // What a session needs to make connections and links.
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
@@ -90,8 +90,8 @@ class VerbsTransport final : public remote::SessionTransport {
     std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
     bool can_move_to(const remote::Endpoint& local) const override { return transport.carries(*this, local); }
     void moved(const remote::SessionPointer& session) override { transport.moved(*session, *this); }
-    std::vector<remote::Endpoint> ways(const remote::SessionPointer& session) override {
-      return transport.ways(*session, *this);
+    std::vector<remote::Endpoint> candidate_endpoints(const remote::SessionPointer& session) override {
+      return transport.candidate_endpoints(*session, *this);
     }
     Result<std::shared_ptr<remote::LinkChannel>> open(const remote::SessionPointer& session, ripc_service_id id,
                                                       Deadline deadline) override {
@@ -130,7 +130,7 @@ class VerbsTransport final : public remote::SessionTransport {
     Nanoseconds until = 0;
   };
 
-  struct Making;
+  struct ConnectionAttempt;
 
   using PeerPointer = std::shared_ptr<Peer>;
 
@@ -154,7 +154,7 @@ class VerbsTransport final : public remote::SessionTransport {
   bool port_received(const remote::SessionPointer& session, const PeerPointer& peer,
                      const wire::session_control::BulkPort& frame);
   void connect_bulk(const remote::SessionPointer& session, const PeerPointer& peer);
-  Result<ConnectionManager::Welcome> requested(const IdPointer& id, const PrivateData& words);
+  Result<ConnectionManager::Acceptance> requested(const IdPointer& id, const PrivateData& private_data);
   void tell_ports(const remote::SessionPointer& session, Peer& peer);
   void tell_all_ports();
   std::vector<remote::Rail> rails_of(const remote::Session& session, Peer& peer) const;
@@ -166,14 +166,14 @@ class VerbsTransport final : public remote::SessionTransport {
   void dial(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const remote::Endpoint& local);
   void ask_for_connection(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail,
                           const remote::Endpoint& local, Nanoseconds patience, std::uint8_t read_depth);
-  Result<ibv_qp*> prepare(const Peer& peer, Making& making, const IdPointer& id);
-  void made(const Peer& peer, Making& making, bool dialed);
+  Result<ibv_qp*> prepare(const Peer& peer, ConnectionAttempt& attempt, const IdPointer& id);
+  void made(const Peer& peer, ConnectionAttempt& attempt, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);
   static bool leaves_by(const remote::Session& session, const std::vector<std::string>& ips);
   // Whether the links of this peer can leave from there.
   bool carries(const Peer& peer, const remote::Endpoint& local) const;
   bool may_move(const remote::Session& session, Peer& peer) const;
-  std::vector<remote::Endpoint> ways(const remote::Session& session, const Peer& peer) const;
+  std::vector<remote::Endpoint> candidate_endpoints(const remote::Session& session, const Peer& peer) const;
   void move_sessions(const std::vector<std::string>& ips);
   void moved(const remote::Session& session, Peer& peer);
   void lose_sessions(const Status& reason, const std::function<bool(const remote::Session&, Peer&)>& are_lost);

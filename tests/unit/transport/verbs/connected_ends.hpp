@@ -135,8 +135,8 @@ class ConnectedEnds : public testing::Test {
     on_loop([&] {
       Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
           devices_->library(), *loop_, {port.ip}, [=, this](const IdPointer&, const PrivateData&) {
-            return Result<ConnectionManager::Welcome>(ConnectionManager::Welcome{
-                .words = {},
+            return Result<ConnectionManager::Acceptance>(ConnectionManager::Acceptance{
+                .private_data = {},
                 .read_depth = registrar_->device()->read_depth,
                 .hooks = {
                     .prepare = [=, this](const IdPointer& id) { return make(owner_, id); },

@@ -57,7 +57,7 @@ class ConnectionLimit : public Nodes {
     ripc_status status = RIPC_PENDING;
     while (status == RIPC_PENDING && !deadline.expired()) status = peer.source->finish(pull.descriptor, RIPC_OK);
     ASSERT_EQ(status, RIPC_OK);
-    while (peer.channel->look(item.transfer, false) == RIPC_PENDING && !deadline.expired()) {
+    while (peer.channel->poll_transfer(item.transfer, false) == RIPC_PENDING && !deadline.expired()) {
     }
   }
   static bool has_connection(const Peer& peer) {
@@ -136,7 +136,7 @@ class Reader {
     const Deadline deadline = Deadline::after(kLimit);
     while (sink_.source->finish(descriptor_, RIPC_OK) == RIPC_PENDING && !deadline.expired()) {
     }
-    while (channel_->look(transfer_, false) == RIPC_PENDING && !deadline.expired()) {
+    while (channel_->poll_transfer(transfer_, false) == RIPC_PENDING && !deadline.expired()) {
     }
   }
   bool has_connection() const { return node_.transport().connection_count() != 0; }

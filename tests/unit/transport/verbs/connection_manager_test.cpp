@@ -18,10 +18,10 @@ namespace {
 class HalfMade : public ConnectedEnds {
  protected:
   // Takes all requests for those of one peer.
-  Result<ConnectionManager::Welcome> welcome() {
+  Result<ConnectionManager::Acceptance> acceptance() {
     auto made = std::make_shared<std::shared_ptr<QueuePairConnection>>();
-    return ConnectionManager::Welcome{
-        .words = {},
+    return ConnectionManager::Acceptance{
+        .private_data = {},
         .read_depth = 1,
         .from = this,
         .hooks = {.prepare = [this, made](const IdPointer& id) -> Result<ibv_qp*> {
@@ -58,7 +58,7 @@ class Silent {
   Silent(const std::shared_ptr<Registrar>& registrar, const remote::Endpoint& from, const remote::Endpoint& to) {
     manager_ =
         ConnectionManager::start(registrar->device()->library, *loop_, {}, [](const IdPointer&, const PrivateData&) {
-          return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
+          return Result<ConnectionManager::Acceptance>(RIPC_REFUSED);
         }).value();
     const auto stop = [this] { loop_->stop(); };
     (void)manager_->dial(
@@ -90,8 +90,9 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
     remote::Endpoint here;
     ASSERT_TRUE(remote::Endpoint::parse(port.ip, 0, here));
     on_loop([&] {
-      Result<std::unique_ptr<ConnectionManager>> manager = ConnectionManager::start(
-          devices_->library(), *loop_, {port.ip}, [this](const IdPointer&, const PrivateData&) { return welcome(); });
+      Result<std::unique_ptr<ConnectionManager>> manager =
+          ConnectionManager::start(devices_->library(), *loop_, {port.ip},
+                                   [this](const IdPointer&, const PrivateData&) { return acceptance(); });
       ASSERT_TRUE(manager.ok()) << manager.status().text();
       manager_ = std::move(*manager);
     });
@@ -134,7 +135,7 @@ TEST_F(TakenPorts, AreGivenUpForOthers) {
   on_loop([&] {
     manager_ =
         ConnectionManager::start(devices_->library(), *loop_, {port.ip}, [](const IdPointer&, const PrivateData&) {
-          return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
+          return Result<ConnectionManager::Acceptance>(RIPC_REFUSED);
         }).value();
   });
   ASSERT_TRUE(std::ofstream(kRange) << kFirst << ' ' << kFirst + kCount - 1 << std::flush);

@@ -20,10 +20,10 @@ TEST(ConnectionPrivateData, SaysWhichSessionAndWhichAttempt) {
 }
 
 TEST(ConnectionPrivateData, OfAnotherVersionIsNone) {
-  PrivateData words = make_private_data(nullptr, Side::dialing, kNonce, 77, 5);
-  words[0] = std::byte{1};
+  PrivateData private_data = make_private_data(nullptr, Side::dialing, kNonce, 77, 5);
+  private_data[0] = std::byte{1};
   ConnectionPrivateData said;
-  EXPECT_FALSE(parse(words, said));
+  EXPECT_FALSE(parse(private_data, said));
 }
 
 TEST(ConnectionPrivateData, ProvesTheSecretTheSideTheSessionAndTheNonce) {

@@ -33,8 +33,8 @@ class BulkChannel final : public spi::Channel {
     bulk_.send_offers();
     return status;
   }
-  ripc_status look(std::uint64_t transfer, bool tell) noexcept override {
-    return tell && bulk_.watch(transfer) ? RIPC_PENDING : bulk_.transfer_status(transfer);
+  ripc_status poll_transfer(std::uint64_t transfer, bool notify) noexcept override {
+    return notify && bulk_.watch(transfer) ? RIPC_PENDING : bulk_.transfer_status(transfer);
   }
   ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept override {
     is_read = false;
@@ -56,7 +56,7 @@ class EndedRemoteKeys : public ConnectedEnds {
     remote::BulkHooks hooks{.finished =
                                 [this](std::uint64_t, std::uint64_t transfer, ripc_status status) {
                                   if (keeper_->transfer_finished(*channel_, transfer, status))
-                                    (void)channel_->look(transfer, false);
+                                    (void)channel_->poll_transfer(transfer, false);
                                 },
                             .dial = [] {},
                             .repeat = [](std::uint64_t, spi::Bytes) {}};
@@ -166,7 +166,7 @@ TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
     ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
     ASSERT_TRUE(peer_->send(one.finish(one.key)));
     ASSERT_TRUE(peer_ends_->heard(2)) << "the answer";
-    EXPECT_EQ(channel_->look(one.transfer, false), RIPC_OK);
+    EXPECT_EQ(channel_->poll_transfer(one.transfer, false), RIPC_OK);
 
     const Offered two = expose(second, 3);
     EXPECT_EQ(tally_->windows, 1u);
@@ -193,8 +193,8 @@ TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
       const Offered two = expose(second, 2);
       ASSERT_TRUE(peer_->send(one.finish(two.key)));
       ASSERT_TRUE(peer_ends_->heard(3));
-      EXPECT_EQ(channel_->look(one.transfer, false), RIPC_OK);
-      EXPECT_EQ(channel_->look(two.transfer, false), RIPC_PENDING);
+      EXPECT_EQ(channel_->poll_transfer(one.transfer, false), RIPC_OK);
+      EXPECT_EQ(channel_->poll_transfer(two.transfer, false), RIPC_PENDING);
       const Lease& memory = reads_the_first ? first : second;
       EXPECT_NE(operate(false, own_->data, *local_, memory.data, reads_the_first ? one.key : two.key, kRightBytes),
                 RIPC_OK);

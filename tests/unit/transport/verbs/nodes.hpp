@@ -166,7 +166,7 @@ class Nodes : public testing::Test {
   ripc_status outcome_of(std::uint64_t transfer) const {
     const Deadline deadline = Deadline::after(kLimit);
     ripc_status status = RIPC_PENDING;
-    while (status == RIPC_PENDING && !deadline.expired()) status = channel_->look(transfer, false);
+    while (status == RIPC_PENDING && !deadline.expired()) status = channel_->poll_transfer(transfer, false);
     return status;
   }
   // What sends the node's datagrams over the first device; null: the device has none.

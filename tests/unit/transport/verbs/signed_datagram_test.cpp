@@ -124,7 +124,7 @@ class PlainDatagrams : public Nodes {
     }
     return std::nullopt;
   }
-  std::uint64_t strange() const { return sender_of(*server_)->counters().strange + counters().strange; }
+  std::uint64_t strange() const { return sender_of(*server_)->counters().rejected + counters().rejected; }
   // Both ends have the same counters.
   std::uint64_t forged() const { return server_->transport().counters().packets_forged; }
   std::uint64_t replayed() const { return server_->transport().counters().packets_replayed; }

@@ -60,7 +60,7 @@ TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
   const std::vector<DatagramAddress> targets{dynamic_cast<VerbsPort&>(*port_).addresses().front(),
                                              sender_of(*server_)->address(), sender_of(*client_)->address()};
   const auto strange = [&] {
-    return sender_of(*server_)->counters().strange + counters().strange + port_->statistics().corrupt;
+    return sender_of(*server_)->counters().rejected + counters().rejected + port_->statistics().corrupt;
   };
   constexpr std::uint64_t kCount = 600;
   const std::uint64_t before = strange();
@@ -94,11 +94,11 @@ TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
 TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
   std::mt19937_64 random(1);
   for (std::uint64_t count = 1; count <= 8; ++count) {
-    PrivateData words{};
-    for (std::byte& byte : words) byte = static_cast<std::byte>(random());
+    PrivateData private_data{};
+    for (std::byte& byte : private_data) byte = static_cast<std::byte>(random());
     // The version is right.
-    if (count % 2 == 0) words = make_private_data(nullptr, Side::dialing, {}, random(), random());
-    const Status outcome = ask_for_connection(port(), door(), words);
+    if (count % 2 == 0) private_data = make_private_data(nullptr, Side::dialing, {}, random(), random());
+    const Status outcome = ask_for_connection(port(), door(), private_data);
     EXPECT_EQ(outcome.code(), RIPC_REFUSED) << outcome.text();
     EXPECT_EQ(server_->transport().counters().handshakes_refused, count);
   }
@@ -112,8 +112,8 @@ TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
   const auto connected = server_->transport().bulks().front()->connection();
   ASSERT_NE(connected, nullptr);
-  const PrivateData words = make_private_data(nullptr, Side::dialing, {}, session(), 1000);
-  EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
+  const PrivateData private_data = make_private_data(nullptr, Side::dialing, {}, session(), 1000);
+  EXPECT_EQ(ask_for_connection(port(), door(), private_data).code(), RIPC_REFUSED);
   EXPECT_EQ(server_->transport().counters().handshakes_refused, 1u);
   EXPECT_EQ(server_->transport().bulks().front()->connection(), connected) << "the session's own stays";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
@@ -142,8 +142,8 @@ TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
   const std::uint64_t before = server_->transport().counters().handshakes_refused;
   const security::Secret other = security::Secret::random();
   for (const security::Secret* secret : {&other, static_cast<const security::Secret*>(nullptr)}) {
-    const PrivateData words = make_private_data(secret, Side::dialing, {}, session(), 1000);
-    EXPECT_EQ(ask_for_connection(port(), door(), words).code(), RIPC_REFUSED);
+    const PrivateData private_data = make_private_data(secret, Side::dialing, {}, session(), 1000);
+    EXPECT_EQ(ask_for_connection(port(), door(), private_data).code(), RIPC_REFUSED);
   }
   EXPECT_EQ(server_->transport().counters().handshakes_refused, before + 2);
   EXPECT_EQ(server_->transport().bulks().front()->connection(), connected) << "the session's own stays";

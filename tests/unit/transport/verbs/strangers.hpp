@@ -57,7 +57,7 @@ class StrangeSender {
 };
 
 // Asks for an RDMA connection with these words; how it ends. RIPC_OK: it was accepted.
-inline Status ask_for_connection(const DevicePort& port, std::uint16_t at, const PrivateData& words) {
+inline Status ask_for_connection(const DevicePort& port, std::uint16_t at, const PrivateData& private_data) {
   memory::Pool pool(std::uint64_t{64} << 20);
   const auto registrar = std::make_shared<Registrar>(port.device, pool);
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
@@ -67,13 +67,13 @@ inline Status ask_for_connection(const DevicePort& port, std::uint16_t at, const
   std::shared_ptr<QueuePairConnection> connection;
   const std::unique_ptr<ConnectionManager> manager =
       ConnectionManager::start(port.device->library, *loop, {}, [](const IdPointer&, const PrivateData&) {
-        return Result<ConnectionManager::Welcome>(RIPC_REFUSED);
+        return Result<ConnectionManager::Acceptance>(RIPC_REFUSED);
       }).value();
   const auto end = [&](Status status) {
     outcome = std::move(status);
     loop->stop();
   };
-  (void)manager->dial(here, here.with_port(at), words, 1, kLimit,
+  (void)manager->dial(here, here.with_port(at), private_data, 1, kLimit,
                       {.prepare = [&](const IdPointer& id) -> Result<ibv_qp*> {
                          connection =
                              QueuePairConnection::create(registrar, id, *loop, std::make_shared<Tally>()).value();

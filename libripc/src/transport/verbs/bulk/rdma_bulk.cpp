@@ -116,7 +116,7 @@ void RdmaBulk::lost(QueuePairConnection& connection, bool violation) noexcept {
       return;
     // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
     if (connection.is_proven() && !violation) {
-      forgive();
+      reset_dial_backoff();
     } else {
       back_off();
     }

@@ -176,16 +176,16 @@ void RdmaPullTable::ask(RdmaPull& entry) noexcept {
 
 bool RdmaPullTable::Lane::has_room() const noexcept {
   if (is_refused || reads.size() + count >= connection->device().read_depth) return false;
-  return count != 0 ? count < kLotReads && bytes < kLotBytes : may_begin;
+  return count != 0 ? count < kBatchReads && bytes < kBatchBytes : may_begin;
 }
 
-void RdmaPullTable::look_whether_lot_may_begin(Lane& lane) const noexcept {
-  lane.may_begin = lane.lots == 0 || (lane.lots < kLots && has_ready(std::min(lane.reading, kLotBytes)));
+void RdmaPullTable::update_may_begin(Lane& lane) const noexcept {
+  lane.may_begin = lane.batches == 0 || (lane.batches < kBatches && has_ready(std::min(lane.reading, kBatchBytes)));
 }
 
 void RdmaPullTable::read_some() noexcept {
   if (ready_.empty()) return;
-  for (Lane& lane : lanes_) look_whether_lot_may_begin(lane);
+  for (Lane& lane : lanes_) update_may_begin(lane);
   const Nanoseconds now = monotonic_now();
   while (read_next(now)) {
   }
@@ -200,7 +200,7 @@ bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
   });
 }
 
-// Adds a read to the next lot of the connection that will have it first. False: there is none, or no room.
+// Adds a read to the next batch of the connection that will have it first. False: there is none, or no room.
 bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
   if (std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.has_room(); })) return false;
   for (RdmaPull* const one : ready_) {
@@ -223,16 +223,16 @@ bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
                                    .length = static_cast<std::uint32_t>(length),
                                    .id = next_id_};
     next_id_ += 2;
-    lane.next[lane.count++] = {.entry = entry, .range = range, .ends_lot = false};
+    lane.next[lane.count++] = {.entry = entry, .range = range, .ends_batch = false};
     lane.bytes += length;
     if (entry->is_divided()) {
       ++lane.divided;
       lane.pace.asked(length, now);
     }
     ++entry->reads;
-    if (lane.count == kLotReads || lane.bytes >= kLotBytes) {
+    if (lane.count == kBatchReads || lane.bytes >= kBatchBytes) {
       post(lane);
-      look_whether_lot_may_begin(lane);
+      update_may_begin(lane);
     }
     return true;
   }
@@ -248,11 +248,11 @@ void RdmaPullTable::post(Lane& lane) noexcept {
   lane.is_refused = posted != count;
   for (std::size_t index = 0; index < posted; ++index) {
     Read& read = lane.next[index];
-    read.ends_lot = index + 1 == posted;
+    read.ends_batch = index + 1 == posted;
     lane.reading += read.length();
     lane.reads.emplace(lane.operations[index].id, std::move(read));
   }
-  lane.lots += posted != 0 ? 1 : 0;
+  lane.batches += posted != 0 ? 1 : 0;
   for (std::size_t index = count; index > posted; --index) give_back(lane, std::exchange(lane.next[index - 1], {}));
 }
 
@@ -377,7 +377,7 @@ bool RdmaPullTable::read_done(const QueuePairConnection& connection, std::uint64
   if (found == lane->reads.end()) return true;
   const Read read = std::move(found->second);
   lane->reads.erase(found);
-  if (read.ends_lot) --lane->lots;
+  if (read.ends_batch) --lane->batches;
   lane->reading -= read.length();
   RdmaPull& entry = *read.entry;
   changed_.notify_all();

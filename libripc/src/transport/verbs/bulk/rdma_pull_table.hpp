@@ -58,7 +58,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
 
   // As remote::Bulk::pull, abandon, died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
-  // Enqueues the reads of what pull() has found open to this side: together, so that they make few lots.
+  // Enqueues the reads of what pull() has found open to this side: together, so that they make few batches.
   void start() noexcept;
   // Whether a question or an operation with this name is one of this table's.
   static constexpr bool is_own(std::uint64_t id) noexcept { return id % 2 == 0; }
@@ -106,31 +106,31 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   struct Read {
     EntryPointer entry;
     remote::ByteRange range;
-    bool ends_lot;  // the one that has the completion
+    bool ends_batch;  // the one that has the completion
 
     std::uint64_t length() const noexcept { return range.end - range.begin; }
   };
-  // One completion, and so one wake-up, is for a lot of reads. The device works on one lot while the next one waits
+  // One completion, and so one wake-up, is for a batch of reads. The device works on one batch while the next one waits
   // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So a reader of one item at a
   // time has it at once, and one with many under way is woken for several of them.
-  static constexpr std::size_t kLots = 2;
-  static constexpr std::uint64_t kLotBytes = std::uint64_t{4} << 20;
-  static constexpr std::size_t kLotReads = 8;
+  static constexpr std::size_t kBatches = 2;
+  static constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
+  static constexpr std::size_t kBatchReads = 8;
   struct Lane : remote::Lane<QueuePairConnection> {
     // Nothing tells when the first byte is there: with less, its rate would be that of the question, or of the little
     // that it has under way beside the others.
-    static constexpr std::size_t kFirstSegments = kLotBytes / remote::kSegmentSize;
+    static constexpr std::size_t kFirstSegments = kBatchBytes / remote::kSegmentSize;
     static constexpr std::uint64_t kFirstSegment = remote::kSegmentSize;
     std::unordered_map<std::uint64_t, EntryPointer> questions;  // by their ids
     std::unordered_map<std::uint64_t, Read> reads;              // likewise, under way
-    std::size_t lots = 0;                                       // under way
+    std::size_t batches = 0;                                    // under way
     std::uint64_t reading = 0;                                  // bytes that are under way
-    std::size_t divided = 0;                                    // reads of divided items, those of the next lot too
-    // The next lot: none while it would be too small, or the connection has no room.
+    std::size_t divided = 0;                                    // reads of divided items, those of the next batch too
+    // The next batch: none while it would be too small, or the connection has no room.
     bool may_begin = true;
     bool is_refused = false;
-    std::array<Operation, kLotReads> operations;
-    std::array<Read, kLotReads> next;
+    std::array<Operation, kBatchReads> operations;
+    std::array<Read, kBatchReads> next;
     std::size_t count = 0;
     std::uint64_t bytes = 0;
 
@@ -146,7 +146,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   void read_some() noexcept;
   bool read_next(Nanoseconds now) noexcept;
   bool has_ready(std::uint64_t bytes) const noexcept;
-  void look_whether_lot_may_begin(Lane& lane) const noexcept;
+  void update_may_begin(Lane& lane) const noexcept;
   void post(Lane& lane) noexcept;
   void give_back(Lane& lane, const Read& read) noexcept;
   void settle(RdmaPull& entry) noexcept;

@@ -93,14 +93,14 @@ bool DatagramChannel::was_greeted() noexcept {
 }
 
 // A receiver that is busy has a responder that answers. A process that is stopped says nothing by TCP either.
-void DatagramChannel::doubt() noexcept {
+void DatagramChannel::probes_unanswered() noexcept {
   if (!attachment_ || parts_.session->moves() != moves_) return;
-  const std::uint64_t heard = parts_.session->stream.received();
+  const std::uint64_t received = parts_.session->stream.received();
   if (attachment_->greeted.exchange(false, std::memory_order_acq_rel) || unanswered_ == 0) {
     unanswered_ = 0;
-    heard_ = heard;
+    received_at_probe_ = received;
   }
-  if (++unanswered_ > kMostUnanswered && heard != heard_) {
+  if (++unanswered_ > kMostUnanswered && received != received_at_probe_) {
     hooks_.unreachable();
     return;
   }
@@ -126,12 +126,12 @@ void DatagramChannel::go_on() noexcept {
       ask_anew_locked();
     }
     in_groups_.store(attachment_->sender.get() == first_sender_, std::memory_order_relaxed);
-    look_soon();
+    check_room_soon();
     return;
   }
-  const std::uint64_t heard = parts_.session->stream.received();
-  if (greetings_ == 0) heard_there_ = heard;
-  if (++greetings_ > kMostGreetings && heard != heard_there_) {
+  const std::uint64_t received = parts_.session->stream.received();
+  if (greetings_ == 0) received_at_greeting_ = received;
+  if (++greetings_ > kMostGreetings && received != received_at_greeting_) {
     hooks_.unreachable();
     return;
   }

@@ -69,7 +69,8 @@ class DatagramChannel final : public remote::LinkChannel {
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
 
   ripc_service_id service() const noexcept { return parts_.service; }
-  // Greetings prove the path before the channel is used, and doubt() later on: nothing else is kept or sent again.
+  // Greetings prove the path before the channel is used, and probes_unanswered() later on: nothing else is kept or sent
+  // again.
   void check_path() noexcept override;
   void leave() noexcept override {}
   void handle(const wire::session_control::Frame& frame) noexcept override;
@@ -117,7 +118,7 @@ class DatagramChannel final : public remote::LinkChannel {
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override;
   std::string path_text(Deadline deadline) override;
-  void doubt() noexcept override;
+  void probes_unanswered() noexcept override;
   void on_end() noexcept override { move_timer_.cancel(); }
 
  private:
@@ -143,11 +144,11 @@ class DatagramChannel final : public remote::LinkChannel {
   Question question_;       // the last one, and how many are not answered
   unsigned questions_ = 0;
   Backoff greet_pause_{kFirstGreeting, kLongestGreeting};
-  unsigned greetings_ = 0;         // of next_
-  std::uint64_t heard_there_ = 0;  // of the peer by the control connection, when the first of them was sent
+  unsigned greetings_ = 0;                  // of next_
+  std::uint64_t received_at_greeting_ = 0;  // of the peer by the control connection, when the first of them was sent
   // Under mutex_.
-  unsigned unanswered_ = 0;  // greetings
-  std::uint64_t heard_ = 0;  // of the peer by the control connection, when the first of them was sent
+  unsigned unanswered_ = 0;              // greetings
+  std::uint64_t received_at_probe_ = 0;  // of the peer by the control connection, when the first of them was sent
 };
 
 class DatagramSource final : public remote::LinkSource {

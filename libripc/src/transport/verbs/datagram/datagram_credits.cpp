@@ -80,14 +80,14 @@ void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& 
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   const std::size_t length = std::min<std::size_t>(completion.byte_len, kCreditSlot);
   const std::size_t size = length > kGrhSize ? length - kGrhSize : 0;
-  if (!is_heard({credits_.get() + slot * kCreditSlot + kGrhSize, size}, completion.src_qp, answers))
-    strange_.fetch_add(1, std::memory_order_relaxed);
+  if (!deliver_credit({credits_.get() + slot * kCreditSlot + kGrhSize, size}, completion.src_qp, answers))
+    rejected_.fetch_add(1, std::memory_order_relaxed);
   post_receive(slot);
 }
 
 // With the lock held. What a datagram says of itself tells whose it is; it counts if that one's signature is right.
-bool DatagramSender::is_heard(std::span<std::byte> datagram, std::uint32_t queue_pair,
-                              std::vector<Answer>& answers) noexcept {
+bool DatagramSender::deliver_credit(std::span<std::byte> datagram, std::uint32_t queue_pair,
+                                    std::vector<Answer>& answers) noexcept {
   constexpr auto kFresh = DatagramVerifier::Verdict::fresh;
   Header header;
   if (wire::datagram::decode(unverified(datagram), header) != RIPC_OK ||

@@ -391,7 +391,7 @@ std::uint32_t DatagramSender::post_copies_locked(const DatagramRoute& route, std
 DatagramCounters DatagramSender::counters() const noexcept {
   const std::lock_guard lock(mutex_);
   DatagramCounters counters = counters_;
-  counters.strange = strange_.load(std::memory_order_relaxed);
+  counters.rejected = rejected_.load(std::memory_order_relaxed);
   return counters;
 }
 

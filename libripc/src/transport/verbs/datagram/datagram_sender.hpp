@@ -52,7 +52,7 @@ struct DatagramCounters {
   std::uint64_t copied = 0;       // datagrams that were copied once, or a part of them
   std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
   std::uint64_t restarts = 0;     // of queue pairs, after errors
-  std::uint64_t strange = 0;      // datagrams that came and were from nobody, or made no sense
+  std::uint64_t rejected = 0;     // datagrams that came and were from nobody, or made no sense
 };
 
 class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
@@ -156,7 +156,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   void flush_locked() noexcept;
   void post_receive(std::uint32_t slot) noexcept;
   void on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept;
-  bool is_heard(std::span<std::byte> datagram, std::uint32_t queue_pair, std::vector<Answer>& answers) noexcept;
+  bool deliver_credit(std::span<std::byte> datagram, std::uint32_t queue_pair, std::vector<Answer>& answers) noexcept;
   void restart_locked() noexcept;
   Status watch_queue();
   void on_event() noexcept;
@@ -185,7 +185,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   std::mutex credits_mutex_;
   std::unique_ptr<std::byte[]> credits_;  // kReceives; and where all lies that is longer, which nobody looks at
   RegionPointer credits_region_;
-  std::atomic<std::uint64_t> strange_{0};  // written under credits_mutex_
+  std::atomic<std::uint64_t> rejected_{0};  // written under credits_mutex_
   std::unordered_map<std::uint32_t, Listening> listeners_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, Answer> answers_;  // by token and the queue pair that asks
 

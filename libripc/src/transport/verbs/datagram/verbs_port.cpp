@@ -176,7 +176,7 @@ std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_brok
       ips.push_back(receiver->port.ip);
     }
   }
-  if (!ips.empty()) nudge();
+  if (!ips.empty()) wake();
   return ips;
 }
 
@@ -197,7 +197,7 @@ void VerbsPort::refresh() noexcept {
   seen_version_ = version_.load(std::memory_order_relaxed);
   drop_given_up_locked();
   by_token_.clear();
-  dying_.clear();
+  dead_sources_.clear();
   polled_receivers_.clear();
   for (const auto& receiver : receivers_) {
     if (std::exchange(receiver->is_left, false)) receiver->comes_first = true;
@@ -206,7 +206,7 @@ void VerbsPort::refresh() noexcept {
   std::stable_partition(polled_receivers_.begin(), polled_receivers_.end(),
                         [](const Receiver* receiver) { return receiver->comes_first; });
   for (const auto& [address, place] : at_) {
-    if (place.source->dead()) dying_.push_back(place.source);
+    if (place.source->dead()) dead_sources_.push_back(place.source);
     place.source->attach(place.attachment);
     by_token_.emplace(place.attachment->origin.token, Sender{place.source, place.attachment->origin});
     if (place.former) by_token_.emplace(place.former->token, Sender{place.source, *place.former});
@@ -243,8 +243,8 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   }
   if (stop || taken >= budget) return taken;
   // What a dead source had sent before has been taken in.
-  if (taken == 0 && (!dying_.empty() || some_are_over_)) [[unlikely]]
-    bury(sink);
+  if (taken == 0 && (!dead_sources_.empty() || some_are_over_)) [[unlikely]]
+    retire_sources(sink);
   return taken + udp_.poll(sink, budget - taken);
 }
 
@@ -405,7 +405,7 @@ std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, 
   return taken;
 }
 
-void VerbsPort::bury(spi::PacketSink& sink) noexcept {
+void VerbsPort::retire_sources(spi::PacketSink& sink) noexcept {
   // Groups are left without the lock.
   std::vector<GroupJoinPointer> gone;
   if (some_are_over_) {
@@ -413,9 +413,9 @@ void VerbsPort::bury(spi::PacketSink& sink) noexcept {
     gone = forget_locked([](const GroupJoin& join) { return join.is_over; });
     some_are_over_ = false;
   }
-  for (const auto& source : std::exchange(dying_, {})) {
+  for (const auto& source : std::exchange(dead_sources_, {})) {
     if (!source->is_over() || !source->backlog.empty()) {
-      dying_.push_back(source);
+      dead_sources_.push_back(source);
       continue;
     }
     sink.source_gone(*source);

@@ -178,7 +178,7 @@ class VerbsPort final : public remote::LinkPort {
   std::size_t poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   void settle(DatagramSource* source) noexcept;
   void restart(Receiver& receiver) noexcept;
-  void bury(spi::PacketSink& sink) noexcept;
+  void retire_sources(spi::PacketSink& sink) noexcept;
 
   // Where a source's datagrams come.
   struct Place {
@@ -200,7 +200,7 @@ class VerbsPort final : public remote::LinkPort {
   std::vector<Receiver*> polled_receivers_;
   std::unordered_map<std::uint64_t, Sender> by_token_;
   bool some_are_over_ = false;  // joins
-  std::vector<std::shared_ptr<DatagramSource>> dying_;
+  std::vector<std::shared_ptr<DatagramSource>> dead_sources_;
   std::vector<std::shared_ptr<DatagramSource>> blocked_;  // have a backlog
 };
 

@@ -114,12 +114,12 @@ ConnectionManager::~ConnectionManager() {
 // ---- Ours ----------------------------------------------------------------------------------------------------
 
 std::uint64_t ConnectionManager::dial(const remote::Endpoint& from, const remote::Endpoint& to,
-                                      const PrivateData& words, std::uint8_t read_depth, Nanoseconds patience,
+                                      const PrivateData& private_data, std::uint8_t read_depth, Nanoseconds patience,
                                       Hooks hooks) {
   const std::uint64_t name = next_name_++;
   Attempt& attempt = attempts_[name];
   attempt.hooks = std::move(hooks);
-  attempt.words = words;
+  attempt.private_data = private_data;
   attempt.read_depth = read_depth;
   attempt.patience = static_cast<int>(std::clamp<Nanoseconds>(patience / 1'000'000, 1, 60'000));
   attempt.source = from.with_port(0);
@@ -173,8 +173,8 @@ Status ConnectionManager::connect(std::uint64_t name, Attempt& attempt) {
   shorten_retries(*attempt.id);
   rdma_conn_param parameters{};
   parameters.qp_num = attempt.pair->qp_num;
-  parameters.private_data = attempt.words.data();
-  parameters.private_data_len = static_cast<std::uint8_t>(attempt.words.size());
+  parameters.private_data = attempt.private_data.data();
+  parameters.private_data_len = static_cast<std::uint8_t>(attempt.private_data.size());
   parameters.responder_resources = attempt.read_depth;
   parameters.initiator_depth = attempt.read_depth;
   parameters.retry_count = kRetries;
@@ -186,14 +186,14 @@ Status ConnectionManager::connect(std::uint64_t name, Attempt& attempt) {
 }
 
 // There is a connection.
-Status ConnectionManager::complete(Attempt& attempt, const PrivateData& words) {
+Status ConnectionManager::complete(Attempt& attempt, const PrivateData& private_data) {
   loop_.cancel_timer(attempt.timer);
   attempt.timer = 0;
   attempt.from = nullptr;
   // It may drop itself.
   const auto accepted = attempt.hooks.accepted;
   const IdPointer id = attempt.id;
-  return accepted(id, words);
+  return accepted(id, private_data);
 }
 
 // ---- Events --------------------------------------------------------------------------------------------------
@@ -207,12 +207,12 @@ bool ConnectionManager::next(Event& event) noexcept {
   event.status = raw->status;
   event.name = reinterpret_cast<std::uint64_t>(raw->id->context);
   if (raw->event == RDMA_CM_EVENT_CONNECT_REQUEST) event.id = raw->id;
-  const rdma_conn_param& words = raw->param.conn;
-  if (words.private_data != nullptr)
-    std::memcpy(event.words.data(), words.private_data,
-                std::min<std::size_t>(words.private_data_len, event.words.size()));
-  event.responder_resources = words.responder_resources;
-  event.initiator_depth = words.initiator_depth;
+  const rdma_conn_param& conn = raw->param.conn;
+  if (conn.private_data != nullptr)
+    std::memcpy(event.private_data.data(), conn.private_data,
+                std::min<std::size_t>(conn.private_data_len, event.private_data.size()));
+  event.responder_resources = conn.responder_resources;
+  event.initiator_depth = conn.initiator_depth;
   (void)channel_->library().ack_cm_event(raw);
   return true;
 }
@@ -243,10 +243,10 @@ void ConnectionManager::handle(const Event& event) {
       status = bring_up_pair(channel_->library(), *attempt.id->get(), *attempt.pair, {});
       if (status.ok() && channel_->library().establish(attempt.id->get()) != 0)
         status = unreachable(std::strerror(errno));
-      if (status.ok()) status = complete(attempt, event.words);
+      if (status.ok()) status = complete(attempt, event.private_data);
       break;
     case RDMA_CM_EVENT_ESTABLISHED:
-      status = complete(attempt, event.words);
+      status = complete(attempt, event.private_data);
       break;
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
     case RDMA_CM_EVENT_ADDR_CHANGE:
@@ -274,36 +274,36 @@ void ConnectionManager::on_request(const Event& event) {
   auto id = std::make_shared<const Id>(channel_, event.id);
   const std::uint64_t name = next_name_++;
   id->get()->context = reinterpret_cast<void*>(name);
-  Result<Welcome> welcome = request_(id, event.words);
+  Result<Acceptance> acceptance = request_(id, event.private_data);
   // Before it takes anything of the device: a peer that completes none of them would use it up for all.
-  if (welcome.ok() && welcome->from != nullptr) end_request_of(welcome->from);
-  const Result<ibv_qp*> pair = welcome.ok() ? welcome->hooks.prepare(id) : welcome.status();
+  if (acceptance.ok() && acceptance->from != nullptr) end_request_of(acceptance->from);
+  const Result<ibv_qp*> pair = acceptance.ok() ? acceptance->hooks.prepare(id) : acceptance.status();
   if (!pair.ok()) {
     (void)channel_->library().reject(id->get(), nullptr, 0);
-    if (welcome.ok()) welcome->hooks.ended(pair.status());
+    if (acceptance.ok()) acceptance->hooks.ended(pair.status());
     return;
   }
   shorten_retries(*id);
   rdma_conn_param parameters{};
   parameters.qp_num = (*pair)->qp_num;
-  parameters.private_data = welcome->words.data();
-  parameters.private_data_len = static_cast<std::uint8_t>(welcome->words.size());
-  parameters.responder_resources = std::min(event.responder_resources, welcome->read_depth);
-  parameters.initiator_depth = std::min(event.initiator_depth, welcome->read_depth);
+  parameters.private_data = acceptance->private_data.data();
+  parameters.private_data_len = static_cast<std::uint8_t>(acceptance->private_data.size());
+  parameters.responder_resources = std::min(event.responder_resources, acceptance->read_depth);
+  parameters.initiator_depth = std::min(event.initiator_depth, acceptance->read_depth);
   parameters.rnr_retry_count = kReceiverRetries;
   Status status = bring_up_pair(channel_->library(), *id->get(), **pair,
                                 {.incoming = parameters.responder_resources, .outgoing = parameters.initiator_depth});
   if (status.ok() && channel_->library().accept(id->get(), &parameters) != 0)
     status = unreachable(std::strerror(errno));
   if (!status.ok()) {
-    welcome->hooks.ended(status);
+    acceptance->hooks.ended(status);
     return;
   }
   Attempt& attempt = attempts_[name];
   attempt.id = std::move(id);
   attempt.pair = *pair;
-  attempt.from = welcome->from;
-  attempt.hooks = std::move(welcome->hooks);
+  attempt.from = acceptance->from;
+  attempt.hooks = std::move(acceptance->hooks);
   keep_time(name, attempt, kAcceptPatience);
 }
 

@@ -71,18 +71,18 @@ class ConnectionManager {
     // call, and prepares it (queue_pair_states). Without one, gives up.
     std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
     // The peer has accepted, with these words. Not RIPC_OK: gives up.
-    std::function<Status(const IdPointer& id, const PrivateData& words)> accepted;
+    std::function<Status(const IdPointer& id, const PrivateData& private_data)> accepted;
     // There is no connection, or there is none any more. The last call.
     std::function<void(Status reason)> ended;
   };
   // Somebody wants a connection: returns what to do with it, or why not.
-  struct Welcome {
-    PrivateData words{};
+  struct Acceptance {
+    PrivateData private_data{};
     std::uint8_t read_depth = 1;
     const void* from = nullptr;  // names the peer: what it has asked for before and not completed ends; null: nothing
     Hooks hooks;                 // prepare is called at once; accepted when it is established (with words of zeros)
   };
-  using Request = std::function<Result<Welcome>(const IdPointer& id, const PrivateData& words)>;
+  using Request = std::function<Result<Acceptance>(const IdPointer& id, const PrivateData& private_data)>;
 
   // Listens on each of these addresses of RDMA devices: some devices take nothing that comes in by another interface of
   // the machine, as connections to itself do, on a listener for all addresses.
@@ -101,7 +101,7 @@ class ConnectionManager {
   std::uint16_t port_at(const remote::Endpoint& address) const noexcept;
 
   // Begins; returns a name for drop(). `ended` comes later, from the loop, if it cannot even begin.
-  std::uint64_t dial(const remote::Endpoint& from, const remote::Endpoint& to, const PrivateData& words,
+  std::uint64_t dial(const remote::Endpoint& from, const remote::Endpoint& to, const PrivateData& private_data,
                      std::uint8_t read_depth, Nanoseconds patience, Hooks hooks);
   // Forgets it: no more calls.
   void drop(std::uint64_t name) noexcept;
@@ -111,7 +111,7 @@ class ConnectionManager {
     IdPointer id;
     Hooks hooks;
     ibv_qp* pair = nullptr;  // the hooks'
-    PrivateData words{};
+    PrivateData private_data{};
     std::uint8_t read_depth = 1;
     const void* from = nullptr;     // of a request that is not established
     remote::Endpoint source, peer;  // of one that is dialed
@@ -125,7 +125,7 @@ class ConnectionManager {
     int status = 0;
     std::uint64_t name = 0;
     rdma_cm_id* id = nullptr;  // of a request: the new one
-    PrivateData words{};
+    PrivateData private_data{};
     std::uint8_t responder_resources = 0, initiator_depth = 0;
   };
 
@@ -140,7 +140,7 @@ class ConnectionManager {
   void keep_time(std::uint64_t name, Attempt& attempt, Nanoseconds patience);
   int resolve(std::uint64_t name, Attempt& attempt);
   Status connect(std::uint64_t name, Attempt& attempt);
-  Status complete(Attempt& attempt, const PrivateData& words);
+  Status complete(Attempt& attempt, const PrivateData& private_data);
   void shorten_retries(const Id& id) const noexcept;
 
   const std::shared_ptr<EventChannel> channel_;

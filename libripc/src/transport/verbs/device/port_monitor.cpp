@@ -99,12 +99,12 @@ void PortMonitor::on_event(const DevicePointer& device, Reaction reaction, std::
       lose(DevicePointer(device));
       break;
     default:
-      look(*device, reaction, number);
+      check_ports(*device, reaction, number);
       break;
   }
 }
 
-void PortMonitor::look(const Device& device, Reaction reaction, std::uint8_t number) {
+void PortMonitor::check_ports(const Device& device, Reaction reaction, std::uint8_t number) {
   // Another address of a port makes no difference to those that it had, nor does a port that is up already.
   std::vector<std::string> up;
   std::vector<std::string> down;
@@ -125,7 +125,7 @@ void PortMonitor::lose(const DevicePointer& device) {
   const auto watched =
       std::find_if(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.device == device; });
   if (watched == watched_.end()) return;
-  look(*device, Reaction::lose_device, 0);
+  check_ports(*device, Reaction::lose_device, 0);
   ignore(*watched);
   watched_.erase(watched);
   devices_->forget(*device);

@@ -54,7 +54,7 @@ class PortMonitor {
   void watch(const DevicePointer& device);
   void ignore(Watched& watched) noexcept;
   void on_event(const DevicePointer& device, Reaction reaction, std::uint8_t number);
-  void look(const Device& device, Reaction reaction, std::uint8_t number);
+  void check_ports(const Device& device, Reaction reaction, std::uint8_t number);
   void lose(const DevicePointer& device);
   void on_uevent(const Uevent& uevent);
   void look_for_devices();

@@ -37,8 +37,9 @@ Uevent parse_uevent(std::string_view message) {
   return uevent;
 }
 
-Result<std::unique_ptr<UeventMonitor>> UeventMonitor::start(EventLoop& loop, std::function<void(const Uevent&)> told) {
-  std::unique_ptr<UeventMonitor> watch(new UeventMonitor(loop, std::move(told)));
+Result<std::unique_ptr<UeventMonitor>> UeventMonitor::start(EventLoop& loop,
+                                                            std::function<void(const Uevent&)> on_uevent) {
+  std::unique_ptr<UeventMonitor> watch(new UeventMonitor(loop, std::move(on_uevent)));
   watch->socket_ = ForkGuard::open(watch->guard_, [] {
     return ::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
   });
@@ -71,7 +72,7 @@ void UeventMonitor::read() {
     if (length < 0) continue;
     if (from.nl_pid != 0) continue;  // not the kernel
     const Uevent uevent = parse_uevent({text.data(), static_cast<std::size_t>(length)});
-    if (!uevent.name.empty()) told_(uevent);
+    if (!uevent.name.empty()) on_uevent_(uevent);
   }
 }
 

@@ -27,18 +27,19 @@ Uevent parse_uevent(std::string_view message);
 // Responder only, but for the creation.
 class UeventMonitor {
  public:
-  // `told` is called from the loop. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM: nothing is heard here.
-  static Result<std::unique_ptr<UeventMonitor>> start(EventLoop& loop, std::function<void(const Uevent&)> told);
+  // `on_uevent` is called from the loop. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM: nothing is heard here.
+  static Result<std::unique_ptr<UeventMonitor>> start(EventLoop& loop, std::function<void(const Uevent&)> on_uevent);
   ~UeventMonitor();
   UeventMonitor(const UeventMonitor&) = delete;
   UeventMonitor& operator=(const UeventMonitor&) = delete;
 
  private:
-  UeventMonitor(EventLoop& loop, std::function<void(const Uevent&)> told) : loop_(loop), told_(std::move(told)) {}
+  UeventMonitor(EventLoop& loop, std::function<void(const Uevent&)> on_uevent)
+      : loop_(loop), on_uevent_(std::move(on_uevent)) {}
   void read();
 
   EventLoop& loop_;
-  const std::function<void(const Uevent&)> told_;
+  const std::function<void(const Uevent&)> on_uevent_;
   UniqueFd socket_;
   ForkGuard guard_;
 };
