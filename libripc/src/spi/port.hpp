@@ -49,6 +49,12 @@ struct PortStatistics {
   std::uint64_t corrupt = 0;     // dropped: not what this transport sends
 };
 
+// What its transport counts for the statistics. Each has one writer at a time.
+struct PortCounters {
+  std::atomic<std::size_t> sources{0};
+  std::atomic<std::uint64_t> lost{0}, late{0}, duplicates{0}, corrupt{0};
+};
+
 class Port {
  public:
   virtual ~Port() = default;
@@ -72,18 +78,27 @@ class Port {
   virtual bool arm(bool on) noexcept = 0;
 
   // Any.
-  virtual PortStatistics statistics() const noexcept = 0;
+  PortStatistics statistics() const noexcept {
+    constexpr auto kOrder = std::memory_order_relaxed;
+    return {.sources = counters_.sources.load(kOrder),
+            .lost = counters_.lost.load(kOrder),
+            .late = counters_.late.load(kOrder),
+            .duplicates = counters_.duplicates.load(kOrder),
+            .corrupt = counters_.corrupt.load(kOrder)};
+  }
 
   // Any. The service has ended: sends of its peers fail from now on. What they had sent can still be polled.
   virtual void close() noexcept = 0;
 
  protected:
-  Port(PortOptions options, std::size_t packet_limit) noexcept
-      : options_(std::move(options)), packet_limit_(packet_limit) {}
+  // `counters`: of the derived class.
+  Port(PortOptions options, std::size_t packet_limit, const PortCounters& counters) noexcept
+      : options_(std::move(options)), packet_limit_(packet_limit), counters_(counters) {}
 
  private:
   const PortOptions options_;
   const std::size_t packet_limit_;
+  const PortCounters& counters_;
   std::atomic<std::uint64_t> incarnation_{0};
 };
 

@@ -52,7 +52,7 @@ class Transport {
   virtual Address address() const = 0;
 
   // Any. False: no one is at this address, as far as can be told at once and without being noticed there.
-  virtual bool may_lead(const Address&) const noexcept { return true; }
+  virtual bool may_lead(const Address& address) const noexcept = 0;
 
   // Any. Opens the receive side of a service; its events go to `events`, which outlives the port.
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options, EventSet& events) = 0;

@@ -138,7 +138,7 @@ using FakeSources = std::vector<std::shared_ptr<FakeSource>>;
 
 class FakePort final : public spi::Port {
  public:
-  FakePort(const spi::PortOptions& options, FakeSources& sources) : Port(options, 4096), sources_(sources) {}
+  FakePort(const spi::PortOptions& options, FakeSources& sources) : Port(options, 4096, counters_), sources_(sources) {}
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override {
     std::size_t taken = 0;
     for (const auto& source : sources_) {
@@ -153,14 +153,15 @@ class FakePort final : public spi::Port {
       if (taken == 0 && source->packets.empty()) source->packets = std::exchange(source->later, {});
     }
     std::erase_if(sources_, [](const auto& source) { return source->ended && source->packets.empty(); });
+    counters_.sources = sources_.size();
     return taken;
   }
   bool arm(bool) noexcept override { return true; }
-  spi::PortStatistics statistics() const noexcept override { return {.sources = sources_.size()}; }
   void close() noexcept override {}
 
  private:
   FakeSources& sources_;
+  spi::PortCounters counters_;
 };
 
 class FakeTransport : public spi::Transport {
@@ -170,6 +171,7 @@ class FakeTransport : public spi::Transport {
   Status start(spi::Host&, EventLoop&) override { return start_; }
   void stop() noexcept override {}
   spi::Address address() const override { return {"fake", "here"}; }
+  bool may_lead(const spi::Address&) const noexcept override { return true; }
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet&) override {
     return std::unique_ptr<spi::Port>(std::make_unique<FakePort>(options, sources_));
   }

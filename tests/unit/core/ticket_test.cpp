@@ -341,11 +341,14 @@ TEST_F(TicketTest, AWokenThreadFindsAllThatHaveFinishedTogether) {
   const std::uint64_t first = channel_->make_transfer(), second = channel_->make_transfer();
   const auto awaited = open(first), other = open(second);
   std::atomic<int> seen{-1};
-  std::thread waiter([&] {
+  std::atomic<pid_t> sleeper{0};
+  std::jthread waiter([&] {
+    sleeper = gettid();
     (void)wait(*awaited);
     seen = other->poll();
   });
-  ASSERT_TRUE(eventually([&] { return channel_->is_watched(first); }));
+  // Watched only, it may still find the first one's end by itself.
+  ASSERT_TRUE(eventually([&] { return channel_->is_watched(first) && support::state_of_thread(sleeper) == 'S'; }));
   loop_->post([&] {
     channel_->finish(first, RIPC_OK);
     channel_->tell(*keeper_, first);

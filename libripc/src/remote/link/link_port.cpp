@@ -17,7 +17,7 @@ constexpr Nanoseconds kClosePatience = 250'000'000;
 
 LinkPort::LinkPort(const spi::PortOptions& options, std::size_t packet_limit, EventSet& events, EventLoop& loop,
                    std::function<void(LinkPort&)> closed)
-    : Port(options, packet_limit), events_(events), loop_(loop), closed_(std::move(closed)) {}
+    : Port(options, packet_limit, counters_), events_(events), loop_(loop), closed_(std::move(closed)) {}
 
 void LinkPort::leave() noexcept {
   if (!closed_) return;
@@ -36,6 +36,7 @@ void LinkPort::make_place_locked() {
 
 void LinkPort::insert_locked(std::shared_ptr<LinkSource> source) noexcept {
   sources_.push_back(std::move(source));
+  counters_.sources.store(sources_.size(), std::memory_order_relaxed);
   version_.fetch_add(1, std::memory_order_release);
   events_.wake();
 }
@@ -63,6 +64,7 @@ void LinkPort::remember_session_of(LinkSource& source) noexcept {
 
 void LinkPort::erase_locked(const LinkSource& source) noexcept {
   std::erase_if(sources_, [&](const auto& other) { return other.get() == &source; });
+  counters_.sources.store(sources_.size(), std::memory_order_relaxed);
   version_.fetch_add(1, std::memory_order_release);
 }
 
@@ -96,16 +98,6 @@ void LinkPort::wake() noexcept {
 bool LinkPort::has(const LinkSource& source) const noexcept {
   const std::lock_guard lock(mutex_);
   return std::any_of(sources_.begin(), sources_.end(), [&](const auto& own) { return own.get() == &source; });
-}
-
-spi::PortStatistics LinkPort::statistics() const noexcept {
-  const auto value = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  const std::lock_guard lock(mutex_);
-  return {.sources = sources_.size(),
-          .lost = value(counters_.lost),
-          .late = value(counters_.late),
-          .duplicates = value(counters_.duplicates),
-          .corrupt = value(counters_.corrupt)};
 }
 
 }  // namespace ripc::internal::remote

@@ -21,7 +21,6 @@ class UdpReceiver;
 
 class LinkPort : public spi::Port {
  public:
-  spi::PortStatistics statistics() const noexcept override;
   // Waits a moment for the senders to learn of it, but not for those that did not answer before.
   void close() noexcept override;
 

@@ -21,8 +21,7 @@
 namespace ripc::internal::remote {
 
 // Counted by the receiving thread, read by any.
-struct PortCounters {
-  std::atomic<std::uint64_t> lost{0}, late{0}, duplicates{0}, corrupt{0};
+struct PortCounters : spi::PortCounters {
   std::atomic<std::uint64_t> receive_calls{0};  // system calls made to receive packets
   std::atomic<std::uint64_t> credit_calls{0};   // likewise to send credits
 };

@@ -57,6 +57,7 @@ class SessionTransport : public spi::Transport {
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
+  bool may_lead(const spi::Address&) const noexcept override { return true; }  // only the peer knows
   Result<std::unique_ptr<spi::Port>> open_port(const spi::PortOptions& options, EventSet& events) override;
   Result<spi::Connected> connect(std::span<const spi::Address> addresses, ripc_service_id id,
                                  Deadline deadline) override;

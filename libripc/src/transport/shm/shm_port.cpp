@@ -36,7 +36,7 @@ inline void give_room_back(ShmSource& source) noexcept {
 
 ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceStateTable::Slot state,
                  std::function<void(ShmPort&)> closed)
-    : Port(options, Geometry{options.queue_messages, options.queue_bytes}.packet_limit()),
+    : Port(options, Geometry{options.queue_messages, options.queue_bytes}.packet_limit(), counters_),
       events_(events),
       state_(std::move(state)),
       line_(&state_.line()),
@@ -62,6 +62,7 @@ Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
   Status status = events_.add(source->doorbell());
   if (!status.ok()) return status;
   sources_.push_back(std::move(source));
+  counters_.sources.store(sources_.size(), std::memory_order_relaxed);
   version_.fetch_add(1, std::memory_order_release);
   events_.wake();
   return {};
@@ -81,11 +82,6 @@ void ShmPort::wake() noexcept { events_.wake(); }
 void ShmPort::look_for_cut_off() noexcept {
   version_.fetch_add(1, std::memory_order_release);
   events_.wake();
-}
-
-spi::PortStatistics ShmPort::statistics() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return {.sources = sources_.size()};
 }
 
 bool ShmPort::has(const ShmSource& source) const noexcept {
@@ -229,6 +225,7 @@ void ShmPort::remove(const std::shared_ptr<ShmSource>& source) noexcept {
   events_.remove(source->doorbell());
   const std::lock_guard lock(mutex_);
   std::erase(sources_, source);
+  counters_.sources.store(sources_.size(), std::memory_order_relaxed);
   version_.fetch_add(1, std::memory_order_release);
 }
 

@@ -25,7 +25,6 @@ class ShmPort final : public spi::Port {
 
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override;
   bool arm(bool on) noexcept override;
-  spi::PortStatistics statistics() const noexcept override;
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----
@@ -64,8 +63,9 @@ class ShmPort final : public spi::Port {
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<ShmSource>> sources_;  // the truth
-  std::vector<std::shared_ptr<ShmSource>> spare_;    // empty
-  std::atomic<std::uint64_t> version_{0};            // of sources_
+  spi::PortCounters counters_;
+  std::vector<std::shared_ptr<ShmSource>> spare_;  // empty
+  std::atomic<std::uint64_t> version_{0};          // of sources_
 
   // The receiving thread's own. Its memory changes under the mutex only: together with spare_ it always has room for
   // all sources.
