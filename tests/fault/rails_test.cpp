@@ -280,6 +280,25 @@ TEST_F(LossyRail, ACableThatLosesPacketsHoldsUpNothing) {
   ASSERT_NO_FATAL_FAILURE(counts());
 }
 
+// TCP repeats what is lost of a greeting after a second, which is all the time that the session has.
+TEST_F(LossyRail, ASessionThatMovesThereOutlivesALostGreeting) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  hosts_.plug(false);
+  ASSERT_NO_FATAL_FAILURE(counts()) << "over the clean cable";
+  hosts_.plug(true);
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  // What is under way for three seconds ends with its session.
+  Hosts::shape(Hosts::kCable, "80mbit");
+  Ticket ticket;
+  ASSERT_NO_FATAL_FAILURE(send(ticket, std::size_t{32} << 20));
+  hosts_.relay().lose_next_dial();
+  hosts_.there(std::string("link set ") + Hosts::kCable2 + " down");
+  EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(hosts_.relay().lost(), 1u);
+  ASSERT_NO_FATAL_FAILURE(counts());
+}
+
 // Connections are made over the first cable, and nothing long comes through. Whether the holder sends what is long.
 class BlackHole : public LossyRail, public testing::WithParamInterface<bool> {
  protected:

@@ -2,6 +2,7 @@
 #include "relay.hpp"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -26,6 +27,15 @@ constexpr std::uint64_t kLongestDetour = 4 * kMillisecond;
 int protocol_of(std::span<const std::byte> packet) {
   const bool v4 = (packet[0] >> 4) == std::byte{4};
   return std::to_integer<int>(packet[v4 ? 9 : 6]);
+}
+
+// Whether it is an IPv4 packet that asks for a TCP connection.
+bool is_dial(std::span<const std::byte> packet) {
+  const std::size_t header = std::to_integer<std::size_t>(packet[0] & std::byte{15}) * 4;
+  constexpr std::size_t kFlags = 13;
+  constexpr std::byte kSyn{2}, kAck{16};
+  return packet[0] >> 4 == std::byte{4} && protocol_of(packet) == IPPROTO_TCP && packet.size() > header + kFlags &&
+         (packet[header + kFlags] & (kSyn | kAck)) == kSyn;
 }
 
 }  // namespace
@@ -84,7 +94,9 @@ void Relay::take(std::size_t from) {
     const ssize_t size = ::read(ends_[from], buffer.data(), buffer.size());
     if (size <= 0) return;
     if (filtered != 0 && protocol_of(buffer) == filtered) continue;
-    if (static_cast<std::size_t>(size) > weather.longest || happens(weather.lost)) {
+    const std::span packet(buffer.data(), static_cast<std::size_t>(size));
+    const bool is_lost_dial = loses_dial_ && is_dial(packet) && loses_dial_.exchange(false);
+    if (packet.size() > weather.longest || is_lost_dial || happens(weather.lost)) {
       ++lost_;
       continue;
     }
@@ -93,7 +105,7 @@ void Relay::take(std::size_t from) {
       ++reordered_;
       due += kDetour + random_.below(kLongestDetour);
     }
-    const std::vector<std::byte> bytes(buffer.begin(), buffer.begin() + size);
+    const std::vector<std::byte> bytes(packet.begin(), packet.end());
     if (happens(weather.duplicated)) {
       ++duplicated_;
       packets_.push({due, next_number_++, to, bytes});

@@ -36,6 +36,8 @@ class Relay {
   void set(const Weather& weather);
   // IP protocols that do not get through, from the first end and from the other; 0: none.
   void filter(int from_one, int from_other);
+  // The next packet that asks for a TCP connection is lost.
+  void lose_next_dial() { loses_dial_ = true; }
   std::uint64_t lost() const { return lost_.load(); }
   std::uint64_t duplicated() const { return duplicated_.load(); }
   std::uint64_t reordered() const { return reordered_.load(); }
@@ -60,7 +62,7 @@ class Relay {
   Weather weather_;
   int filtered_[2] = {0, 0};
   std::atomic<std::uint64_t> lost_{0}, duplicated_{0}, reordered_{0};
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, loses_dial_{false};
   // The thread's.
   Random random_;
   std::priority_queue<Packet, std::vector<Packet>, std::greater<>> packets_;

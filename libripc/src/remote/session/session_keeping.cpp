@@ -406,16 +406,19 @@ void SessionTransport::control_lost(const SessionPointer& session, Nanoseconds p
 // Whoever began the session dials again. The other side only asks whether there is still somebody who might.
 void SessionTransport::retry(const SessionPointer& session) noexcept try {
   if (session->lost || session->down_since == 0) return;
-  if (monotonic_now() >= session->resume_until) {
+  const Nanoseconds now = monotonic_now();
+  if (now >= session->resume_until) {
     lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
     return;
   }
+  // TCP repeats what is lost of an attempt only after a second. Each has longer, so that one suits a long round trip.
+  const Nanoseconds patience = std::max(options_.peer_timeout / 8, 2 * (now - session->down_since));
   const std::vector<Endpoint> endpoints =
       session->incoming || !session->links ? session->endpoints : session->links->candidate_endpoints(session);
   session->dialer = Dialer::dial(
       *loop_, authenticator_, endpoints,
       session->incoming ? greeting(session, Role::check) : greeting(session, Role::resume, session->stream.received()),
-      session->context, Deadline::after(session->resume_until - monotonic_now()),
+      session->context, Deadline::after(std::min(patience, session->resume_until - now)),
       [this, session](Greeted greeted) { resumed(session, std::move(greeted)); });
 } catch (const std::bad_alloc&) {
   retry_later(session);
