@@ -242,7 +242,8 @@ TEST_F(SignedDatagrams, AreAllOfThemAndStayReadable) {
   ASSERT_TRUE(packet);
   ASSERT_EQ(packet->bytes.size(), kHeaderSize + 64 + kSealedOverhead);
   EXPECT_EQ(packet->bytes.front(), static_cast<std::byte>(security::kSealedVersion));
-  EXPECT_EQ(std::count(packet->bytes.begin(), packet->bytes.end(), static_cast<std::byte>('p')), 64);
+  const auto readable = std::search_n(packet->bytes.begin(), packet->bytes.end(), 64, static_cast<std::byte>('p'));
+  EXPECT_NE(readable, packet->bytes.end());
   const auto granted = credit();
   ASSERT_TRUE(granted);
   EXPECT_EQ(granted->bytes.size(), kHeaderSize + kSealedOverhead);
