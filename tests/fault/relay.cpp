@@ -34,7 +34,7 @@ bool is_dial(std::span<const std::byte> packet) {
   const std::size_t header = std::to_integer<std::size_t>(packet[0] & std::byte{15}) * 4;
   constexpr std::size_t kFlags = 13;
   constexpr std::byte kSyn{2}, kAck{16};
-  return packet[0] >> 4 == std::byte{4} && protocol_of(packet) == IPPROTO_TCP && packet.size() > header + kFlags &&
+  return (packet[0] >> 4) == std::byte{4} && protocol_of(packet) == IPPROTO_TCP && packet.size() > header + kFlags &&
          (packet[header + kFlags] & (kSyn | kAck)) == kSyn;
 }
 
