@@ -26,9 +26,10 @@ Result<Resolution> Paths::resolve(ripc_service_id id) {
   Resolution resolution;
   resolution.record = std::move(*record);
   follow(resolution.record);
-  resolution.address = likely_address(resolution.record);
+  const spi::Address* const reachable = reachable_address(resolution.record);
+  resolution.address = likely_address(resolution.record, reachable);
   resolution.reason =
-      reachable_address(resolution.record) != nullptr
+      reachable != nullptr
           ? "the first of this context's transports (" + transport_names() + ") that lead to the service"
           : "none: none of this context's transports (" + transport_names() + ") leads to the service";
   resolution.reason += finder_of(resolution.record);
@@ -44,8 +45,8 @@ const spi::Address* Paths::reachable_address(const spi::ServiceRecord& record) c
   return nullptr;
 }
 
-spi::Address Paths::likely_address(const spi::ServiceRecord& record) const {
-  if (const spi::Address* const reachable = reachable_address(record)) return *reachable;
+spi::Address Paths::likely_address(const spi::ServiceRecord& record, const spi::Address* reachable) const {
+  if (reachable != nullptr) return *reachable;
   if (record.addresses.empty()) return {};
   const auto other = std::find_if(record.addresses.begin(), record.addresses.end(),
                                   [&](const spi::Address& address) { return transport(address.transport) == nullptr; });

@@ -52,7 +52,9 @@ class Paths {
   Result<Resolution> resolve(ripc_service_id id);
   // Which of its addresses a send tries first, as far as can be told without asking there; else one that others may
   // reach. Empty: it has none.
-  spi::Address likely_address(const spi::ServiceRecord& record) const;
+  spi::Address likely_address(const spi::ServiceRecord& record) const {
+    return likely_address(record, reachable_address(record));
+  }
   // The same as resolve(), with the path that answers when it is tried.
   Result<Resolution> find_path(ripc_service_id id);
   // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
@@ -93,6 +95,7 @@ class Paths {
   // A refusal says more than that no one answered elsewhere.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;
+  spi::Address likely_address(const spi::ServiceRecord& record, const spi::Address* reachable) const;
   const spi::Address* reachable_address(const spi::ServiceRecord& record) const noexcept;
   void reclaim_soon() noexcept;
   std::string transport_names() const;
