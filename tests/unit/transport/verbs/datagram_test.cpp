@@ -26,6 +26,18 @@ class Datagrams : public Nodes {
     return text;
   }
 
+  // Sends packets of this size until there is no room, and reads them. How many there were, at most `most`.
+  std::size_t fill_and_read(std::size_t size, std::size_t most) {
+    std::size_t sent = 0;
+    while (sent < most && send(size, 'c') == RIPC_OK) ++sent;
+    receive(sent);
+    EXPECT_EQ(port_->statistics().lost, 0u);
+    const Deadline deadline = Deadline::after(kLimit);
+    while (!channel_->has_room(false) && !deadline.expired()) (void)port_->poll(sink_, 64);
+    EXPECT_EQ(send(size, 'c'), RIPC_OK) << "the room comes back";
+    return sent;
+  }
+
   // Sends until something arrives: what was under way when the queue failed may be lost.
   void exchange_after_an_error(char fill) {
     sink_.packets.clear();
@@ -101,16 +113,10 @@ TEST_F(Datagrams, PacketsOfAllSizesKeepTheirOrder) {
 }
 
 TEST_F(Datagrams, ManyLargerPacketsStopTheirSenderAndNoneIsLost) {
-  const std::size_t limit = channel_->packet_limit();
-  std::size_t sent = 0;
-  while (sent < 10'000 && send(limit, 'l') == RIPC_OK) ++sent;
+  // has_room() tells of room for the largest.
+  const std::size_t sent = fill_and_read(channel_->packet_limit(), 10'000);
   EXPECT_GE(sent, 1u);
   EXPECT_LT(sent, 10'000u);
-  receive(sent);
-  EXPECT_EQ(port_->statistics().lost, 0u);
-  const Deadline deadline = Deadline::after(kLimit);
-  while (!channel_->has_room(false) && !deadline.expired()) (void)port_->poll(sink_, 64);
-  EXPECT_EQ(send(limit, 'l'), RIPC_OK) << "has_room() tells of room for the largest";
 }
 
 TEST_F(Datagrams, APacketThatFindsNoRoomIsOfferedAgainWhole) {
@@ -224,15 +230,9 @@ TEST_F(Datagrams, ManyMessagesAreRungForOnce) {
 }
 
 TEST_F(Datagrams, AReceiverThatDoesNotReadStopsItsSenderAndLosesNothing) {
-  std::size_t sent = 0;
-  while (sent < 100'000 && send(8, 'c') == RIPC_OK) ++sent;
+  const std::size_t sent = fill_and_read(8, 100'000);
   EXPECT_GE(sent, 1024u);
   EXPECT_LT(sent, 100'000u);
-  receive(sent);
-  EXPECT_EQ(port_->statistics().lost, 0u);
-  const Deadline deadline = Deadline::after(kLimit);
-  while (!channel_->has_room(false) && !deadline.expired()) (void)port_->poll(sink_, 64);
-  EXPECT_EQ(send(8, 'c'), RIPC_OK) << "the room comes back";
 }
 
 TEST_F(Datagrams, ASendersQueuePairInErrorIsStartedAgain) {
