@@ -328,27 +328,27 @@ function(ripc_tests_rdma_lab)
     ripc_add_test(lab.fabric lab 600 "${Python3_EXECUTABLE}" "${lab}/fabric_test.py")
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
+      "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:SocketRail.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
 :BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
     # Those that use the first device that there is; with the other one.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=Transfers.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*:TakenPorts.*\
+      "--gtest_filter=Transfers.*:SocketRail.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*:TakenPorts.*\
 :Strangers.WhoAskForAConnection*:KeyedStrangers.WhoHaveAnotherClusterKey*")
     foreach(test lab.unit lab.unit.siw)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)
       # In the lab there is what each of them needs.
       set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "  SKIPPED ]" " 0 tests from 0 test suites ran")
     endforeach()
-    # The conformance suite: over one device in one node, and with the peers on another node, over sockets too, and over
-    # two pairs of devices.
-    set(runs conformance.rxe conformance.siw pair.socket pair.rxe pair.siw pair.rails)
+    # The conformance suite: over one device in one node, and with the peers on another node, over sockets too, over two
+    # pairs of devices, and over a pair of devices beside one of interfaces.
+    set(runs conformance.rxe conformance.siw pair.socket pair.rxe pair.siw pair.rails pair.mixed)
     foreach(run IN LISTS runs)
       string(REGEX REPLACE ".*[.]" "" devices ${run})
       set(transport verbs)
       set(links 1)
-      if(devices STREQUAL "rails")
+      if(devices MATCHES "rails|mixed")
         set(devices rxe)
         set(links 2)
       endif()
@@ -371,14 +371,15 @@ function(ripc_tests_rdma_lab)
         set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
       endif()
     endforeach()
-    # Left out of scripts/test --quick: four minutes for what the other runs show nearly as well.
-    foreach(run pair.socket pair.rxe pair.siw pair.rails)
+    set_property(TEST lab.pair.mixed APPEND PROPERTY ENVIRONMENT RIPC_LAB_MIXED_RAILS=1)
+    # Left out of scripts/test --quick: five minutes for what the other runs show nearly as well.
+    foreach(run pair.socket pair.rxe pair.siw pair.rails pair.mixed)
       set_property(TEST lab.${run} APPEND PROPERTY LABELS whole)
     endforeach()
     # The longest first: no processor is left alone with one of them at the end.
     set_tests_properties(lab.conformance.rxe lab.fault PROPERTIES COST 100)
     # Their nodes are many, or begin and end often: beside other tests a node's last words came too late now and then.
-    set_tests_properties(lab.self_test lab.rails lab.pair.rails PROPERTIES RUN_SERIAL TRUE)
+    set_tests_properties(lab.self_test lab.rails lab.pair.rails lab.pair.mixed PROPERTIES RUN_SERIAL TRUE)
     if(TARGET java)
       ripc_add_test(lab.java lab 300 "${lab}/java-tests" "${PROJECT_BINARY_DIR}")
       ripc_add_test(lab.hadoop lab 300 "${lab}/hadoop-tests" "${PROJECT_BINARY_DIR}")

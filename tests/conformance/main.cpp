@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
                            "RIPC_TRUST_FILE"}) {
     ::unsetenv(name);
   }
+  if (const char* const names = std::getenv("RIPC_TEST_RAIL_NAMES")) ::setenv("RIPC_RAILS", names, 1);
   support::use_cluster_key();
   int exit_status = 0;
   if (conformance::run_peer_role(argc, argv, &exit_status)) return exit_status;

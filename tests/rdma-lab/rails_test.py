@@ -92,14 +92,19 @@ flow() {{
 }}
 """
 PORT_DOWN = "ip link set vec0 down"
+# The second link has no RDMA, and is named beside the device of the first.
+MIXED = """
+rdma link del "{device}1" || exit 1
+export RIPC_RAILS={device}0,vec1
+"""
 # Succeeds when nobody has the device any more.
 REMOVED = 'rdma link del "${device}0" && echo "let go"'
 
 
 class RailsTest(unittest.TestCase):
-    def run_pair(self, client, *options, device="rxe", server=SERVER, beginning=CLIENT):
-        """What node 2 prints, after the server and its client have ended well."""
-        script = f"{COMMON}\nif ((LAB_NODE == 1)); then {server} else {beginning}{client}{END} fi"
+    def run_pair(self, client, *options, device="rxe", server=SERVER, beginning=CLIENT, both=""):
+        """What node 2 prints, after the server and its client have ended well. `both`: what is done first on both nodes."""
+        script = f"{COMMON}\n{both}\nif ((LAB_NODE == 1)); then {server} else {beginning}{client}{END} fi"
         done = subprocess.run([HERE / "cluster", "--links", "2", "--devices", device, "--timeout", str(PATIENCE), *options,
                                "--", "bash", "-c", script],
                               capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
@@ -196,6 +201,27 @@ class RailsTest(unittest.TestCase):
             with self.subTest(device=device, link=link):
                 output = self.run_pair(FAULT.format(fault=f"echo down; ip link set vec{link} down"), device=device)
                 self.assertRegex(output, r'(?s)down\n.*"verified":true.*whole\n')
+
+    def test_sockets_carry_long_items_beside_rdma_where_both_sides_name_them(self):
+        client = 3 * "get --chunk 16M\ncount\n" + """
+export RIPC_RAILS=auto
+get --chunk 16M
+count
+"""
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_pair(client, device=device, both=MIXED.format(device=device))
+                self.whole(output, 4)
+                *mixed, default = self.shares(output)
+                self.assertGreater(max(min(shares) for shares in mixed), FILE / 50, output)
+                self.assertLess(default[1], FILE / 50, output)
+
+    def test_a_rail_of_sockets_that_fails_loses_nothing(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                output = self.run_pair(FAULT.format(fault="echo out") + REPAIR.format(link=1), "--on", "out", "unplug 1 2",
+                                       "--on", "heal", "heal", device=device, both=MIXED.format(device=device))
+                self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ bool is_valid(const Opened& opened) noexcept {
   if (opened.status == RIPC_OK) return is_port(opened.port);
   return opened.incarnation == 0 && opened.port == 0 && opened.packet_limit == 0 && opened.credit == 0;
 }
-bool is_valid(const BulkPort& bulk) noexcept { return is_port(bulk.port); }
+bool is_valid(const BulkPort& bulk) noexcept { return bulk.port <= 65535; }
 bool is_queue_pair(std::uint32_t number) noexcept { return number != 0 && number < 1u << 24; }
 bool is_valid(const OpenDatagram& open) noexcept {
   return open.link != 0 && open.lid <= 65535 && is_queue_pair(open.queue_pair) && open.mtu != 0;

@@ -147,7 +147,7 @@ using Gid = std::array<std::byte, 16>;
 // Sessions of the RDMA transport only, from the side that accepted the session, before anything else: where RDMA
 // connections are accepted, and what they must know. One for each address, that of the session first.
 struct BulkPort {
-  std::uint32_t port = 0;  // of RDMA_PS_TCP; 1 to 65535
+  std::uint32_t port = 0;  // of RDMA_PS_TCP; 0: no RDMA there, but connections for long items at the session's TCP port
   Nonce nonce{};
   Gid address{};  // an IP address; IPv4 as ::ffff:a.b.c.d
 };

@@ -241,6 +241,7 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       changed(open, [](Open& frame) { frame.link = 0; }),
       changed(open, [](Open& frame) { frame.port = 0; }),
       changed(opened, [](Opened& frame) { frame.port = 0; }),
+      changed(BulkPort{}, [](BulkPort& frame) { frame.port = 65536; }),
       changed(opened, [](Opened& frame) { frame.status = RIPC_NO_SERVICE; }),
       Frame(Control{.link = 1, .destination = 1, .packet = {}}),
       Frame(JoinGroup{.link = 1, .token = 0, .group = ripc_service_id{1} << 62}),

@@ -104,7 +104,6 @@ class BulkBackend : public Bulk {
   }
   std::vector<spi::Rail> rails() const override {
     std::vector<spi::Rail> rails;
-    std::uint64_t fastest = 0;
     {
       const std::lock_guard lock(mutex_);
       for (const Member& member : connections_) {
@@ -121,12 +120,9 @@ class BulkBackend : public Bulk {
         rail->bytes_sent += connection.sent();
         rail->bytes_received += connection.received();
         ++rail->connections;
-        fastest = std::max(fastest, rail->rate);
       }
     }
-    for (spi::Rail& rail : rails)
-      rail.is_spare =
-          rail.rate != 0 && static_cast<double>(rail.rate) * RailPace::kSpare < static_cast<double>(fastest);
+    mark_spares(rails);
     return rails;
   }
 
@@ -183,15 +179,27 @@ class BulkBackend : public Bulk {
   };
 
   // A push goes over one connection. What is large is pulled instead where that goes over several rails.
-  bool is_better_pulled(std::size_t size) const noexcept {
+  bool is_better_pulled(std::size_t size, bool has_other_rails = false) const noexcept {
     if (size <= kSegmentSize) return false;
     const std::lock_guard lock(mutex_);
-    return std::any_of(connections_.begin(), connections_.end(),
-                       [&](const Member& member) { return !member.peer.same_ip(connections_.front().peer); });
+    return has_other_rails || std::any_of(connections_.begin(), connections_.end(), [&](const Member& member) {
+             return !member.peer.same_ip(connections_.front().peer);
+           });
   }
 
   // Looks for connections that owe something and are silent, within the stall timeout.
   static constexpr unsigned kLooks = 16;
+  // Too many for a connection beside which there is another that is not silent so long: that one takes over what is
+  // owed.
+  static constexpr unsigned kLooksBeside = kLooks / 4;
+
+  static void mark_spares(std::vector<spi::Rail>& rails) noexcept {
+    std::uint64_t fastest = 0;
+    for (const spi::Rail& rail : rails) fastest = std::max(fastest, rail.rate);
+    for (spi::Rail& rail : rails)
+      rail.is_spare =
+          rail.rate != 0 && static_cast<double>(rail.rate) * RailPace::kSpare < static_cast<double>(fastest);
+  }
 
   // `most`: connections that this side asks for.
   BulkBackend(EventLoop& loop, BulkHooks hooks, Nanoseconds stall_timeout, std::size_t most, Pulls& pulls,
@@ -275,10 +283,6 @@ class BulkBackend : public Bulk {
   bool dialing_ = false;  // a connection was asked for
 
  private:
-  // Too many for a connection beside which there is another that is not silent so long: that one takes over what is
-  // owed.
-  static constexpr unsigned kLooksBeside = kLooks / 4;
-
   std::vector<Member> take_members() noexcept {
     const std::lock_guard lock(mutex_);
     return std::exchange(connections_, {});

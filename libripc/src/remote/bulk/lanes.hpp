@@ -13,12 +13,11 @@
 
 #include "base/backoff.hpp"
 #include "base/clock.hpp"
+#include "remote/bulk/limits.hpp"
 #include "remote/bulk/rail_pace.hpp"
 #include "remote/session/endpoint.hpp"
 
 namespace ripc::internal::remote {
-
-inline constexpr std::uint32_t kSegmentSize = std::uint32_t{1} << 20;  // the largest that is asked for
 
 // What moves the bytes derives from it, and adds `std::size_t under_way()`, the segments that it owes, and
 // `bool has_room()`, whether it may owe one more.
@@ -26,8 +25,8 @@ template <typename Of>
 struct Lane {
   using Connection = Of;
   // What one of unknown rate is tried with: so many segments, of at least so many bytes.
-  static constexpr std::size_t kFirstSegments = 1;
-  static constexpr std::uint64_t kFirstSegment = RailPace::kLeastSegment;
+  std::size_t first_segments = 1;
+  std::uint64_t first_segment = RailPace::kLeastSegment;
   std::shared_ptr<Connection> connection;
   Endpoint peer;  // the address names its rail
   RailPace pace;
@@ -100,9 +99,9 @@ class Lanes {
     for (Lane& lane : lanes_) {
       if (!may_be_asked(lane)) continue;
       const bool is_new = lane.pace.rate() == 0;
-      const std::uint64_t least = is_new ? Lane::kFirstSegment : RailPace::kLeastSegment;
+      const std::uint64_t least = is_new ? lane.first_segment : RailPace::kLeastSegment;
       const std::uint64_t segment = std::max(lane.pace.segment(fastest / kSpare, kSegmentSize), least);
-      const double time = is_new && lane.under_way() < Lane::kFirstSegments ? 0 : lane.pace.time_for(segment);
+      const double time = is_new && lane.under_way() < lane.first_segments ? 0 : lane.pace.time_for(segment);
       const bool is_spare = !is_new && lane.pace.rate() * kSpare < fastest;
       if (is_spare && (now < lane.probe_at || time > time_for_rest)) continue;
       if (best != nullptr && time >= best_time) continue;
@@ -111,7 +110,7 @@ class Lanes {
       best_time = time;
     }
     if (best == nullptr || !best->has_room()) return {};
-    if (best->pace.rate() == 0 && best->under_way() >= Lane::kFirstSegments) return {};
+    if (best->pace.rate() == 0 && best->under_way() >= best->first_segments) return {};
     if (best->pace.rate() * kSpare < fastest) best->probe_at = now + kProbePause;
     return {best, best_segment};
   }

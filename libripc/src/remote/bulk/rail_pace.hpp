@@ -37,8 +37,9 @@ class RailPace {
     counted_ += bytes;
     const Nanoseconds elapsed = now - since_;
     if (owed_ != 0 && counted_ < kSampleBytes && elapsed < kSegmentTime) return;
-    const double sample = static_cast<double>(counted_) / static_cast<double>(std::max<Nanoseconds>(elapsed, 1));
-    rate_ = rate_ == 0 ? sample : rate_ + (sample - rate_) / kSmoothing;
+    bytes_ = bytes_ * kKept + static_cast<double>(counted_);
+    time_ = time_ * kKept + static_cast<double>(std::max<Nanoseconds>(elapsed, 1));
+    rate_ = bytes_ / time_;
     begin(now);
   }
   // They will not come.
@@ -62,8 +63,9 @@ class RailPace {
 
  private:
   static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;
-  // A sample counts for a quarter, so that one slow moment makes no rail a spare.
-  static constexpr double kSmoothing = 4;
+  // A sample counts for a quarter, so that one slow moment makes no rail a spare. Bytes and time are summed apart: what
+  // a busy process takes from a queue at once would be samples of no time, and of any rate.
+  static constexpr double kKept = 0.75;
 
   void begin(Nanoseconds now) noexcept {
     since_ = now;
@@ -74,6 +76,7 @@ class RailPace {
   bool is_first_ = false;      // nothing has come since it owed nothing
   std::uint64_t counted_ = 0;  // that came since ...
   Nanoseconds since_ = 0;
+  double bytes_ = 0, time_ = 0;  // of the samples so far
   double rate_ = 0;
 };
 

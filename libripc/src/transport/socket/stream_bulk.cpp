@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_bulk.hpp"
 
-#include <fcntl.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -15,23 +10,6 @@ namespace ripc::internal::socket {
 namespace {
 
 namespace bulk = wire::bulk;
-
-void set_option(int socket, int level, int name, int value) noexcept {
-  // Without any of them it works, only worse.
-  (void)::setsockopt(socket, level, name, &value, sizeof value);
-}
-
-void prepare(int socket, Nanoseconds stall_timeout) noexcept {
-  const int flags = ::fcntl(socket, F_GETFL);
-  (void)::fcntl(socket, F_SETFL, flags | O_NONBLOCK);
-  const auto milliseconds = static_cast<int>(std::clamp<Nanoseconds>(stall_timeout / 1'000'000, 1, 1'000'000'000));
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
-  // An idle connection whose peer is gone without a word ends, too.
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, milliseconds / 1000));
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-}
 
 }  // namespace
 
@@ -50,13 +28,12 @@ std::shared_ptr<StreamBulk> StreamBulk::create(EventLoop& loop, remote::BulkHook
 }
 
 void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
-  prepare(socket.fd(), stall_timeout_);
   const remote::Endpoint local = remote::Endpoint::local_of(socket.fd());
   const remote::Endpoint peer = remote::Endpoint::remote_of(socket.fd());
-  std::shared_ptr<BulkConnection> connection;
+  std::shared_ptr<StreamConnection> connection;
   std::optional<StreamPullTable::NewLane> lane;
   try {
-    connection = std::make_shared<BulkConnection>(std::move(socket), loop_, weak_from_this(), tally_);
+    connection = std::make_shared<StreamConnection>(std::move(socket), loop_, weak_from_this(), tally_, stall_timeout_);
     lane.emplace(connection, peer);
   } catch (const std::bad_alloc&) {
     dial_failed();
@@ -80,7 +57,7 @@ void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
   dial_if_needed();
 }
 
-void StreamBulk::lost(BulkConnection& connection, bool violation) noexcept {
+void StreamBulk::lost(StreamConnection& connection, bool violation) noexcept {
   if (violation) violations_.fetch_add(1, std::memory_order_relaxed);
   connections_lost_.fetch_add(1, std::memory_order_release);
   {
@@ -128,18 +105,11 @@ ripc_status StreamBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcep
 
 // ---- Frames --------------------------------------------------------------------------------------------------
 
-bool StreamBulk::frame(BulkConnection& connection, const bulk::Frame& frame,
+bool StreamBulk::frame(StreamConnection& connection, const bulk::Frame& frame,
                        std::shared_ptr<Destination>& destination) noexcept {
   switch (frame.type) {
     case bulk::Type::pull_request:
-      if (connection.job_count() >= kMaxJobs) return false;
-      // If it is lost, that shows when it is read on.
-      (void)connection.add_job({.frame = {.type = bulk::Type::data, .id = frame.id, .offset = frame.offset},
-                                .end = frame.offset + frame.length,
-                                .key = frame.key,
-                                .location = frame.location,
-                                .push = nullptr});
-      return true;
+      return connection.answer(frame);
     case bulk::Type::data:
       return pulls_.begin_data(connection, frame, destination);
     case bulk::Type::finish: {
@@ -170,7 +140,7 @@ bool StreamBulk::frame(BulkConnection& connection, const bulk::Frame& frame,
   return false;
 }
 
-bool StreamBulk::payload(BulkConnection& connection, const bulk::Frame& frame, ripc_status status) noexcept {
+bool StreamBulk::payload(StreamConnection& connection, const bulk::Frame& frame, ripc_status status) noexcept {
   if (frame.type == bulk::Type::data) return pulls_.end_data(connection, frame, status);
   const ripc_status outcome = grants_.end_frame(&connection, frame, status);
   if (outcome == RIPC_PENDING) return true;
@@ -193,7 +163,7 @@ void StreamBulk::unreadable(const Job& job) noexcept {
   }
 }
 
-void StreamBulk::unwritable(BulkConnection& connection, const bulk::Frame& frame) noexcept {
+void StreamBulk::unwritable(StreamConnection& connection, const bulk::Frame& frame) noexcept {
   if (frame.type == bulk::Type::data) {
     pulls_.unwritable(connection);
   } else {

@@ -15,12 +15,18 @@
 
 #include "base/clock.hpp"
 #include "remote/bulk/bulk_backend.hpp"
+#include "remote/bulk/stream_connection.hpp"
+#include "remote/bulk/stream_push_table.hpp"
 #include "remote/session/rails.hpp"
-#include "transport/socket/bulk_connection.hpp"
 #include "transport/socket/stream_pull_table.hpp"
-#include "transport/socket/stream_push_table.hpp"
 
 namespace ripc::internal::socket {
+
+using remote::Job;
+using remote::Reading;
+using remote::StreamPush;
+using remote::StreamPushTable;
+using remote::StreamTally;
 
 struct BulkOptions {
   // Connections that this side asks for when there is enough to pull; 1 to kMaxBulkConnections.
@@ -43,8 +49,8 @@ struct BulkCounters {
   std::uint64_t violations = 0;        // connections closed because the peer broke the protocol
 };
 
-class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTable, StreamPushTable>,
-                         public BulkConnection::Handler,
+class StreamBulk final : public remote::BulkBackend<StreamConnection, StreamPullTable, StreamPushTable>,
+                         public StreamConnection::Handler,
                          public std::enable_shared_from_this<StreamBulk> {
  public:
   // `loop` is the responder's and outlives the bulk. Throws std::bad_alloc.
@@ -64,24 +70,24 @@ class StreamBulk final : public remote::BulkBackend<BulkConnection, StreamPullTa
   // The responder brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
-  // ---- BulkConnection::Handler ----
-  bool frame(BulkConnection& connection, const wire::bulk::Frame& frame,
+  // ---- StreamConnection::Handler ----
+  bool frame(StreamConnection& connection, const wire::bulk::Frame& frame,
              std::shared_ptr<Destination>& destination) noexcept override;
-  bool payload(BulkConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept override;
+  bool payload(StreamConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept override;
   Reading read(const Job& job) noexcept override;
   void unreadable(const Job& job) noexcept override;
-  void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept override;
-  void lost(BulkConnection& connection, bool violation) noexcept override;
+  void unwritable(StreamConnection& connection, const wire::bulk::Frame& frame) noexcept override;
+  void lost(StreamConnection& connection, bool violation) noexcept override;
 
  private:
   std::string device_of(const Member& member) const override { return remote::interface_of(member.local); }
-  std::uint64_t rate_of(const BulkConnection& connection) const noexcept override {
+  std::uint64_t rate_of(const StreamConnection& connection) const noexcept override {
     return std::max(pulls_.rate_of(connection), connection.send_rate());
   }
-  std::shared_ptr<BulkConnection> choose() noexcept override { return pulls_.quickest(); }
+  std::shared_ptr<StreamConnection> choose() noexcept override { return pulls_.quickest(); }
 
   const Nanoseconds stall_timeout_;
-  const std::shared_ptr<BulkTally> tally_ = std::make_shared<BulkTally>();
+  const std::shared_ptr<StreamTally> tally_ = std::make_shared<StreamTally>();
   StreamPullTable stream_pulls_{finishes_, stall_timeout_};
   StreamPushTable stream_pushes_;
   std::atomic<std::uint64_t> connections_made_{0};

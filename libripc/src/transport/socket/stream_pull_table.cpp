@@ -57,32 +57,19 @@ void StreamPullTable::ask() noexcept {
     make_unready_locked(*entry);
     const remote::ByteRange range = entry->take_unasked(length <= kUndivided ? kUndivided : segment);
     lane.pace.asked(range.end - range.begin, now);
-    lane.requests.push_back({.type = bulk::Type::pull_request,
-                             .length = static_cast<std::uint32_t>(range.end - range.begin),
-                             .id = next_segment_,
-                             .key = entry->descriptor.key,
-                             .location = entry->descriptor.location,
-                             .offset = range.begin,
-                             .value = 0});
     bytes_requested_.fetch_add(range.end - range.begin, std::memory_order_relaxed);
-    lane.segments.push_back({next_segment_++, entry, range});
+    lane.segments.ask(next_segment_++, entry, range);
     make_ready_locked(*entry);
   }
-  for (Lane& lane : lanes_) {
-    if (lane.requests.empty()) continue;
-    // If it is lost already, connection_lost() comes and takes the segments back.
-    (void)lane.connection->send(lane.requests);
-    lane.requests.clear();
-  }
+  for (Lane& lane : lanes_) lane.segments.send_requests(*lane.connection);
 }
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-StreamPullTable::NewLane::NewLane(std::shared_ptr<BulkConnection> connection, const remote::Endpoint& peer) : lane_(1) {
+StreamPullTable::NewLane::NewLane(std::shared_ptr<StreamConnection> connection, const remote::Endpoint& peer)
+    : lane_(1) {
   lane_.front().connection = std::move(connection);
   lane_.front().peer = peer;
-  lane_.front().segments.reserve(kSegmentsAhead);
-  lane_.front().requests.reserve(kSegmentsAhead);
 }
 
 void StreamPullTable::connection_made(NewLane lane) noexcept {
@@ -92,32 +79,31 @@ void StreamPullTable::connection_made(NewLane lane) noexcept {
   ask();
 }
 
-void StreamPullTable::connection_lost(const BulkConnection& connection) noexcept {
+void StreamPullTable::connection_lost(const StreamConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   Lane* lane = lanes_.find(connection);
   if (lane == nullptr) return;
-  for (const Segment& segment : lane->segments) {
-    StreamPull& entry = *segment.entry;
-    if (!entry.is_pending()) continue;
-    entry.returned.push_back(segment.rest);
+  lane->segments.give_back([&](StreamPull& entry, remote::ByteRange rest) {
+    if (!entry.is_pending()) return;
+    entry.returned.push_back(rest);
     make_ready_locked(entry);
-  }
+  });
   lanes_.remove(*lane, monotonic_now());
   ask();
 }
 
-bool StreamPullTable::is_owed(const BulkConnection& connection) const noexcept {
+bool StreamPullTable::is_owed(const StreamConnection& connection) const noexcept {
   const std::lock_guard lock(mutex_);
   const Lane* const lane = lanes_.find(connection);
   return lane != nullptr && !lane->segments.empty();
 }
 
-std::shared_ptr<BulkConnection> StreamPullTable::quickest() const noexcept {
+std::shared_ptr<StreamConnection> StreamPullTable::quickest() const noexcept {
   const std::lock_guard lock(mutex_);
   return lanes_.quickest();
 }
 
-std::uint64_t StreamPullTable::rate_of(const BulkConnection& connection) const noexcept {
+std::uint64_t StreamPullTable::rate_of(const StreamConnection& connection) const noexcept {
   const std::lock_guard lock(mutex_);
   return lanes_.rate_of(connection);
 }
@@ -129,58 +115,44 @@ bool StreamPullTable::has_backlog() const noexcept {
 
 // ---- Answers -------------------------------------------------------------------------------------------------
 
-bool StreamPullTable::begin_data(const BulkConnection& connection, const bulk::Frame& frame,
+bool StreamPullTable::begin_data(const StreamConnection& connection, const bulk::Frame& frame,
                                  std::shared_ptr<Destination>& destination) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return true;
   Lane* lane = lanes_.find(connection);
-  if (lane == nullptr || lane->segments.empty()) return false;
-  const Segment& segment = lane->segments.front();
-  if (frame.id != segment.id || frame.offset != segment.rest.begin ||
-      frame.length > segment.rest.end - segment.rest.begin)
-    return false;
-  destination = segment.entry;
+  if (lane == nullptr) return false;
+  destination = lane->segments.begin_data(frame);
+  if (destination == nullptr) return false;
   lane->pace.began(monotonic_now());
   return true;
 }
 
-bool StreamPullTable::end_data(const BulkConnection& connection, const bulk::Frame& frame,
+bool StreamPullTable::end_data(const StreamConnection& connection, const bulk::Frame& frame,
                                ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return true;
   Lane* lane = lanes_.find(connection);
   if (lane == nullptr) return false;
-  Segment& segment = lane->segments.front();
-  StreamPull& entry = *segment.entry;
-  const bool pending = entry.is_pending();
-  if (status != RIPC_OK) {
-    if (pending) end(entry, refusal(status));
-    lane->pace.forget(segment.rest.end - segment.rest.begin);
-    lane->segment_over();
-    ask();
-    return true;
+  const std::size_t before = lane->segments.size();
+  const EntryPointer entry = lane->segments.end_data(frame, status, lane->pace);
+  if (entry == nullptr) return false;
+  if (entry->is_pending()) {
+    if (status != RIPC_OK) {
+      end(*entry, refusal(status));
+    } else if ((entry->landed += frame.length) == entry->descriptor.length) {
+      finish_early_locked(*entry, *lane->connection);
+      end(*entry, RIPC_OK);
+    }
   }
-  if (frame.length == 0) return false;
-  segment.rest.begin += frame.length;
-  lane->pace.arrived(frame.length, monotonic_now());
-  if (pending) entry.landed += frame.length;
-  if (pending && entry.landed == entry.descriptor.length) {
-    finish_early_locked(entry, *lane->connection);
-    end(entry, RIPC_OK);
-  }
-  if (segment.rest.begin == segment.rest.end) {
-    lane->segment_over();
-    ask();
-  }
+  if (lane->segments.size() != before) ask();
   return true;
 }
 
-void StreamPullTable::unwritable(const BulkConnection& connection) noexcept {
+void StreamPullTable::unwritable(const StreamConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
   Lane* lane = lanes_.find(connection);
-  if (lane == nullptr || lane->segments.empty()) return;
-  StreamPull& entry = *lane->segments.front().entry;
-  if (entry.is_pending()) end(entry, RIPC_CANCELLED);
+  StreamPull* const entry = lane == nullptr ? nullptr : lane->segments.front();
+  if (entry != nullptr && entry->is_pending()) end(*entry, RIPC_CANCELLED);
 }
 
 void StreamPullTable::end(StreamPull& entry, ripc_status status) noexcept {

@@ -16,10 +16,14 @@
 
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/pull_table.hpp"
-#include "transport/socket/bulk_connection.hpp"
+#include "remote/bulk/segment_queue.hpp"
+#include "remote/bulk/stream_connection.hpp"
 #include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::socket {
+
+using remote::Destination;
+using remote::StreamConnection;
 
 struct StreamPull : remote::PullEntry<StreamPull>, Destination {
   using PullEntry::PullEntry;
@@ -39,46 +43,39 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   // Responder, or before the connection joins the loop. With a lane that was made for it.
   class NewLane;
   void connection_made(NewLane lane) noexcept;
-  void connection_lost(const BulkConnection& connection) noexcept;
+  void connection_lost(const StreamConnection& connection) noexcept;
 
   // Responder. A data frame has come: where its payload belongs. False: no one asked for it.
-  bool begin_data(const BulkConnection& connection, const wire::bulk::Frame& frame,
+  bool begin_data(const StreamConnection& connection, const wire::bulk::Frame& frame,
                   std::shared_ptr<Destination>& destination) noexcept;
   // Responder. Its payload is there, or not (see status). False: it makes no sense.
-  bool end_data(const BulkConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;
+  bool end_data(const StreamConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;
   // Responder. The destination of this frame cannot be written.
-  void unwritable(const BulkConnection& connection) noexcept;
+  void unwritable(const StreamConnection& connection) noexcept;
 
   // Whether this connection owes something.
-  bool is_owed(const BulkConnection& connection) const noexcept;
+  bool is_owed(const StreamConnection& connection) const noexcept;
   // The connection that brings something small first; null: there is none.
-  std::shared_ptr<BulkConnection> quickest() const noexcept;
+  std::shared_ptr<StreamConnection> quickest() const noexcept;
   // As RailPace tells, in bytes per second; 0: not known.
-  std::uint64_t rate_of(const BulkConnection& connection) const noexcept;
+  std::uint64_t rate_of(const StreamConnection& connection) const noexcept;
   // Something waits that no connection was asked for.
   bool has_backlog() const noexcept;
   std::uint64_t bytes_requested() const noexcept { return bytes_requested_.load(std::memory_order_relaxed); }
 
  private:
-  struct Segment {
-    std::uint64_t id;
-    std::shared_ptr<StreamPull> entry;
-    remote::ByteRange rest;  // not confirmed yet
-  };
-  struct Lane : remote::Lane<BulkConnection> {
-    std::vector<Segment> segments;            // in the order of their answers; kSegmentsAhead at most
-    std::vector<wire::bulk::Frame> requests;  // likewise
+  struct Lane : remote::Lane<StreamConnection> {
+    remote::SegmentQueue<StreamPull> segments;
 
     std::size_t under_way() const noexcept { return segments.size(); }
-    bool has_room() const noexcept { return segments.size() < kSegmentsAhead; }
-    void segment_over() noexcept { segments.erase(segments.begin()); }
+    bool has_room() const noexcept { return segments.has_room(); }
   };
 
  public:
   class NewLane {
    public:
     // Throws std::bad_alloc.
-    NewLane(std::shared_ptr<BulkConnection> connection, const remote::Endpoint& peer);
+    NewLane(std::shared_ptr<StreamConnection> connection, const remote::Endpoint& peer);
 
    private:
     friend class StreamPullTable;

@@ -28,6 +28,13 @@ constexpr std::size_t kMostAddresses = 16;
 constexpr Nanoseconds kAvoidance = 60'000'000'000;
 constexpr std::size_t kMostAvoided = 1024;
 
+void tell_port(remote::Session& session, const remote::Endpoint& address, std::uint16_t port,
+               const wire::session_control::Nonce& nonce) {
+  wire::session_control::BulkPort frame{.port = port, .nonce = nonce};
+  std::memcpy(frame.address.data(), gid_of(address).raw, frame.address.size());
+  session.stream.tell(frame);
+}
+
 }  // namespace
 
 // A connection on its way: before the other side has agreed it is no one else's.
@@ -82,9 +89,11 @@ void VerbsTransport::tell_ports(const SessionPointer& session, Peer& peer) {
     if (rail == nullptr) rail = &peer.rails.emplace_back(Rail{.address = address});
     rail->port = port;
     rail->nonce = remote::random_nonce();
-    wire::session_control::BulkPort frame{.port = port, .nonce = rail->nonce};
-    std::memcpy(frame.address.data(), gid_of(address).raw, frame.address.size());
-    session->stream.tell(frame);
+    tell_port(*session, address, port, rail->nonce);
+  }
+  for (const std::string& ip : socket_rail_ips()) {
+    remote::Endpoint address;
+    if (remote::Endpoint::parse(ip, 0, address)) tell_port(*session, address, 0, {});
   }
 }
 
@@ -95,6 +104,7 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
   ip.sin6_family = AF_INET6;
   std::memcpy(&ip.sin6_addr, frame.address.data(), frame.address.size());
   const remote::Endpoint address = remote::Endpoint::of(reinterpret_cast<const sockaddr&>(ip));
+  if (frame.port == 0) return socket_rail_received(session, peer, address);
   Rail* rail = peer->rail_to(address);
   if (rail == nullptr) {
     if (peer->rails.size() == kMostAddresses) return false;
@@ -102,16 +112,19 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
   }
   rail->port = static_cast<std::uint16_t>(frame.port);
   rail->nonce = frame.nonce;
-  if (peer->rails.size() > 1) {
-    std::vector<std::string> names;
-    for (const remote::Rail& found : rails_of(*session, *peer)) {
-      if (const std::optional<DevicePort> port = devices_->port_of(found.local.ip()))
-        names.push_back(port->device->name);
-    }
-    if (!names.empty()) peer->rdma_bulk->set_devices(names);
-  }
+  if (peer->rails.size() > 1) tell_devices(*session, *peer);
   if (peer->wanted) connect_bulk(session, peer);
   return true;
+}
+
+// For people: what there may be connections over.
+void VerbsTransport::tell_devices(const remote::Session& session, Peer& peer) const {
+  std::vector<std::string> names;
+  for (const remote::Rail& found : rails_of(session, peer)) {
+    if (const std::optional<DevicePort> port = devices_->port_of(found.local.ip())) names.push_back(port->device->name);
+  }
+  for (const remote::Rail& found : socket_rails_of(peer)) names.push_back("TCP over " + interface_of(found.local));
+  if (!names.empty()) peer.rdma_bulk->set_devices(names);
 }
 
 void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPointer& peer) {
@@ -144,8 +157,9 @@ void VerbsTransport::dial_rails(const SessionPointer& session, const PeerPointer
     if (!is_dialed(*session, rail) && peer->rdma_bulk->connections_to(found.remote) == 0)
       dial(session, peer, rail, is_first ? session->local() : found.local);
   }
+  dial_socket_rails(session, peer);
   // A rail whose port is down is none now.
-  if (peer->rails.size() > 1 && rails_.most > 1) look_at_rails_later(*peer);
+  if (peer->rails.size() + peer->socket_rails.size() > 1 && rails_.most > 1) look_at_rails_later(*peer);
 }
 
 void VerbsTransport::look_at_rails(const SessionPointer& session, const PeerPointer& peer) {

@@ -100,17 +100,20 @@ class VerbsTransport final : public remote::SessionTransport {
     void connect_bulk(const remote::SessionPointer& session) override {
       transport.connect_bulk(session, shared_from_this());
     }
-    // Connections for long items are RDMA's, and come by the connection manager: this one is closed.
-    void adopt_bulk(const remote::SessionPointer&, remote::SecureSocket) override {}
+    // Those of RDMA come by the connection manager.
+    void adopt_bulk(const remote::SessionPointer&, remote::SecureSocket connection) override {
+      transport.adopt_socket(*this, std::move(connection));
+    }
     bool handle(const remote::SessionPointer& session, const wire::session_control::Frame& frame) override;
 
     VerbsTransport& transport;
     const std::shared_ptr<RdmaBulk> rdma_bulk;
     // Links have gone over the datagrams of the devices at both ends of the session: it goes where there are such.
     std::atomic<bool> uses_datagrams{false};
-    std::list<Rail> rails;     // as the accepting side has listed them; the first one is that of the session
-    bool wanted = false;       // a connection, as soon as that is known
-    StandingTimer rail_timer;  // when rails without a connection are tried again
+    std::list<Rail> rails;  // as the accepting side has listed them; the first one is that of the session
+    std::vector<remote::Endpoint> socket_rails;  // likewise; where there is no RDMA
+    bool wanted = false;                         // a connection, as soon as that is known
+    StandingTimer rail_timer;                    // when rails without a connection are tried again
 
     Rail* rail_to(const remote::Endpoint& address) noexcept;
 
@@ -157,10 +160,17 @@ class VerbsTransport final : public remote::SessionTransport {
   Result<ConnectionManager::Acceptance> requested(const IdPointer& id, const PrivateData& private_data);
   void tell_ports(const remote::SessionPointer& session, Peer& peer);
   void tell_all_ports();
+  void tell_devices(const remote::Session& session, Peer& peer) const;
   std::vector<remote::Rail> rails_of(const remote::Session& session, Peer& peer) const;
   void dial_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails_later(Peer& peer) noexcept;
+  std::vector<std::string> socket_rail_ips() const;
+  bool socket_rail_received(const remote::SessionPointer& session, const PeerPointer& peer,
+                            const remote::Endpoint& address);
+  std::vector<remote::Rail> socket_rails_of(const Peer& peer) const;
+  void dial_socket_rails(const remote::SessionPointer& session, const PeerPointer& peer);
+  void adopt_socket(Peer& peer, remote::SecureSocket connection);
   static bool is_dialed(const remote::Session& session, const Rail& rail) noexcept;
   static bool is_dialing(const remote::Session& session, const Peer& peer) noexcept;
   void dial(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const remote::Endpoint& local);

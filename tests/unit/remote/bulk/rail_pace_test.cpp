@@ -69,5 +69,19 @@ TEST(RailPace, FollowsARateThatChanges) {
   EXPECT_NEAR(pace.rate(), static_cast<double>(kPiece) / (40 * kTick), 1);
 }
 
+TEST(RailPace, WhatIsTakenFromAQueueAtOnceTookAllTheTimeBefore) {
+  RailPace pace;
+  Nanoseconds now = 1;
+  for (int round = 0; round < 8; ++round) {
+    pace.asked(12 * kPiece, now);
+    pace.began(now);
+    now += 100 * kTick;
+    for (int count = 0; count < 12; ++count) pace.arrived(kPiece, ++now);
+  }
+  const double rate = static_cast<double>(12 * kPiece) / (100 * kTick);
+  EXPECT_GT(pace.rate(), rate / 2);
+  EXPECT_LT(pace.rate(), rate * 2);
+}
+
 }  // namespace
 }  // namespace ripc::internal::remote

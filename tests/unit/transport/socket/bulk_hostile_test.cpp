@@ -238,7 +238,7 @@ TEST(BulkHostile, TooManyRequestsEndTheConnection) {
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = side.expose(source, transfer);
   // It reads nothing, so the first answer already fills the way.
-  for (std::uint64_t index = 0; index < kMaxJobs + 2; ++index)
+  for (std::uint64_t index = 0; index < remote::kMaxJobs + 2; ++index)
     (void)raw.send({.type = bulk::Type::pull_request,
                     .length = bulk::kMaxSegment,
                     .id = index,

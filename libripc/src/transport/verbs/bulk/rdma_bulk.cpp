@@ -31,8 +31,23 @@ RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> regi
       pool_(pool),
       rdma_pulls_(registrar_, loop, finishes_, stall_timeout),
       rdma_pushes_(registrar_, loop, stall_timeout),
+      sockets_(rdma_pulls_, transfers_, loop, stall_timeout,
+               {.flush = [this] { flush_all(); },
+                .failed = [this](const remote::ExposureTable::Watcher& watcher) { tell(watcher); }}),
       devices_(registrar_.get()->device()->name) {
   connections_.reserve(remote::kMaxRails);
+}
+
+void RdmaBulk::died() noexcept {
+  sockets_.close();
+  BulkBackend::died();
+}
+
+std::vector<spi::Rail> RdmaBulk::rails() const {
+  std::vector<spi::Rail> rails = BulkBackend::rails();
+  sockets_.add_to(rails);
+  mark_spares(rails);
+  return rails;
 }
 
 std::string RdmaBulk::describe() const {
@@ -137,9 +152,16 @@ void RdmaBulk::cut_at(const std::vector<std::string>& ips) noexcept {
 bool RdmaBulk::probe() noexcept {
   std::uint64_t activity = 0;
   for_each_connection([&](QueuePairConnection& connection) { activity += connection.activity(); });
+  activity += sockets_.activity();
   if (std::exchange(activity_, activity) == activity && idle()) return false;
   for_each_connection([](QueuePairConnection& connection) { connection.probe(); });
   return true;
+}
+
+// What a rail of sockets owes, RDMA can bring.
+void RdmaBulk::look_for_silence() {
+  BulkBackend::look_for_silence();
+  if (sockets_.look_for_silence(kLooksBeside)) silence_.look_soon();
 }
 
 bool RdmaBulk::idle() const noexcept {
@@ -206,7 +228,7 @@ void RdmaBulk::start_pulls() noexcept {
 
 ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
-  if (is_better_pulled(bytes.size())) return RIPC_UNSUPPORTED;
+  if (is_better_pulled(bytes.size(), !sockets_.empty())) return RIPC_UNSUPPORTED;
   return pushes_.push(grant, bytes, [this] { dial_if_needed(); });
 }
 

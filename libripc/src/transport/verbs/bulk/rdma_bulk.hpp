@@ -16,6 +16,7 @@
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 #include "transport/verbs/bulk/rdma_push_table.hpp"
+#include "transport/verbs/bulk/socket_rails.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -29,10 +30,16 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   ~RdmaBulk() override { died(); }
   // Before any other call. Throws std::bad_alloc.
   void start() { start_as(weak_from_this()); }
+  void died() noexcept override;
 
   // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
   // of one to the same address.
   void adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept;
+  // Responder. A connection of sockets beside those of RDMA.
+  void adopt_socket(remote::SecureSocket socket) noexcept {
+    sockets_.adopt(std::move(socket), std::shared_ptr<SocketRails>(shared_from_this(), &sockets_));
+  }
+  const SocketRails& sockets() const noexcept { return sockets_; }
   // Any. Nothing is under way, on either side, so that the connections may go until they are needed again.
   bool idle() const noexcept;
   // Any. The first connection; null: there is none.
@@ -60,11 +67,15 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   // Any. What was exposed can be read without asking from then on: the offers of several go with one doorbell.
   void send_offers() const noexcept;
 
+  // As BulkBackend has it; of sockets too.
+  void look_for_silence();
+
   // Items of the peer's that can be read without asking; for tests.
   std::size_t offers() const noexcept { return rdma_pulls_.offers(); }
 
   // ---- remote::Bulk ----
   std::string describe() const override;
+  std::vector<spi::Rail> rails() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
   ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept override;
@@ -109,6 +120,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
 
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
+  SocketRails sockets_;
   std::string devices_;  // under mutex_
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};

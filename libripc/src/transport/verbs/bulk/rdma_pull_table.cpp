@@ -38,23 +38,24 @@ ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
   if (length > remote::kSegmentSize) {
     const std::lock_guard lock(mutex_);
     for (const Lane& lane : lanes_) {
-      if (&lane.connection->registrar() != registrar.get()) others.push_back(lane.connection);
+      if (!lane.socket && &lane.connection->registrar() != registrar.get()) others.push_back(lane.connection);
     }
   }
-  std::vector<LocalMemory> memory;
+  std::vector<LocalMemory> registrations;
   Result<LocalMemory> own = registrar->local(pull.destination, length, true);
   if (!own.ok()) return pull.status = own.status().code();
-  memory.push_back(std::move(*own));
+  registrations.push_back(std::move(*own));
   for (const auto& connection : others) {
     // What another device cannot know is not read over it.
     if (Result<LocalMemory> known = connection->registrar().local(pull.destination, length, true); known.ok())
-      memory.push_back(std::move(*known));
+      registrations.push_back(std::move(*known));
   }
   const std::lock_guard lock(mutex_);
   RdmaPull* const entry = begin_locked(pull, events);
   if (entry == nullptr) return pull.status;
-  entry->destination = pull.destination;
-  entry->memory = std::move(memory);
+  entry->memory = pull.destination;
+  entry->residence = pull.residence;
+  entry->registrations = std::move(registrations);
   ask(*entry);
   return RIPC_PENDING;
 }
@@ -71,6 +72,7 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   forget_questions(*entry);
   entry->openings.clear();
   make_unready_locked(*entry);
+  entry->take_away();
   if (entry->failure == RIPC_OK) entry->failure = RIPC_CANCELLED;
   const auto done = [&] { return entry->reads == 0; };
   if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
@@ -116,17 +118,17 @@ void RdmaPullTable::open(RdmaPull& entry, Opening& opening, std::uint64_t remote
 // How the device of the connection knows the destination.
 Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection& connection,
                                      std::uint32_t& key) noexcept {
-  const auto known = std::find_if(entry.memory.begin(), entry.memory.end(), [&](const LocalMemory& memory) {
-    return memory.region->device() == &connection.device();
-  });
-  if (known != entry.memory.end()) {
+  const auto known =
+      std::find_if(entry.registrations.begin(), entry.registrations.end(),
+                   [&](const LocalMemory& memory) { return memory.region->device() == &connection.device(); });
+  if (known != entry.registrations.end()) {
     key = known->region->local_key();
     return {};
   }
-  Result<LocalMemory> memory = connection.registrar().local(entry.destination, entry.descriptor.length, true);
+  Result<LocalMemory> memory = connection.registrar().local(entry.memory, entry.descriptor.length, true);
   if (!memory.ok()) return memory.status();
   key = memory->region->local_key();
-  entry.memory.push_back(std::move(*memory));
+  entry.registrations.push_back(std::move(*memory));
   return {};
 }
 
@@ -164,6 +166,7 @@ void RdmaPullTable::ask(RdmaPull& entry) noexcept {
   if (entry.openings.empty()) take_offer(entry);
   ripc_status status = RIPC_PEER_DEAD;
   for (Lane& lane : lanes_) {
+    if (lane.socket) continue;
     if (!entry.is_divided() && !entry.openings.empty()) return;
     if (entry.opening_on(*lane.connection) == nullptr) status = ask_on(lane, entry);
   }
@@ -175,8 +178,13 @@ void RdmaPullTable::ask(RdmaPull& entry) noexcept {
 // ---- Reading; with the lock held -----------------------------------------------------------------------------
 
 bool RdmaPullTable::Lane::has_room() const noexcept {
+  if (socket) return segments.has_room();
   if (is_refused || reads.size() + count >= connection->device().read_depth) return false;
   return count != 0 ? count < kBatchReads && bytes < kBatchBytes : may_begin;
+}
+
+bool RdmaPullTable::Lane::can_carry(RdmaPull& entry) const noexcept {
+  return socket ? entry.is_divided() : entry.is_open_on(*connection);
 }
 
 void RdmaPullTable::update_may_begin(Lane& lane) const noexcept {
@@ -205,42 +213,50 @@ bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
   if (std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.has_room(); })) return false;
   for (RdmaPull* const one : ready_) {
     const auto [next, segment] =
-        lanes_.next(one->unasked(), now, [&](const Lane& lane) { return one->is_open_on(*lane.connection); });
+        lanes_.next(one->unasked(), now, [&](const Lane& lane) { return lane.can_carry(*one); });
     if (next == nullptr) continue;
     Lane& lane = *next;
     const EntryPointer entry = *one->place;
-    const Opening& opening = *entry->opening_on(*lane.connection);
+    const std::uint64_t most = lane.socket ? segment : lane.connection->device().max_message;
     make_unready_locked(*entry);
-    const remote::ByteRange range =
-        entry->take_unasked(std::min<std::uint64_t>(segment, lane.connection->device().max_message));
+    const remote::ByteRange range = entry->take_unasked(std::min(segment, most));
     make_ready_locked(*entry);
-    const std::uint64_t length = range.end - range.begin;
-    lane.operations[lane.count] = {.write = false,
-                                   .local = entry->destination + range.begin,
-                                   .local_key = opening.local_key,
-                                   .remote = opening.remote + range.begin,
-                                   .remote_key = opening.remote_key,
-                                   .length = static_cast<std::uint32_t>(length),
-                                   .id = next_id_};
-    next_id_ += 2;
-    lane.next[lane.count++] = {.entry = entry, .range = range, .ends_batch = false};
-    lane.bytes += length;
-    if (entry->is_divided()) {
-      ++lane.divided;
-      lane.pace.asked(length, now);
-    }
-    ++entry->reads;
-    if (lane.count == kBatchReads || lane.bytes >= kBatchBytes) {
-      post(lane);
-      update_may_begin(lane);
+    if (entry->is_divided()) lane.pace.asked(range.end - range.begin, now);
+    if (lane.socket) {
+      lane.segments.ask(next_id_, entry, range);
+      next_id_ += 2;
+    } else {
+      add_read(lane, entry, range);
     }
     return true;
   }
   return false;
 }
 
+void RdmaPullTable::add_read(Lane& lane, const EntryPointer& entry, remote::ByteRange range) noexcept {
+  const Opening& opening = *entry->opening_on(*lane.connection);
+  const std::uint64_t length = range.end - range.begin;
+  lane.operations[lane.count] = {.write = false,
+                                 .local = entry->memory + range.begin,
+                                 .local_key = opening.local_key,
+                                 .remote = opening.remote + range.begin,
+                                 .remote_key = opening.remote_key,
+                                 .length = static_cast<std::uint32_t>(length),
+                                 .id = next_id_};
+  next_id_ += 2;
+  lane.next[lane.count++] = {.entry = entry, .range = range, .ends_batch = false};
+  lane.bytes += length;
+  if (entry->is_divided()) ++lane.divided;
+  ++entry->reads;
+  if (lane.count == kBatchReads || lane.bytes >= kBatchBytes) {
+    post(lane);
+    update_may_begin(lane);
+  }
+}
+
 // What there is no room for waits for room(), or for the loss of the connection.
 void RdmaPullTable::post(Lane& lane) noexcept {
+  if (lane.socket) lane.segments.send_requests(*lane.socket);
   const std::size_t count = std::exchange(lane.count, 0);
   if (count == 0) return;
   lane.bytes = 0;
@@ -291,7 +307,8 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
   if (!entry.is_pending()) return;
   forget_questions(entry);
   entry.openings.clear();
-  entry.memory.clear();
+  entry.registrations.clear();
+  if (entry.is_divided()) entry.take_away();  // a rail of sockets may still bring something
   end_locked(entry, status);
 }
 
@@ -302,6 +319,10 @@ void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connect
   if (dead_) return;
   std::list<Lane> lane(1);
   lane.front().peer = connection->peer();
+  // Nothing tells when the first byte is there: with less, its rate would be that of the question, or of the little
+  // that it has under way beside the others.
+  lane.front().first_segments = kBatchBytes / remote::kSegmentSize;
+  lane.front().first_segment = remote::kSegmentSize;
   lane.front().connection = std::move(connection);
   lanes_.add(lane);
   for (const EntryPointer& entry : entries_) {
@@ -435,7 +456,7 @@ std::size_t RdmaPullTable::offers() const noexcept {
 bool RdmaPullTable::busy() const noexcept {
   const std::lock_guard lock(mutex_);
   return !ready_.empty() || std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-    return !lane.reads.empty() || !lane.questions.empty();
+    return !lane.reads.empty() || !lane.questions.empty() || !lane.segments.empty();
   });
 }
 

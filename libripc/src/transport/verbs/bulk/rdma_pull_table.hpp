@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pulls of one session over RDMA: asks the peer for a remote key of each item, reads it in segments that all pulls
 // take turns with, and reads over other connections what a lost one has left undone. An item of several segments is
-// opened on all connections there are, and each segment is read over the one that will have it first.
+// opened on all connections there are, and each segment is read over the one that will have it first. Rails of sockets
+// are asked for segments of such items too.
 //
 // Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that looks
 // for an offer; of one connection never both at a time. What is sent or posted is enqueued: the caller flushes the
@@ -18,12 +19,14 @@
 #include <vector>
 
 #include "base/event_loop.hpp"
+#include "remote/bulk/access.hpp"
 #include "remote/bulk/pull_table.hpp"
+#include "remote/bulk/segment_queue.hpp"
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
 
 namespace ripc::internal::verbs {
 
-struct RdmaPull : remote::PullEntry<RdmaPull> {
+struct RdmaPull : remote::PullEntry<RdmaPull>, remote::Destination {
   using PullEntry::PullEntry;
 
   // A connection that it was asked for on.
@@ -36,8 +39,7 @@ struct RdmaPull : remote::PullEntry<RdmaPull> {
     bool ends_key = false;  // of remote_key: the end of the transfer can end it
   };
 
-  std::byte* destination = nullptr;
-  std::vector<LocalMemory> memory;  // the destination, as each of the devices knows it
+  std::vector<LocalMemory> registrations;  // the destination, as each of the devices knows it
   std::vector<Opening> openings;
   std::size_t reads = 0;          // under way
   ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
@@ -77,13 +79,24 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   // The connection has refused a read for want of room, and now it has some.
   void room(const QueuePairConnection& connection) noexcept;
 
+  // Responder. The same for a rail of sockets to this peer; what comes over it as StreamConnection::Handler has it.
+  // Throws std::bad_alloc.
+  void socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer);
+  void socket_lost(const remote::StreamConnection& socket) noexcept;
+  bool begin_data(const remote::StreamConnection& socket, const wire::bulk::Frame& frame,
+                  std::shared_ptr<remote::Destination>& destination) noexcept;
+  bool end_data(const remote::StreamConnection& socket, const wire::bulk::Frame& frame, ripc_status status) noexcept;
+  void unwritable(const remote::StreamConnection& socket) noexcept;
+
   // Something waits for a connection.
   bool has_backlog() const noexcept;
   // Something is under way; on this connection.
   bool busy() const noexcept;
   bool is_owed(const QueuePairConnection& connection) const noexcept;
+  bool is_owed(const remote::StreamConnection& socket) const noexcept;
   // As RailPace tells, in bytes per second; 0: not known.
   std::uint64_t rate_of(const QueuePairConnection& connection) const noexcept;
+  std::uint64_t rate_of(const remote::StreamConnection& socket) const noexcept;
   // Items that the peer has offered and no one has pulled; whether this is one.
   std::size_t offers() const noexcept;
   bool is_offered(const wire::Descriptor& item) const noexcept;
@@ -116,11 +129,10 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   static constexpr std::size_t kBatches = 2;
   static constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
   static constexpr std::size_t kBatchReads = 8;
+  // Of RDMA, or of sockets, which use what remote::Lane has and the first two of these.
   struct Lane : remote::Lane<QueuePairConnection> {
-    // Nothing tells when the first byte is there: with less, its rate would be that of the question, or of the little
-    // that it has under way beside the others.
-    static constexpr std::size_t kFirstSegments = kBatchBytes / remote::kSegmentSize;
-    static constexpr std::uint64_t kFirstSegment = remote::kSegmentSize;
+    std::shared_ptr<remote::StreamConnection> socket;  // null: it is of RDMA
+    remote::SegmentQueue<RdmaPull> segments;
     std::unordered_map<std::uint64_t, EntryPointer> questions;  // by their ids
     std::unordered_map<std::uint64_t, Read> reads;              // likewise, under way
     std::size_t batches = 0;                                    // under way
@@ -134,10 +146,13 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
     std::size_t count = 0;
     std::uint64_t bytes = 0;
 
-    std::size_t under_way() const noexcept { return divided; }
+    std::size_t under_way() const noexcept { return socket ? segments.size() : divided; }
     bool has_room() const noexcept;
+    bool can_carry(RdmaPull& entry) const noexcept;
   };
 
+  Lane* find(const remote::StreamConnection& socket) noexcept;
+  const Lane* find(const remote::StreamConnection& socket) const noexcept;
   void take_offer(RdmaPull& entry) noexcept;
   Status find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key) noexcept;
   ripc_status ask_on(Lane& lane, RdmaPull& entry) noexcept;
@@ -147,6 +162,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   bool read_next(Nanoseconds now) noexcept;
   bool has_ready(std::uint64_t bytes) const noexcept;
   void update_may_begin(Lane& lane) const noexcept;
+  void add_read(Lane& lane, const EntryPointer& entry, remote::ByteRange range) noexcept;
   void post(Lane& lane) noexcept;
   void give_back(Lane& lane, const Read& read) noexcept;
   void settle(RdmaPull& entry) noexcept;

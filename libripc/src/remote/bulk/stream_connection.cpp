@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/socket/bulk_connection.hpp"
+#include "remote/bulk/stream_connection.hpp"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -11,9 +12,9 @@
 #include <cstring>
 #include <new>
 
-#include "transport/socket/bulk_limits.hpp"
+#include "remote/bulk/limits.hpp"
 
-namespace ripc::internal::socket {
+namespace ripc::internal::remote {
 
 namespace {
 
@@ -26,15 +27,32 @@ constexpr std::size_t kTurn = std::size_t{1} << 20;
 constexpr std::size_t kZeroPages = 16;
 constexpr std::array<std::byte, 4096> kZeros{};
 
-void count(BulkTally::Count& counter, std::uint64_t by = 1) noexcept {
+void count(StreamTally::Count& counter, std::uint64_t by = 1) noexcept {
   counter.fetch_add(by, std::memory_order_relaxed);
 }
 
 bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-remote::SecureSocket::Memory memory_of(bool is_pinned) noexcept {
-  using Memory = remote::SecureSocket::Memory;
+SecureSocket::Memory memory_of(bool is_pinned) noexcept {
+  using Memory = SecureSocket::Memory;
   return is_pinned ? Memory::kept : Memory::foreign;
+}
+
+void set_option(int socket, int level, int name, int value) noexcept {
+  // Without any of them it works, only worse.
+  (void)::setsockopt(socket, level, name, &value, sizeof value);
+}
+
+void prepare(int socket, Nanoseconds stall_timeout) noexcept {
+  const int flags = ::fcntl(socket, F_GETFL);
+  (void)::fcntl(socket, F_SETFL, flags | O_NONBLOCK);
+  const auto milliseconds = static_cast<int>(std::clamp<Nanoseconds>(stall_timeout / 1'000'000, 1, 1'000'000'000));
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
+  // An idle connection whose peer is gone without a word ends, too.
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, milliseconds / 1000));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 }
 
 // The ranges of one sendmsg().
@@ -63,11 +81,13 @@ class Vector {
 
 }  // namespace
 
-BulkConnection::BulkConnection(remote::SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
-                               std::shared_ptr<BulkTally> tally) noexcept
-    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {}
+StreamConnection::StreamConnection(SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+                                   std::shared_ptr<StreamTally> tally, Nanoseconds stall_timeout) noexcept
+    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {
+  prepare(socket_.fd(), stall_timeout);
+}
 
-Status BulkConnection::start() noexcept try {
+Status StreamConnection::start() noexcept try {
   const std::lock_guard lock(mutex_);
   if (ended_) return RIPC_CLOSED;
   // Requests and pushes may have come before.
@@ -79,7 +99,7 @@ Status BulkConnection::start() noexcept try {
   return RIPC_NO_MEMORY;
 }
 
-void BulkConnection::close() noexcept {
+void StreamConnection::close() noexcept {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -89,16 +109,16 @@ void BulkConnection::close() noexcept {
   cut();
 }
 
-void BulkConnection::cut() noexcept { ::shutdown(socket_.fd(), SHUT_RDWR); }
+void StreamConnection::cut() noexcept { ::shutdown(socket_.fd(), SHUT_RDWR); }
 
-std::uint64_t BulkConnection::send_rate() const noexcept {
+std::uint64_t StreamConnection::send_rate() const noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
   return ::getsockopt(socket_.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_delivery_rate : 0;
 }
 
-void BulkConnection::handle_events(std::uint32_t events) noexcept {
-  const std::shared_ptr<BulkConnection> self = shared_from_this();
+void StreamConnection::handle_events(std::uint32_t events) noexcept {
+  const std::shared_ptr<StreamConnection> self = shared_from_this();
   const std::shared_ptr<Handler> handler = handler_.lock();
   if (!handler) {
     close();
@@ -118,7 +138,7 @@ void BulkConnection::handle_events(std::uint32_t events) noexcept {
 
 // ---- Reading -------------------------------------------------------------------------------------------------
 
-BulkConnection::Outcome BulkConnection::read_some(Handler& handler) noexcept {
+StreamConnection::Outcome StreamConnection::read_some(Handler& handler) noexcept {
   std::size_t turn = 0;
   Outcome outcome = Outcome::more;
   while (outcome == Outcome::more && (turn < kTurn || socket_.has_buffered())) {
@@ -131,7 +151,7 @@ BulkConnection::Outcome BulkConnection::read_some(Handler& handler) noexcept {
 }
 
 // One system call. `more`: there may be more to read at once.
-BulkConnection::Outcome BulkConnection::receive(Handler& handler, std::size_t& received) noexcept {
+StreamConnection::Outcome StreamConnection::receive(Handler& handler, std::size_t& received) noexcept {
   if (frame_ && payload_received_ != frame_->length) return receive_payload(handler, received);
   // Behind a trailer comes a header, behind a header perhaps payload, which does not belong here.
   const std::size_t wanted = (frame_ ? kLookahead : bulk::kHeaderSize) - head_size_;
@@ -143,7 +163,7 @@ BulkConnection::Outcome BulkConnection::receive(Handler& handler, std::size_t& r
   return static_cast<std::size_t>(result) == wanted ? Outcome::more : Outcome::done;
 }
 
-BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::size_t& received) noexcept {
+StreamConnection::Outcome StreamConnection::receive_payload(Handler& handler, std::size_t& received) noexcept {
   if (!destination_) return discard_payload(received);
   const std::size_t rest = frame_->length - payload_received_;
   ssize_t result = 0;
@@ -179,7 +199,7 @@ BulkConnection::Outcome BulkConnection::receive_payload(Handler& handler, std::s
   return size == rest + head_.size() ? Outcome::more : Outcome::done;
 }
 
-BulkConnection::Outcome BulkConnection::discard_payload(std::size_t& received) noexcept {
+StreamConnection::Outcome StreamConnection::discard_payload(std::size_t& received) noexcept {
   const std::size_t rest = frame_->length - payload_received_;
   const ssize_t result = socket_.discard(rest);
   const Outcome outcome = receive_outcome(result);
@@ -190,7 +210,7 @@ BulkConnection::Outcome BulkConnection::discard_payload(std::size_t& received) n
   return static_cast<std::size_t>(result) == rest ? Outcome::more : Outcome::done;
 }
 
-BulkConnection::Outcome BulkConnection::receive_outcome(ssize_t result) noexcept {
+StreamConnection::Outcome StreamConnection::receive_outcome(ssize_t result) noexcept {
   const int error = errno;
   count(tally_->receive_calls);
   if (result > 0) {
@@ -202,12 +222,12 @@ BulkConnection::Outcome BulkConnection::receive_outcome(ssize_t result) noexcept
   return result < 0 && would_block(error) ? Outcome::blocked : Outcome::lost;
 }
 
-void BulkConnection::consume_head(std::size_t size) noexcept {
+void StreamConnection::consume_head(std::size_t size) noexcept {
   head_size_ -= size;
   std::memmove(head_.data(), head_.data() + size, head_size_);
 }
 
-BulkConnection::Outcome BulkConnection::parse(Handler& handler) noexcept {
+StreamConnection::Outcome StreamConnection::parse(Handler& handler) noexcept {
   for (;;) {
     if (frame_) {
       if (payload_received_ != frame_->length || head_size_ < bulk::kTrailerSize) return Outcome::done;
@@ -234,7 +254,7 @@ BulkConnection::Outcome BulkConnection::parse(Handler& handler) noexcept {
 
 // ---- Writing -------------------------------------------------------------------------------------------------
 
-bool BulkConnection::send(std::span<const bulk::Frame> frames) noexcept {
+bool StreamConnection::send(std::span<const bulk::Frame> frames) noexcept {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   const std::size_t begin = outbox_.size();
@@ -260,7 +280,7 @@ bool BulkConnection::send(std::span<const bulk::Frame> frames) noexcept {
   return outcome != Outcome::lost;
 }
 
-bool BulkConnection::add_job(Job job) noexcept {
+bool StreamConnection::add_job(Job job) noexcept {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   const bool wake = job.push != nullptr;
@@ -274,12 +294,23 @@ bool BulkConnection::add_job(Job job) noexcept {
   return true;
 }
 
-std::size_t BulkConnection::job_count() const noexcept {
+bool StreamConnection::answer(const bulk::Frame& request) noexcept {
+  if (job_count() >= kMaxJobs) return false;
+  // If it is lost, that shows when it is read on.
+  (void)add_job({.frame = {.type = bulk::Type::data, .id = request.id, .offset = request.offset},
+                 .end = request.offset + request.length,
+                 .key = request.key,
+                 .location = request.location,
+                 .push = nullptr});
+  return true;
+}
+
+std::size_t StreamConnection::job_count() const noexcept {
   const std::lock_guard lock(mutex_);
   return jobs_.size() + (writing_ ? 1 : 0);
 }
 
-BulkConnection::Outcome BulkConnection::flush_outbox() noexcept {
+StreamConnection::Outcome StreamConnection::flush_outbox() noexcept {
   if (outbox_sent_ == outbox_.size()) return Outcome::done;
   const std::size_t rest = outbox_.size() - outbox_sent_;
   const ssize_t result = socket_.send(outbox_.data() + outbox_sent_, rest);
@@ -295,14 +326,14 @@ BulkConnection::Outcome BulkConnection::flush_outbox() noexcept {
   return outcome;
 }
 
-void BulkConnection::want_write(bool wanted) noexcept {
+void StreamConnection::want_write(bool wanted) noexcept {
   if (write_wanted_ == wanted || ended_ || !started_) return;
   write_wanted_ = wanted;
   const std::uint32_t events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
   if (!loop_.modify(socket_.fd(), events).ok()) cut();
 }
 
-BulkConnection::Outcome BulkConnection::send_outcome(ssize_t result, std::size_t wanted) noexcept {
+StreamConnection::Outcome StreamConnection::send_outcome(ssize_t result, std::size_t wanted) noexcept {
   const int error = errno;
   count(tally_->send_calls);
   if (result < 0) return would_block(error) ? Outcome::blocked : Outcome::lost;
@@ -311,7 +342,7 @@ BulkConnection::Outcome BulkConnection::send_outcome(ssize_t result, std::size_t
   return static_cast<std::size_t>(result) == wanted ? Outcome::done : Outcome::blocked;
 }
 
-BulkConnection::Outcome BulkConnection::write_some(Handler& handler) noexcept {
+StreamConnection::Outcome StreamConnection::write_some(Handler& handler) noexcept {
   std::uint64_t turn = 0;
   for (;;) {
     if (job_.empty()) {
@@ -353,7 +384,7 @@ BulkConnection::Outcome BulkConnection::write_some(Handler& handler) noexcept {
 }
 
 // One system call. done: the frame is written; more: call again at once.
-BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept {
+StreamConnection::Outcome StreamConnection::write_payload(Handler& handler) noexcept {
   const Job& job = job_.front();
   bulk::Frame& frame = job_.front().frame;
   Reading reading;
@@ -397,4 +428,4 @@ BulkConnection::Outcome BulkConnection::write_payload(Handler& handler) noexcept
   return outcome;
 }
 
-}  // namespace ripc::internal::socket
+}  // namespace ripc::internal::remote

@@ -9,11 +9,11 @@
 
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/push_table.hpp"
-#include "transport/socket/bulk_connection.hpp"
+#include "remote/bulk/stream_connection.hpp"
 
-namespace ripc::internal::socket {
+namespace ripc::internal::remote {
 
-class StreamPush final : public remote::OutgoingPush {
+class StreamPush final : public OutgoingPush {
  public:
   using OutgoingPush::OutgoingPush;
 
@@ -22,19 +22,19 @@ class StreamPush final : public remote::OutgoingPush {
   Job job(std::shared_ptr<StreamPush> self) const noexcept;
 };
 
-class StreamPushTable : public remote::PushTable<StreamPush> {
+class StreamPushTable : public PushTable<StreamPush> {
  public:
   // Null after died(). Throws std::bad_alloc.
   std::shared_ptr<StreamPush> open(const wire::Grant& grant, spi::Bytes bytes);
   using PushTable::close;
 
   // Sends all that have no connection there, unless that is lost.
-  void place_all(const std::shared_ptr<BulkConnection>& connection) noexcept;
-  void connection_lost(const BulkConnection& connection) noexcept;
+  void place_all(const std::shared_ptr<StreamConnection>& connection) noexcept;
+  void connection_lost(const StreamConnection& connection) noexcept;
   void died() noexcept;
 
   // The peer's answer, over the connection that it came on.
-  void answered(const BulkConnection& connection, const wire::bulk::Frame& frame) noexcept;
+  void answered(const StreamConnection& connection, const wire::bulk::Frame& frame) noexcept;
 };
 
-}  // namespace ripc::internal::socket
+}  // namespace ripc::internal::remote

@@ -24,10 +24,7 @@
 #include "remote/session/secure_socket.hpp"
 #include "wire/bulk.hpp"
 
-namespace ripc::internal::socket {
-
-using remote::Destination;
-using remote::Reading;
+namespace ripc::internal::remote {
 
 class StreamPush;
 
@@ -41,7 +38,7 @@ struct Job {
 };
 
 // What the connections of one session did, written by them all.
-struct BulkTally {
+struct StreamTally {
   using Count = std::atomic<std::uint64_t>;
   Count send_calls{0};
   Count receive_calls{0};
@@ -50,32 +47,34 @@ struct BulkTally {
   Count bytes_discarded{0};
 };
 
-class BulkConnection final : public remote::FrameSender, public std::enable_shared_from_this<BulkConnection> {
+class StreamConnection final : public FrameSender, public std::enable_shared_from_this<StreamConnection> {
  public:
   // What is done with frames. Called in the responder, without locks held.
   class Handler {
    public:
     // A frame. If it has payload: where that goes, from frame.offset on; null: nowhere. False: the peer breaks the
     // protocol, as in the next.
-    virtual bool frame(BulkConnection& connection, const wire::bulk::Frame& frame,
+    virtual bool frame(StreamConnection& connection, const wire::bulk::Frame& frame,
                        std::shared_ptr<Destination>& destination) noexcept = 0;
     // Its payload is all there; with another status than RIPC_OK it is worth nothing.
-    virtual bool payload(BulkConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept = 0;
+    virtual bool payload(StreamConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept = 0;
     // The payload of the job's next frame.
     virtual Reading read(const Job& job) noexcept = 0;
     // That memory cannot be read.
     virtual void unreadable(const Job& job) noexcept = 0;
     // The memory for this frame's payload cannot be written. It is thrown away.
-    virtual void unwritable(BulkConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
+    virtual void unwritable(StreamConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
     // The connection has ended, by itself; once. Nothing is called after it.
-    virtual void lost(BulkConnection& connection, bool violation) noexcept = 0;
+    virtual void lost(StreamConnection& connection, bool violation) noexcept = 0;
 
    protected:
     ~Handler() = default;
   };
 
-  BulkConnection(remote::SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
-                 std::shared_ptr<BulkTally> tally) noexcept;
+  // A socket whose handshake is over: sets the options it needs. With nothing heard for `stall_timeout` the kernel ends
+  // it.
+  StreamConnection(SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+                   std::shared_ptr<StreamTally> tally, Nanoseconds stall_timeout) noexcept;
 
   // Any. Joins the loop. RIPC_NO_MEMORY and what EventLoop::add says.
   Status start() noexcept;
@@ -95,6 +94,8 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   // Pushes: any; data: from inside Handler::frame(), and begun when that is through. Queues payload. Pushes take turns
   // with the rest, data keeps its order. False as above.
   bool add_job(Job job) noexcept;
+  // From inside Handler::frame(): sends what this pull_request asks for. False: the peer has asked for too much.
+  bool answer(const wire::bulk::Frame& request) noexcept;
 
   // Any.
   std::size_t job_count() const noexcept;
@@ -131,10 +132,10 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   void want_write(bool wanted) noexcept;  // likewise
   Outcome send_outcome(ssize_t result, std::size_t wanted) noexcept;
 
-  remote::SecureSocket socket_;
+  SecureSocket socket_;
   EventLoop& loop_;
   const std::weak_ptr<Handler> handler_;
-  const std::shared_ptr<BulkTally> tally_;
+  const std::shared_ptr<StreamTally> tally_;
   std::atomic<std::uint64_t> received_{0};
   std::atomic<std::uint64_t> sent_{0};
 
@@ -162,4 +163,4 @@ class BulkConnection final : public remote::FrameSender, public std::enable_shar
   std::list<Job> jobs_;
 };
 
-}  // namespace ripc::internal::socket
+}  // namespace ripc::internal::remote

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/socket/stream_push_table.hpp"
+#include "remote/bulk/stream_push_table.hpp"
 
-namespace ripc::internal::socket {
+namespace ripc::internal::remote {
 
 namespace bulk = wire::bulk;
 
@@ -35,14 +35,14 @@ std::shared_ptr<StreamPush> StreamPushTable::open(const wire::Grant& grant, spi:
   return push;
 }
 
-void StreamPushTable::place_all(const std::shared_ptr<BulkConnection>& connection) noexcept {
+void StreamPushTable::place_all(const std::shared_ptr<StreamConnection>& connection) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [id, push] : entries_) {
     if (push->connection == nullptr && connection->add_job(push->job(push))) push->connection = connection.get();
   }
 }
 
-void StreamPushTable::connection_lost(const BulkConnection& connection) noexcept {
+void StreamPushTable::connection_lost(const StreamConnection& connection) noexcept {
   end_all(RIPC_UNSUPPORTED, [&](const StreamPush& push) { return push.connection == &connection; });
 }
 
@@ -54,7 +54,7 @@ void StreamPushTable::died() noexcept {
   end_all(RIPC_PEER_DEAD, [](const StreamPush&) { return true; });
 }
 
-void StreamPushTable::answered(const BulkConnection& connection, const bulk::Frame& frame) noexcept {
+void StreamPushTable::answered(const StreamConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(frame.id);
   if (found == entries_.end() || found->second->connection != &connection) return;
@@ -62,4 +62,4 @@ void StreamPushTable::answered(const BulkConnection& connection, const bulk::Fra
   found->second->end(status == RIPC_OK || status == RIPC_REVOKED ? status : RIPC_UNSUPPORTED);
 }
 
-}  // namespace ripc::internal::socket
+}  // namespace ripc::internal::remote

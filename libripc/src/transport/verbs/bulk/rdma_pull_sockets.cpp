@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rails of sockets beside those of RDMA: what a table of pulls asks them for, and what they bring.
+#include <algorithm>
+
+#include "transport/verbs/bulk/rdma_pull_table.hpp"
+
+namespace ripc::internal::verbs {
+
+namespace bulk = wire::bulk;
+
+const RdmaPullTable::Lane* RdmaPullTable::find(const remote::StreamConnection& socket) const noexcept {
+  const auto found =
+      std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.socket.get() == &socket; });
+  return found == lanes_.end() ? nullptr : &*found;
+}
+
+RdmaPullTable::Lane* RdmaPullTable::find(const remote::StreamConnection& socket) noexcept {
+  return const_cast<Lane*>(std::as_const(*this).find(socket));
+}
+
+void RdmaPullTable::socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer) {
+  std::list<Lane> lane(1);
+  lane.front().peer = peer;
+  lane.front().socket = std::move(socket);
+  const std::lock_guard lock(mutex_);
+  if (dead_) return;
+  lanes_.add(lane);
+  read_some();
+}
+
+void RdmaPullTable::socket_lost(const remote::StreamConnection& socket) noexcept {
+  const std::lock_guard lock(mutex_);
+  Lane* const lane = find(socket);
+  if (lane == nullptr) return;
+  lane->segments.give_back([&](RdmaPull& entry, remote::ByteRange rest) {
+    if (entry.is_over()) return;
+    entry.returned.push_back(rest);
+    if (!entry.openings.empty()) make_ready_locked(entry);
+  });
+  lanes_.remove(*lane, monotonic_now());
+  read_some();
+}
+
+bool RdmaPullTable::begin_data(const remote::StreamConnection& socket, const bulk::Frame& frame,
+                               std::shared_ptr<remote::Destination>& destination) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return true;
+  Lane* const lane = find(socket);
+  if (lane == nullptr) return false;
+  destination = lane->segments.begin_data(frame);
+  if (destination == nullptr) return false;
+  lane->pace.began(monotonic_now());
+  return true;
+}
+
+bool RdmaPullTable::end_data(const remote::StreamConnection& socket, const bulk::Frame& frame,
+                             ripc_status status) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_) return true;
+  Lane* const lane = find(socket);
+  const EntryPointer entry = lane == nullptr ? nullptr : lane->segments.end_data(frame, status, lane->pace);
+  if (entry == nullptr) return false;
+  if (!entry->is_over()) {
+    if (status != RIPC_OK) {
+      entry->failure = refusal(status);
+      settle(*entry);
+    } else if ((entry->landed += frame.length) == entry->descriptor.length) {
+      end(*entry, RIPC_OK);
+    }
+  }
+  read_some();
+  return true;
+}
+
+void RdmaPullTable::unwritable(const remote::StreamConnection& socket) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Lane* const lane = find(socket);
+  RdmaPull* const entry = lane == nullptr ? nullptr : lane->segments.front();
+  if (entry == nullptr || entry->is_over()) return;
+  entry->failure = RIPC_CANCELLED;
+  settle(*entry);
+}
+
+bool RdmaPullTable::is_owed(const remote::StreamConnection& socket) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const Lane* const lane = find(socket);
+  return lane != nullptr && !lane->segments.empty();
+}
+
+std::uint64_t RdmaPullTable::rate_of(const remote::StreamConnection& socket) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const Lane* const lane = find(socket);
+  return lane == nullptr ? 0 : static_cast<std::uint64_t>(lane->pace.rate() * 1e9);
+}
+
+}  // namespace ripc::internal::verbs

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rails of sockets beside those of RDMA: which there are, and their connections.
+#include <algorithm>
+
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace ripc::internal::verbs {
+
+using remote::SessionPointer;
+
+namespace {
+
+// Of one peer.
+constexpr std::size_t kMostSocketRails = 16;
+
+bool has(const std::vector<std::string>& ips, const remote::Endpoint& address) {
+  return std::find(ips.begin(), ips.end(), address.ip()) != ips.end();
+}
+
+}  // namespace
+
+// The addresses of this machine for such rails: those of the interfaces without RDMA that RIPC_RAILS names beside some
+// with it.
+std::vector<std::string> VerbsTransport::socket_rail_ips() const {
+  std::vector<std::string> ips;
+  bool has_rdma = false;
+  const std::vector<DevicePort> ports = devices_->ports();
+  for (const std::string& name : rails_.names) {
+    const std::vector<std::string> own = remote::own_addresses(name);
+    const bool is_rdma = std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) {
+      return port.device->name == name || std::find(own.begin(), own.end(), port.ip) != own.end();
+    });
+    has_rdma = has_rdma || is_rdma;
+    if (!is_rdma) ips.insert(ips.end(), own.begin(), own.end());
+  }
+  if (!has_rdma) ips.clear();
+  return ips;
+}
+
+bool VerbsTransport::socket_rail_received(const SessionPointer& session, const PeerPointer& peer,
+                                          const remote::Endpoint& address) {
+  auto& known = peer->socket_rails;
+  if (std::any_of(known.begin(), known.end(), [&](const remote::Endpoint& one) { return one.same_ip(address); }))
+    return true;
+  if (known.size() == kMostSocketRails) return false;
+  // The peer accepts connections at the same port of all its addresses.
+  known.push_back(address.with_port(session->remote().port()));
+  tell_devices(*session, *peer);
+  return true;
+}
+
+// What the peer names is reached over this side's own rails of sockets only.
+std::vector<remote::Rail> VerbsTransport::socket_rails_of(const Peer& peer) const {
+  if (peer.socket_rails.empty()) return {};
+  const std::vector<std::string> own = socket_rail_ips();
+  std::vector<remote::Rail> found =
+      remote::find_rails(peer.socket_rails, rails_.most,
+                         [&](const remote::Endpoint& local, const std::string&) { return has(own, local); });
+  // A peer on this machine has none.
+  std::erase_if(found,
+                [&](const remote::Rail& rail) { return !has(own, rail.local) || rail.local.same_ip(rail.remote); });
+  return found;
+}
+
+// Over each that has none.
+void VerbsTransport::dial_socket_rails(const SessionPointer& session, const PeerPointer& peer) {
+  auto& dialers = session->bulk_dialers;
+  std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
+  for (const remote::Rail& rail : socket_rails_of(*peer)) {
+    const bool is_under_way =
+        std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.remote); });
+    if (is_under_way || peer->rdma_bulk->sockets().has(rail.remote)) continue;
+    dialers.push_back(remote::Dialer::dial(
+        loop(), authenticator(), {rail.remote}, greeting(session, wire::session_control::Role::bulk), session->context,
+        Deadline::after(options().peer_timeout), [this, peer](remote::Greeted greeted) {
+          if (greeted.status.ok()) adopt_socket(*peer, std::move(greeted.connection));
+        }));
+  }
+}
+
+// Over iWARP some come that only ask whether TCP gets through: they are closed.
+void VerbsTransport::adopt_socket(Peer& peer, remote::SecureSocket connection) {
+  if (!has(socket_rail_ips(), remote::Endpoint::local_of(connection.fd()))) return;
+  connection.unguard();
+  peer.rdma_bulk->adopt_socket(std::move(connection));
+}
+
+}  // namespace ripc::internal::verbs
