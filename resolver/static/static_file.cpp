@@ -119,7 +119,8 @@ std::optional<spi::ServiceRecord> parse_service(Line& line, const NameHash& hash
   return record;
 }
 
-bool parse_address(std::string_view word, spi::ServiceRecord& record, std::string& fault) {
+bool parse_address(std::string_view word, const AddressCheck& check_address, spi::ServiceRecord& record,
+                   std::string& fault) {
   const std::size_t colon = word.find(':');
   if (colon == std::string_view::npos || colon == 0 || colon + 1 == word.size()) {
     fault = shown(word) + " is not an address: write TRANSPORT:LOCATOR, such as socket:10.0.0.7:7000.";
@@ -130,6 +131,10 @@ bool parse_address(std::string_view word, spi::ServiceRecord& record, std::strin
     return false;
   }
   record.addresses.push_back({std::string(word.substr(0, colon)), std::string(word.substr(colon + 1))});
+  if (const Status status = check_address(record.addresses.back()); !status.ok()) {
+    fault = shown(word) + " is not an address: " + std::string(status.text());
+    return false;
+  }
   return true;
 }
 
@@ -163,7 +168,7 @@ bool parse_group(std::string_view word, const NameHash& hash_group, spi::Service
 
 // What is wrong with the line, or "" and, unless it is blank, a record.
 std::string parse_line(std::string_view text, const NameHash& hash_name, const NameHash& hash_group,
-                       std::optional<spi::ServiceRecord>& record) {
+                       const AddressCheck& check_address, std::optional<spi::ServiceRecord>& record) {
   std::string fault;
   if (text.find('\0') != std::string_view::npos) return "there is a zero byte. Correct it: the file is plain text.";
   Line line(text);
@@ -174,7 +179,7 @@ std::string parse_line(std::string_view text, const NameHash& hash_name, const N
     const std::string_view word = line.word();
     const bool is_good = word.starts_with(kGroupPrefix)
                              ? parse_group(word.substr(kGroupPrefix.size()), hash_group, *record, fault)
-                             : parse_address(word, *record, fault);
+                             : parse_address(word, check_address, *record, fault);
     if (!is_good) return fault;
   }
   if (record->addresses.empty()) fault = "the service has no address: write TRANSPORT:LOCATOR after it.";
@@ -184,13 +189,14 @@ std::string parse_line(std::string_view text, const NameHash& hash_name, const N
 }  // namespace
 
 Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text, std::string_view file,
-                                                          const NameHash& hash_name, const NameHash& hash_group) {
+                                                          const NameHash& hash_name, const NameHash& hash_group,
+                                                          const AddressCheck& check_address) {
   std::vector<spi::ServiceRecord> records;
   std::unordered_map<ripc_service_id, std::size_t> lines;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
     std::optional<spi::ServiceRecord> record;
-    std::string fault = parse_line(text.substr(0, end), hash_name, hash_group, record);
+    std::string fault = parse_line(text.substr(0, end), hash_name, hash_group, check_address, record);
     if (fault.empty() && record) {
       const auto [known, is_new] = lines.emplace(record->id, number);
       if (!is_new)

@@ -13,6 +13,7 @@
 // service a member of a group; a number is that of RIPC_GROUP_ID().
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -24,10 +25,13 @@ namespace ripc::internal::resolver {
 inline constexpr std::size_t kMaxStaticFileSize = std::size_t{16} << 20;
 
 using spi::NameHash;
+// What is wrong with an address; RIPC_OK: nothing.
+using AddressCheck = std::function<Status(const spi::Address&)>;
 
 // In the order of the lines. RIPC_INVALID_ARGUMENT, with `file` and the line, for the first thing that is wrong; any
 // bytes are allowed. Incarnation, context and pid of the records are 0. hash_group: of the names of groups.
 Result<std::vector<spi::ServiceRecord>> parse_static_file(std::string_view text, std::string_view file,
-                                                          const NameHash& hash_name, const NameHash& hash_group);
+                                                          const NameHash& hash_name, const NameHash& hash_group,
+                                                          const AddressCheck& check_address);
 
 }  // namespace ripc::internal::resolver

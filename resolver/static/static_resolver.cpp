@@ -26,10 +26,12 @@ constexpr const char* kAdvice =
 
 }  // namespace
 
-StaticResolver::StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, Lookup lookup)
+StaticResolver::StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, AddressCheck check_address,
+                               Lookup lookup)
     : file_(std::move(file)),
       hash_name_(std::move(hash_name)),
       hash_group_(std::move(hash_group)),
+      check_address_(std::move(check_address)),
       lookup_(std::move(lookup)) {}
 
 StaticResolver::~StaticResolver() = default;
@@ -73,7 +75,8 @@ Result<std::shared_ptr<const StaticResolver::Table>> StaticResolver::table() {
     if (Status status = read_file(text); !status.ok()) return status;
     table_.reset();
     error_ = Status();
-    Result<std::vector<spi::ServiceRecord>> records = parse_static_file(text, file_, hash_name_, hash_group_);
+    Result<std::vector<spi::ServiceRecord>> records =
+        parse_static_file(text, file_, hash_name_, hash_group_, check_address_);
     if (records.ok()) {
       auto fresh = std::make_shared<Table>();
       fresh->records = std::move(*records);

@@ -23,8 +23,8 @@ class StaticResolver final : public spi::Resolver {
   // Completes a record of the file, or tells why it names no living service.
   using Lookup = std::function<Result<spi::ServiceRecord>(spi::ServiceRecord, Deadline)>;
 
-  // hash_name, hash_group: see static_file.hpp. All functions are called from any thread.
-  StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, Lookup lookup);
+  // hash_name, hash_group, check_address: see static_file.hpp. All functions are called from any thread.
+  StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, AddressCheck check_address, Lookup lookup);
   ~StaticResolver() override;
 
   std::string_view name() const noexcept override { return "static"; }
@@ -60,6 +60,7 @@ class StaticResolver final : public spi::Resolver {
   const std::string file_;
   const NameHash hash_name_;
   const NameHash hash_group_;
+  const AddressCheck check_address_;
   const Lookup lookup_;
   std::mutex mutex_;
   std::shared_ptr<const Table> table_;  // nullptr: not read, or a mistake in it (error_)

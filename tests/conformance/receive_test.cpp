@@ -172,6 +172,22 @@ TEST_P(Receive, SeveralServicesOfOneContextAreReceivedInParallel) {
   ASSERT_EQ(send_text(client_, server_id(), "one"), RIPC_OK);
 }
 
+// ---- A second receiver ---------------------------------------------------------------------------------------------
+
+TEST_P(Receive, ASecondThreadIsRefusedAndTakesNothing) {
+  const std::uint64_t before = statistics_of(server_).sleeps;
+  std::jthread receiver([&] {
+    const Message message = receive(server_);
+    EXPECT_EQ(text_of(message), "hello");
+  });
+  ASSERT_TRUE(sleeps_again(server_, before));
+  EXPECT_EQ(receive_status(server_, 0), RIPC_INVALID_ARGUMENT);
+  EXPECT_NE(std::string_view(ripc_last_error()).find("Another thread"), std::string_view::npos);
+  ASSERT_EQ(send_text(client_, server_id(), "hello"), RIPC_OK);
+  receiver.join();
+  EXPECT_EQ(receive_status(server_, 0), RIPC_EMPTY) << "when the other one has returned";
+}
+
 // ---- Interrupting ------------------------------------------------------------------------------------------------
 
 TEST_P(Receive, AnotherThreadInterruptsABlockedReceiver) {

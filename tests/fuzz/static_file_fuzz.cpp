@@ -30,7 +30,12 @@ Result<ripc_service_id> hash_group(std::string_view name) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto records = ripc::internal::resolver::parse_static_file(text, "FILE", hash_name, hash_group);
+  const auto records = ripc::internal::resolver::parse_static_file(
+      text, "FILE", hash_name, hash_group, [](const ripc::internal::spi::Address& address) {
+        return address.transport == "shm" && address.locator.front() != '/'
+                   ? ripc::internal::Status(RIPC_INVALID_ARGUMENT)
+                   : ripc::internal::Status();
+      });
   if (!records.ok()) {
     require(records.status() == RIPC_INVALID_ARGUMENT);
     require(records.status().text().starts_with("FILE, line "));

@@ -12,6 +12,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
@@ -93,8 +95,24 @@ class [[nodiscard]] Error {
 
 // ---- Result --------------------------------------------------------------------------------------------------
 
+namespace detail {
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void end_without_value(const Error& error) noexcept {
+  const std::string_view text = error.text();
+  std::fprintf(stderr, "ripc: a failed Result was asked for its value: %s: %.*s\n", error.name(),
+               static_cast<int>(text.size()), text.data());
+  std::abort();
+}
+
+inline Error empty_callback() {
+  return Error(RIPC_INVALID_ARGUMENT, "The callback is an empty std::function: give one that can be called.");
+}
+
+}  // namespace detail
+
 // A value, or the Error that explains why there is none. It moves as its value does. Asking a failed Result for its
-// value is the caller's mistake, like dereferencing an empty std::optional.
+// value ends the program, with the error's sentence on standard error. What is asked of a temporary is moved out of it,
+// so that it can be kept in a reference: `for (const auto& one : *context.services())`.
 template <typename T>
 class [[nodiscard]] Result {
   static_assert(!std::is_same_v<T, ripc_status> && !std::is_same_v<T, Error>, "return the Error itself");
@@ -107,19 +125,27 @@ class [[nodiscard]] Result {
   bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
   // RIPC_OK if there is a value.
-  const Error& error() const noexcept { return error_; }
+  const Error& error() const& noexcept { return error_; }
+  Error error() && noexcept { return std::move(error_); }
   ripc_status code() const noexcept { return error_.code(); }
 
-  T& value() & noexcept { return *value_; }
-  const T& value() const& noexcept { return *value_; }
-  T&& value() && noexcept { return *std::move(value_); }
-  T& operator*() & noexcept { return *value_; }
-  const T& operator*() const& noexcept { return *value_; }
-  T&& operator*() && noexcept { return *std::move(value_); }
-  T* operator->() noexcept { return &*value_; }
-  const T* operator->() const noexcept { return &*value_; }
+  T& value() & noexcept { return checked(*this); }
+  const T& value() const& noexcept { return checked(*this); }
+  T value() && noexcept { return std::move(checked(*this)); }
+  T& operator*() & noexcept { return checked(*this); }
+  const T& operator*() const& noexcept { return checked(*this); }
+  T operator*() && noexcept { return std::move(checked(*this)); }
+  T* operator->() noexcept { return &checked(*this); }
+  const T* operator->() const noexcept { return &checked(*this); }
 
  private:
+  template <typename Self>
+  static auto& checked(Self& self) noexcept {
+    if (!self.value_) [[unlikely]]
+      detail::end_without_value(self.error_);
+    return *self.value_;
+  }
+
   std::optional<T> value_;
   Error error_;
 };

@@ -29,7 +29,8 @@ typedef uint64_t ripc_service_id; /* 0 is never a service */
 typedef struct ripc_service_options {
   size_t size;
   ripc_service_id id;      /* a well-known number; 0: from name if there is one, else random */
-  const char *name;        /* 1 to 200 bytes of UTF-8 without control characters or '/'; NULL: none */
+  const char *name;        /* 1 to 200 bytes of UTF-8 without control characters or '/'; NULL: none. Beside an id it is
+                              only shown in lists: the service is found by its id */
   uint32_t takeover;       /* not 0: if the ID has a living holder, fence it and take its place */
   uint32_t queue_messages; /* messages that one sender may have waiting here; 0: 128; a power of 2, 16 to 65536 */
   uint32_t queue_bytes;    /* bytes for messages over 100 bytes, per sender; 0: 8192; a power of 2, 4 KiB to 64 MiB */

@@ -51,7 +51,8 @@ constexpr std::array kEntries{
     Entry{RIPC_CLOSED, "RIPC_CLOSED",
           "The service or its context is closing; stop using it, and register a new one if needed."},
     Entry{RIPC_INVALID_ARGUMENT, "RIPC_INVALID_ARGUMENT",
-          "An argument breaks the contract of the call: compare pointers, sizes and flags with its comment in ripc.h."},
+          "An argument breaks the contract of the call: compare pointers, sizes and flags with its comment in ripc.h. "
+          "In C++ the object may be empty or moved from."},
     Entry{RIPC_NO_MEMORY, "RIPC_NO_MEMORY",
           "Memory, or the limit of the buffer pool, is exhausted; release buffers and messages, or raise pool_limit. "
           "An item that came by RDMA may have met the limit of locked memory: `ulimit -l unlimited`."},
@@ -65,9 +66,10 @@ constexpr std::array kEntries{
           "processes."},
     Entry{RIPC_VERSION_MISMATCH, "RIPC_VERSION_MISMATCH",
           "The peer speaks another version of the protocol; update libripc on the older side."},
-    Entry{RIPC_CANCELLED, "RIPC_CANCELLED",
-          "The operation was ended by the caller, by a cancel or because its memory was unregistered; start it again "
-          "if it is still wanted."},
+    Entry{
+        RIPC_CANCELLED, "RIPC_CANCELLED",
+        "The operation was ended by the caller, by a cancel or because its memory was unregistered or cannot be read; "
+        "start it again if it is still wanted."},
     Entry{RIPC_REVOKED, "RIPC_REVOKED",
           "The sender withdrew the item before it was taken; go on without it, or ask the sender for it again."},
     Entry{RIPC_CORRUPT, "RIPC_CORRUPT",

@@ -259,9 +259,22 @@ namespace {
 using Resolvers = std::vector<std::unique_ptr<spi::Resolver>>;
 using MadeResolver = Result<std::unique_ptr<spi::Resolver>>;
 
+// Of the file of known services.
+Status check_address(const spi::Address& address) {
+  if (address.transport == "socket" || address.transport == "verbs")
+    return remote::Locator::parse(address.locator).status();
+  if (address.transport != "shm")
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "no transport is called '" + address.transport + "': write socket, verbs or shm.");
+  if (address.locator.front() != '/')
+    return Status(RIPC_INVALID_ARGUMENT,
+                  "shm takes the whole path of a runtime directory, such as shm:/run/site/ripc.");
+  return {};
+}
+
 MadeResolver make_static(const Settings& settings) {
   auto known = std::make_unique<resolver::StaticResolver>(
-      settings.static_resolver, core::id_of_name, core::id_of_group,
+      settings.static_resolver, core::id_of_name, core::id_of_group, check_address,
       [lookup = std::make_shared<resolver::DirectoryLookup>(settings.peer_policy)](
           spi::ServiceRecord record, Deadline deadline) { return lookup->find(std::move(record), deadline); });
   // A mistake in the file is reported here, not at the first send.

@@ -64,6 +64,13 @@ ripc_status guarded_on(Handle* handle, const Call& call) noexcept {
   });
 }
 
+// The outcome of Service::receive().
+inline ripc_status report_receive(ripc_status status) noexcept {
+  if (status == RIPC_INVALID_ARGUMENT) [[unlikely]]
+    return report(Status(status, "Another thread receives from this service: one at a time."));
+  return report(status);
+}
+
 // Straight into the caller's: a copy of what was just written in other pieces costs a stall.
 template <typename T>
 void init(T* structure) noexcept {

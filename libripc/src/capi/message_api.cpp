@@ -122,7 +122,7 @@ Status withdraw_windows(core::WindowQueue& windows, std::uint64_t cookie, std::s
   messages[0] = nullptr;
   if (const ripc_status status = check(from(service)); status != RIPC_OK) [[unlikely]]
     return report(status);
-  return report(
+  return report_receive(
       from(service)->receive(flags, timeout, {reinterpret_cast<core::Message**>(messages), capacity}, *count));
 }
 

@@ -95,7 +95,7 @@ extern "C" ripc_status ripc_receive_records(ripc_service* service, uint32_t flag
   std::array<core::Message*, kMostAtOnce> messages;
   std::size_t received = 0;
   const ripc_status status = from(service)->receive(flags, timeout, std::span(messages).first(most), received);
-  if (status != RIPC_OK) return report(status);
+  if (status != RIPC_OK) return report_receive(status);
   auto* next = static_cast<std::byte*>(records);
   const std::byte* const end = next + size;
   // Each of those that follow must find room for a record without bytes.

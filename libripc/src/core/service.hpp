@@ -60,6 +60,7 @@ class Service final {
   void fill_statistics(ripc_service_statistics& statistics) const noexcept;
 
   // ---- One thread at a time ----
+  // RIPC_INVALID_ARGUMENT: another thread receives.
   [[gnu::always_inline]] ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
                                              std::size_t& count) noexcept {
     return receiver_.receive(flags, timeout, messages, count);

@@ -283,7 +283,7 @@ TEST(ChainResolver, AStaticFileBeforeTheLocalResolver) {
   ASSERT_TRUE(directory.ok());
   std::vector<std::unique_ptr<spi::Resolver>> resolvers;
   const auto no_names = [](std::string_view) -> Result<ripc_service_id> { return RIPC_INVALID_ARGUMENT; };
-  resolvers.push_back(std::make_unique<StaticResolver>(file, no_names, no_names, test::as_written));
+  resolvers.push_back(std::make_unique<StaticResolver>(file, no_names, no_names, test::any_address, test::as_written));
   resolvers.push_back(std::make_unique<LocalResolver>(*directory, kContext));
   ChainResolver chain(std::move(resolvers));
   EXPECT_EQ(chain.resolve(1000, Deadline::never())->addresses.front().locator, "from-file");

@@ -190,7 +190,7 @@ TEST(StaticGroups, WordsOfALineMakeItsServiceAMember) {
       "a socket:h:1 group:caches group:7\n"
       "b group:0x7 group:7 socket:h:2  # once is enough\n"
       "c socket:h:3\n",
-      "FILE", real_hash, core::id_of_group);
+      "FILE", real_hash, core::id_of_group, test::any_address);
   ASSERT_TRUE(records.ok()) << records.status().text();
   EXPECT_EQ((*records)[0].groups, (std::vector{kListedGroup, core::group_id_from_name("caches")}));
   EXPECT_EQ((*records)[1].groups, (std::vector{kListedGroup}));
@@ -211,7 +211,8 @@ TEST(StaticGroups, WhatIsWrongIsSaidWithItsLine) {
       {many, "more than 64 groups"},
   };
   for (const auto& [line, fault] : lines) {
-    const Status status = parse_static_file("\n" + line + "\n", "FILE", real_hash, core::id_of_group).status();
+    const Status status =
+        parse_static_file("\n" + line + "\n", "FILE", real_hash, core::id_of_group, test::any_address).status();
     EXPECT_EQ(status.code(), RIPC_INVALID_ARGUMENT) << line;
     EXPECT_TRUE(mentions(status, "FILE, line 2") && mentions(status, fault)) << status.text();
   }
@@ -225,14 +226,14 @@ TEST(StaticGroups, MembersAreFoundByTheGroupAndByWhereTheyRegister) {
   const std::string file = directory.path() + "/known";
   test::write_file(file, "1000 shm:" + directory.path() + " group:7\n1001 shm:" + directory.path() +
                              " group:7\n1002 socket:10.0.0.7:7000 group:8\n");
-  StaticResolver unresolved(file, real_hash, core::id_of_group, test::as_written);
+  StaticResolver unresolved(file, real_hash, core::id_of_group, test::any_address, test::as_written);
   EXPECT_EQ(members(unresolved, kListedGroup).size(), 2u);
   ServiceRecord unpublishable = context.last;
   EXPECT_TRUE(unresolved.update(unpublishable).ok());
   DirectoryLookup lookup(RIPC_PEERS_SAME_USER);
-  StaticResolver resolver(file, real_hash, core::id_of_group, [&](ServiceRecord record, Deadline deadline) {
-    return lookup.find(std::move(record), deadline);
-  });
+  StaticResolver resolver(
+      file, real_hash, core::id_of_group, test::any_address,
+      [&](ServiceRecord record, Deadline deadline) { return lookup.find(std::move(record), deadline); });
   const std::vector<ServiceRecord> found = members(resolver, kListedGroup);
   ASSERT_EQ(found.size(), 1u) << "1001 has no living holder there";
   EXPECT_EQ(found[0].incarnation, context.last.incarnation);

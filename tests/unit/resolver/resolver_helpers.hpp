@@ -45,7 +45,8 @@ inline std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// For a static resolver whose addresses stand for themselves.
+// For a static resolver whose addresses stand for themselves, whatever they are.
+inline Status any_address(const spi::Address&) { return {}; }
 inline Result<spi::ServiceRecord> as_written(spi::ServiceRecord record, Deadline) { return record; }
 
 inline std::size_t open_descriptors() { return names_in("/proc/self/fd").size() - 1; }

@@ -30,8 +30,12 @@ Result<ripc_service_id> hash_group(std::string_view name) {
   return (ripc_service_id{3} << 61) + name.size();
 }
 
+Status check_address(const spi::Address& address) {
+  return address.transport == "bad" ? Status(RIPC_INVALID_ARGUMENT, "write another.") : Status();
+}
+
 Result<std::vector<ServiceRecord>> parse(std::string_view text) {
-  return parse_static_file(text, "/etc/known", hash_name, hash_group);
+  return parse_static_file(text, "/etc/known", hash_name, hash_group, check_address);
 }
 
 // The single record of a text.
@@ -130,6 +134,10 @@ TEST(StaticFile, TooManyAddressesAreRefused) {
   expect_fault(text + " a:b", "line 1:", "more than 64");
 }
 
+TEST(StaticFile, AnAddressThatItsTransportCannotReadIsRefused) {
+  expect_fault("one a:b\ntwo a:b bad:b", "line 2:", "'bad:b' is not an address: write another.");
+}
+
 TEST(StaticFile, AnyBytesAreUnderstoodOrRefused) {
   std::mt19937_64 random(1);
   const std::string_view alphabet("ab1 \t\n\r#\":x0\0\xff", 14);
@@ -168,7 +176,7 @@ class StaticResolverTest : public ::testing::Test {
 
   const test::TemporaryDirectory temporary_;
   const std::string file_ = temporary_ / "known";
-  StaticResolver resolver_{file_, hash_name, hash_group, test::as_written};
+  StaticResolver resolver_{file_, hash_name, hash_group, check_address, test::as_written};
 };
 
 TEST_F(StaticResolverTest, AServiceInTheFileIsFoundByIdOrNamesId) {

@@ -89,6 +89,37 @@ TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   service.unregister();
 }
 
+TEST_F(CppWrapper, EmptyCallbacksAreRefused) {
+  const std::array<ripc::Item, 1> items{ripc::item("x")};
+  for (const ripc::Error& error : {receiver_.on_notification({}).error(), here_.watch(receiver_.id(), {}).error(),
+                                   sender_.send_then(receiver_.id(), items, {})}) {
+    EXPECT_EQ(error.code(), RIPC_INVALID_ARGUMENT);
+    EXPECT_NE(error.text().find("callback"), std::string_view::npos) << error.text();
+  }
+}
+
+TEST_F(CppWrapper, TheSentenceOfAnEmptyObjectSaysSo) {
+  Service none;
+  EXPECT_NE(none.statistics().error().text().find("may be empty or moved from"), std::string_view::npos);
+}
+
+TEST(CppResult, AFailedOneThatIsAskedForItsValueEndsTheProgramWithItsSentence) {
+  ripc::Result<std::string> failed = ripc::Error(RIPC_NO_SERVICE, "No one is called that.");
+  EXPECT_DEATH((void)*failed, "RIPC_NO_SERVICE: No one is called that.");
+  EXPECT_DEATH((void)failed->size(), "No one is called that.");
+  EXPECT_DEATH((void)std::move(failed).value(), "No one is called that.");
+}
+
+TEST(CppResult, WhatIsAskedOfATemporaryLivesAsLongAsItsReference) {
+  const auto words = [] { return ripc::Result<std::vector<std::string>>({"one", "two"}); };
+  static_assert(std::is_same_v<decltype(*words()), std::vector<std::string>>);
+  static_assert(std::is_same_v<decltype(words().value()), std::vector<std::string>>);
+  static_assert(std::is_same_v<decltype(words().error()), ripc::Error>);
+  std::string all;
+  for (const std::string& word : *words()) all += word;
+  EXPECT_EQ(all, "onetwo");
+}
+
 TEST_F(CppWrapper, ErrorsHaveACodeANameAndASentence) {
   const auto failed = here_.resolve("nobody-has-this-name");
   ASSERT_FALSE(failed.ok());

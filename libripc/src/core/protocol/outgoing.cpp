@@ -31,6 +31,15 @@ bool prefers_plain(const SendArguments& arguments) noexcept {
                      [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
 }
 
+namespace {
+
+// Or the largest number.
+std::size_t sum(std::size_t one, std::size_t other) noexcept {
+  return one + std::min(other, std::numeric_limits<std::size_t>::max() - one);
+}
+
+}  // namespace
+
 Status too_large(std::size_t size, std::size_t limit) {
   return Status(RIPC_TOO_LARGE, "The short items make a packet of " + std::to_string(size) +
                                     " bytes; this peer takes " + std::to_string(limit) +
@@ -40,8 +49,8 @@ Status too_large(std::size_t size, std::size_t limit) {
 
 Status too_large(std::span<const ripc_item> items, std::size_t limit) {
   std::size_t bytes = 0;
-  for (const ripc_item& item : items) bytes += item.size;
-  return too_large(wire::packet_size(items.size(), bytes), limit);
+  for (const ripc_item& item : items) bytes = sum(bytes, item.size);
+  return too_large(sum(bytes, wire::packet_size(items.size(), 0)), limit);
 }
 
 Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit) {

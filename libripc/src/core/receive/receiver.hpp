@@ -2,6 +2,7 @@
 // The receiving half of a service: looks at its ports, makes messages of packets, and waits for some.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,7 @@
 
 namespace ripc::internal::core {
 
-// One thread at a time receives.
+// One thread at a time receives; another one is told so, unless both begin in the same nanoseconds.
 class Receiver final : private spi::PacketSink {
  public:
   struct Parts {
@@ -111,6 +112,7 @@ class Receiver final : private spi::PacketSink {
   AdaptiveSpin spin_;
   Ports ports_;
   MessagePool* pool_ = nullptr;
+  std::atomic<bool> is_receiving_{false};
   std::uint32_t flags_ = 0;
   bool took_ = false;           // the last look at the ports took packets, whether they made messages or not
   bool out_of_memory_ = false;  // a packet stays where it is for want of memory
@@ -122,14 +124,23 @@ class Receiver final : private spi::PacketSink {
 
 [[gnu::always_inline]] inline ripc_status Receiver::receive(std::uint32_t flags, Nanoseconds timeout,
                                                             std::span<Message*> messages, std::size_t& count) noexcept {
+  // No locked instruction: the test is for programs that are wrong, and these meet it soon.
+  if (is_receiving_.load(std::memory_order_relaxed)) [[unlikely]]
+    return RIPC_INVALID_ARGUMENT;
+  is_receiving_.store(true, std::memory_order_relaxed);
   ports_.disarm();
   inbox_.open(messages);
   flags_ = flags;
   clock_.forget();
   pool_->enter(ThreadEpoch::current());
-  if (life_.status() != RIPC_OK || poll_ports() == 0) return receive_later(timeout, count);
-  count = inbox_.count();
-  return RIPC_OK;
+  ripc_status status = RIPC_OK;
+  if (life_.status() != RIPC_OK || poll_ports() == 0) {
+    status = receive_later(timeout, count);
+  } else {
+    count = inbox_.count();
+  }
+  is_receiving_.store(false, std::memory_order_relaxed);
+  return status;
 }
 
 }  // namespace ripc::internal::core

@@ -77,6 +77,7 @@ ripc_status ControlConnection::send_now(std::span<const std::byte> message, std:
   if (!descriptors.empty()) {
     header.msg_control = buffer.bytes;
     header.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    std::memset(buffer.bytes, 0, header.msg_controllen);  // the padding is sent too
     cmsghdr* control = CMSG_FIRSTHDR(&header);
     control->cmsg_level = SOL_SOCKET;
     control->cmsg_type = SCM_RIGHTS;
