@@ -366,7 +366,7 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Runs a peer's handler, with up to {@link #shortLimit} bytes and at most 60,000 of arguments.
+   * Runs a peer's handler, with up to {@link #shortLimit} bytes and at most 61,408 of arguments.
    * What is larger goes in a message before it. Unreliable, like a short message, and fails like
    * one.
    */
