@@ -15,6 +15,7 @@ namespace {
 
 constexpr Nanoseconds kTime = 50'000;
 constexpr Nanoseconds kLook = 1000;  // between two readings of the clock
+constexpr Nanoseconds kForever = UINT64_MAX;
 
 unsigned waits_for_processor = 0;  // percent
 int questions = 0;
@@ -29,10 +30,11 @@ class AdaptiveSpinTest : public testing::Test {
     waits_for_processor = 0;
     questions = 0;
   }
-  // One wait in which nothing comes: how often it has looked when it sleeps.
-  int looks_in_vain(AdaptiveSpin& spin) {
+  // One wait in which nothing comes: how often it has looked when it sleeps, or ends.
+  int looks_in_vain(AdaptiveSpin& spin, Nanoseconds timeout = kForever) {
     int looks = 0;
-    for (const Nanoseconds until = spin.begin(now_); now_ < until; ++looks) now_ += kLook;
+    const Nanoseconds until = spin.begin(now_, Deadline::after(timeout, now_).at());
+    for (; now_ < until; ++looks) now_ += kLook;
     return looks;
   }
 
@@ -61,6 +63,18 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
   now_ += AdaptiveSpin::kBusyInterval;
   EXPECT_EQ(looks_in_vain(spin_), kAll);
   EXPECT_FALSE(spin_.is_short());
+}
+
+TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleepAlsoWhereOthersWantTheProcessor) {
+  waits_for_processor = 100;
+  EXPECT_EQ(looks_in_vain(spin_), kFew);
+  questions = 0;
+  for (int wait = 0; wait < 1000; ++wait) {
+    EXPECT_EQ(looks_in_vain(spin_, kTime), kAll);
+    EXPECT_EQ(looks_in_vain(spin_, kLook), 1);
+  }
+  EXPECT_EQ(questions, 0) << "whose answer it would not use";
+  EXPECT_EQ(looks_in_vain(spin_, kTime + kLook), kFew);
 }
 
 TEST_F(AdaptiveSpinTest, TheSystemIsAskedOnceInAnInterval) {

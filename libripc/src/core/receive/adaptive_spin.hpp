@@ -30,8 +30,10 @@ class AdaptiveSpin {
   bool is_off() const noexcept { return spin_.time == 0; }
   // Until it asks again.
   bool is_short() const noexcept { return is_busy_; }
-  // A wait begins to spin: until when it may.
-  Nanoseconds begin(Nanoseconds now) noexcept {
+  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep: its
+  // caller has another thread that waits for the descriptor, or something else to do.
+  Nanoseconds begin(Nanoseconds now, Nanoseconds end) noexcept {
+    if (end - now <= spin_.time) return end;
     if (now >= ask_at_ && spin_.adapts) [[unlikely]]
       ask(now);
     return now + (is_busy_ ? std::min(spin_.time, kBusyTime) : spin_.time);

@@ -77,7 +77,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     const Nanoseconds now = clock_.now();
     if (first) {
       deadline = Deadline::after(timeout, now);
-      spin_until = std::min(spin_.begin(now), deadline.at());
+      spin_until = spin_.begin(now, deadline.at());
     }
     // Spinning while bytes are on their way takes the processor from the threads that move them.
     if (!long_receives_.empty() || now >= spin_until) {

@@ -15,8 +15,9 @@ import org.libripc.internal.NativeBinding;
  */
 final class Waiting {
   // The first look of a wait is this long and needs no hook: a thread that is interrupted meanwhile
-  // waits no longer.
-  private static final long FIRST_LOOK = 20_000;
+  // waits no longer. It is a spin to its end: where others want the processor, each spin is this
+  // short.
+  private static final long FIRST_LOOK = 10_000;
   private static final long PASS_ON = 1_000_000;
   // Thread.interrupt() looks who is to be told, and only then sets the flag of the thread: who
   // begins
