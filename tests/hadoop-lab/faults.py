@@ -117,7 +117,8 @@ class Faults(SlowNetwork):
         self.check_reported()
 
     def test_a_lost_output_is_made_again(self):
-        running = self.start(8)
+        # HTTP reports each failure, not every tenth one: else Hadoop's reducer may give up first, if little else is left to fetch.
+        running = self.start(8, ["-Dmapreduce.reduce.shuffle.maxfetchfailures=1"])
         shutil.rmtree(self.first_output().parent)
         counted = self.finish(running)
         self.assertGreater(counted.get("FALLBACK_NOT_THERE", 0), 0)
@@ -172,7 +173,9 @@ class Faults(SlowNetwork):
 class WithoutRecovery(SlowNetwork):
     def test_a_killed_node_manager_comes_back_with_nothing(self):
         """What it had is gone, so maps run again."""
-        running = self.start(8)
+        # The master hears of it from HTTP only, and must before Hadoop's reducer gives up: at the second failure, if it has half of all.
+        running = self.start(8, ["-Dmapreduce.reduce.shuffle.maxfetchfailures=1", "-Dmapreduce.reduce.shuffle.retry-delay.max.ms=60000",
+                                 "-Dmapreduce.reduce.shuffle.max-fetch-failures-notifications=1"])
         host = self.until_served()
         self.cluster.kill_node(host)
         self.cluster.end_containers(host)
