@@ -8,6 +8,7 @@
 import filecmp
 import pathlib
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -45,6 +46,15 @@ class Lab(unittest.TestCase):
         counted = self.cluster.counters(job).get("RipcShuffle", {})
         print(f"{self.id()}: {counted}", flush=True)
         return counted
+
+    def told(self, job):
+        """What each reducer of a job has logged of hosts and paths: [[line, ...], ...]"""
+        logs = (self.cluster.work / "logs").glob(f"node*-containers/{job.replace('job', 'application')}/*/syslog*")
+        lines = {}
+        for log in logs:
+            found = re.findall(r"Outputs of \S+ come over [A-Z]+:", log.read_text(encoding="utf-8", errors="replace"))
+            lines.setdefault(log.parent, []).extend(found)
+        return [each for each in lines.values() if each]
 
     def sort(self, maps=4, reduces=1, settings=(), rows=ROWS):
         job = self.cluster.terasort(rows, maps, reduces, settings=settings)
@@ -160,9 +170,17 @@ class FourHosts(Lab):
 
     def test_files_shared_memory_sockets_and_http_in_one_job(self):
         before = self.served()
-        counted = self.sort(maps=16, reduces=4)
+        job = self.cluster.terasort(ROWS, maps=16, reduces=4)
+        self.cluster.check_sorted(ROWS)
+        counted = self.paths(job)
         self.assert_only(counted, *self.names)
         self.assertGreaterEqual(self.served() - before, counted["SHM_BYTES"] + counted["SOCKET_BYTES"])
+        reducers = self.told(job)
+        self.assertEqual(len(reducers), 4)
+        for lines in reducers:
+            self.assertEqual(len(lines), len(set(lines)), f"once for each host and path: {lines}")
+        paths = {line.rsplit(" ", 1)[1].removesuffix(":") for lines in reducers for line in lines}
+        self.assertLessEqual({"LOCAL", "SHM", "SOCKET", "HTTP"}, paths)
 
     def test_compressed_outputs_by_all_paths(self):
         for codec in ["GzipCodec", "Lz4Codec"]:

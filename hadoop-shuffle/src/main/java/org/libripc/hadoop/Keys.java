@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
+import com.sun.management.UnixOperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
 import java.util.Locale;
 import org.apache.hadoop.conf.Configuration;
 import org.libripc.RipcBuilder;
@@ -52,6 +54,17 @@ final class Keys {
   /** What the windows of a merge in place may take of this JVM's heap. */
   static long inPlaceBytes(Configuration conf) {
     return conf.getLong(IN_PLACE_BYTES, Math.min(64L << 20, Runtime.getRuntime().maxMemory() / 8));
+  }
+
+  /**
+   * How many outputs a reducer may keep open: with more than a quarter of what its process may
+   * have, others could find none.
+   */
+  static int reducerFiles(Configuration conf) {
+    int files = atLeast(1, conf, REDUCER_FILES, 4096);
+    return ManagementFactory.getOperatingSystemMXBean() instanceof UnixOperatingSystemMXBean unix
+        ? (int) Math.max(1, Math.min(files, unix.getMaxFileDescriptorCount() / 4))
+        : files;
   }
 
   /** A context that admits whom the configuration says. */

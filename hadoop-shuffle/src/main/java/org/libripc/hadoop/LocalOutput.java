@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.io.InputStream;
+import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapred.IFileInputStream;
 import org.apache.hadoop.mapreduce.CryptoUtils;
 
 /**
- * A reducer's part of a map output that lies on this host. Immutable.
+ * A reducer's part of a map output that lies on this host. Its file is open from the begin, so that
+ * what was found can be read until {@link #close}, also if the file is deleted.
  *
  * @param raw its length without compression, with encryption's padding
  * @param length its length in the file
  */
-record LocalOutput(OpenFiles files, Path file, long start, long raw, long length) {
+record LocalOutput(Path file, FileChannel channel, long start, long raw, long length)
+    implements Closeable {
 
   /** Its bytes, decrypted if they are encrypted, with the checksum at the end. */
   InputStream open(Configuration conf) throws IOException {
-    return CryptoUtils.wrapIfNecessary(conf, new PartStream(files, file, start, length), length);
+    return CryptoUtils.wrapIfNecessary(conf, new PartStream(channel, start, length), length);
   }
 
   /** Its bytes without the checksum, which is checked when the last one is read. */
@@ -37,6 +41,15 @@ record LocalOutput(OpenFiles files, Path file, long start, long raw, long length
       while (in.read(buffer, 0, buffer.length) >= 0) {
         // the stream checks
       }
+    }
+  }
+
+  @Override
+  public void close() {
+    try {
+      channel.close();
+    } catch (IOException nothingWasWritten) {
+      // and nothing is lost
     }
   }
 }

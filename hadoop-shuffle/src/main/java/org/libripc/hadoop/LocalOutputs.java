@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
-import java.io.Closeable;
 import java.io.File;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
@@ -17,24 +16,19 @@ import org.apache.hadoop.mapreduce.TaskAttemptID;
  * Map outputs in the local directories of this task, which those of its host's NodeManager are.
  * Attempt IDs are unique, so what is there is what was made. All threads.
  */
-final class LocalOutputs implements Closeable {
+final class LocalOutputs {
   private final JobConf conf;
   private final int reduce;
   private final String[] directories;
-  private final OpenFiles files;
 
   LocalOutputs(JobConf conf, int reduce) {
     this.conf = conf;
     this.reduce = reduce;
     directories = conf.getTrimmedStrings(MRConfig.LOCAL_DIR);
-    files =
-        new OpenFiles(
-            Keys.atLeast(1, conf, Keys.REDUCER_FILES, 256),
-            file -> FileChannel.open(file, StandardOpenOption.READ));
   }
 
   /**
-   * Finds one.
+   * Finds and opens one.
    *
    * @return null if it is not on this host
    * @throws IOException if it is, and cannot be read
@@ -47,7 +41,8 @@ final class LocalOutputs implements Closeable {
         new SpillRecord(new org.apache.hadoop.fs.Path(index.toString()), conf, null);
     if (reduce >= record.size()) throw new IOException(index + " has no part " + reduce);
     IndexRecord part = record.getIndex(reduce);
-    return new LocalOutput(files, data, part.startOffset, part.rawLength, part.partLength);
+    FileChannel channel = FileChannel.open(data, StandardOpenOption.READ);
+    return new LocalOutput(data, channel, part.startOffset, part.rawLength, part.partLength);
   }
 
   /** The two files of an output need not be in the same directory. */
@@ -57,10 +52,5 @@ final class LocalOutputs implements Closeable {
       if (file.exists()) return file.toPath();
     }
     return null;
-  }
-
-  @Override
-  public void close() {
-    files.close();
   }
 }

@@ -155,6 +155,7 @@ final class PartReader<K, V> extends IFile.Reader<K, V> {
       decompressor = null;
     }
     in = null;
+    output.close();
     // The last key and value are shown by it until the merge goes on.
     if (ended) window = null;
   }

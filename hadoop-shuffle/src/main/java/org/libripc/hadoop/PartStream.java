@@ -5,18 +5,16 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
-import java.nio.file.Path;
+import java.nio.channels.FileChannel;
 
-/** A part of a file as a stream, without a descriptor of its own. One thread. */
+/** A part of an open file as a stream, which does not close it. One thread. */
 final class PartStream extends InputStream {
-  private final OpenFiles files;
-  private final Path file;
+  private final FileChannel file;
   private final byte[] single = new byte[1];
   private long position;
   private long left;
 
-  PartStream(OpenFiles files, Path file, long position, long length) {
-    this.files = files;
+  PartStream(FileChannel file, long position, long length) {
     this.file = file;
     this.position = position;
     left = length;
@@ -40,7 +38,7 @@ final class PartStream extends InputStream {
 
   private int read(ByteBuffer to) throws IOException {
     try {
-      return files.read(file, to, position);
+      return file.read(to, position);
     } catch (ClosedByInterruptException end) {
       throw end;
     } catch (IOException problem) { // not what a checksum or a codec says

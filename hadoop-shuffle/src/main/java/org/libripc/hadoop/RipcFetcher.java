@@ -144,10 +144,11 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
     path = ShufflePath.LOCAL;
     for (TaskAttemptID map : List.copyOf(left)) {
       if (stopped) break;
+      LocalOutput found = null;
       MapOutput<K, V> output = null;
       try {
         long start = Time.monotonicNow();
-        LocalOutput found = shared.local.find(map);
+        found = shared.local.find(map);
         if (found == null) continue;
         output = reserveLocal(map, found);
         if (output == null) return true;
@@ -174,6 +175,9 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
         } else {
           failed(map, new ShuffleFailure(Fallback.CHECKSUM, problem.toString()));
         }
+      } finally {
+        // What stays in place is open until it is merged.
+        if (found != null && !(output instanceof InPlaceOutput<K, V>)) found.close();
       }
     }
     return false;

@@ -23,8 +23,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Merges map outputs of this host where they lie: they take no memory but a window each, and no
- * second file. Other outputs go to Hadoop's merge manager, whose result is one segment more. All
- * threads.
+ * second file. Each has a descriptor until it is merged. Other outputs go to Hadoop's merge
+ * manager, whose result is one segment more. All threads.
  */
 final class RipcMergeManager<K, V> implements MergeManager<K, V> {
   private static final Logger LOG = LoggerFactory.getLogger(RipcMergeManager.class);
@@ -39,7 +39,9 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
   private final long budget;
   private final long perOutput; // of its decompressor
   private final List<InPlaceOutput<K, V>> outputs = new ArrayList<>();
+  private final int mostFiles;
   private long taken;
+  private int files;
   private long otherBytes;
 
   RipcMergeManager(
@@ -62,6 +64,7 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
     boolean wanted = conf.getBoolean(Keys.IN_PLACE, true) && conf.getBoolean(Keys.LOCAL, true);
     inPlace = wanted && perOutput >= 0;
     budget = Keys.inPlaceBytes(conf);
+    mostFiles = Keys.reducerFiles(conf);
     if (inPlace) {
       LOG.info(
           "Outputs of this host are merged where they lie, through windows of together {} bytes{}{}{}",
@@ -111,11 +114,12 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
     return reserved;
   }
 
-  /** Takes an output that stays where it is; null: there is no room for its window. */
+  /** Takes an open output that stays where it is; null: no room for its window or descriptor. */
   synchronized InPlaceOutput<K, V> reserveInPlace(TaskAttemptID map, LocalOutput output) {
     long needed = least(output);
-    if (!inPlace || taken + needed > budget) return null;
+    if (!inPlace || taken + needed > budget || files == mostFiles) return null;
     taken += needed;
+    ++files;
     return new InPlaceOutput<>(this, map, output);
   }
 
@@ -125,11 +129,18 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
 
   synchronized void release(InPlaceOutput<K, V> output) {
     taken -= least(output.output());
+    --files;
+    output.output().close();
   }
 
   synchronized void commit(InPlaceOutput<K, V> output) throws IOException {
     outputs.add(output);
     counters.staysInPlace(output.output().length() - CryptoUtils.cryptoPadding(conf));
+  }
+
+  /** After the merge, of which the end may not have been read. */
+  synchronized void closeFiles() {
+    for (InPlaceOutput<K, V> each : outputs) each.output().close();
   }
 
   @Override

@@ -153,7 +153,7 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
       localRunner.close();
     } else {
       // The merged records have been read.
-      shared.local().close();
+      shared.merger().closeFiles();
     }
   }
 }

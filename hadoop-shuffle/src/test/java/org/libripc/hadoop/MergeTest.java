@@ -2,11 +2,15 @@
 package org.libripc.hadoop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.UnixOperatingSystemMXBean;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -122,26 +126,83 @@ class MergeTest {
       maps.write(map, null, List.of(List.of(), mine));
       expected.addAll(mine);
       LocalOutput found = local.find(MapFiles.attempt(map));
-      MapOutput<BytesWritable, BytesWritable> output =
-          manager.reserveInPlace(MapFiles.attempt(map), found);
-      if (output != null) {
-        ++inPlace;
-      } else {
-        output = reserve(manager, map, found.raw());
-        output.shuffle(
-            new MapHost("node1:1", "http://node1:1/"),
-            found.open(maps.conf),
-            found.length(),
-            found.raw(),
-            ShuffleClientMetrics.create(
-                new org.apache.hadoop.mapred.TaskAttemptID("1", 1, TaskType.REDUCE, map, 0),
-                maps.conf),
-            Reporter.NULL);
-      }
-      output.commit();
+      if (take(manager, map, found)) ++inPlace;
     }
     assertEquals(5, inPlace);
     MapFiles.check(expected, manager.close());
+  }
+
+  /** Returns whether it stays in place; if not, Hadoop's merge has a copy. */
+  private boolean take(
+      RipcMergeManager<BytesWritable, BytesWritable> manager, int map, LocalOutput found)
+      throws IOException, InterruptedException {
+    MapOutput<BytesWritable, BytesWritable> output =
+        manager.reserveInPlace(MapFiles.attempt(map), found);
+    boolean inPlace = output != null;
+    if (!inPlace) {
+      output = reserve(manager, map, found.raw());
+      output.shuffle(
+          new MapHost("node1:1", "http://node1:1/"),
+          found.open(maps.conf),
+          found.length(),
+          found.raw(),
+          ShuffleClientMetrics.create(
+              new org.apache.hadoop.mapred.TaskAttemptID("1", 1, TaskType.REDUCE, map, 0),
+              maps.conf),
+          Reporter.NULL);
+    }
+    output.commit();
+    return inPlace;
+  }
+
+  /** As Hadoop's shuffle, which has copies of all: those that stay in place are open. */
+  @Test
+  void outputsThatAreDeletedAfterTheyWereTakenAreMerged() throws Throwable {
+    codec("none");
+    maps.conf.setInt(Keys.REDUCER_FILES, 4);
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    LocalOutputs local = new LocalOutputs(maps.conf, REDUCE);
+    List<MapFiles.Pair> expected = new ArrayList<>();
+    List<LocalOutput> inPlace = new ArrayList<>();
+    for (int map = 0; map < 10; ++map) {
+      List<MapFiles.Pair> mine = MapFiles.records(new Random(map), 500, 100);
+      maps.write(map, null, List.of(List.of(), mine));
+      expected.addAll(mine);
+      LocalOutput found = local.find(MapFiles.attempt(map));
+      found.check(maps.conf, new byte[1000]);
+      if (take(manager, map, found)) inPlace.add(found);
+      Files.delete(maps.data(map));
+    }
+    MapFiles.check(expected, manager.close());
+    assertEquals(4, inPlace.size(), "as many as may be open");
+    for (LocalOutput each : inPlace) assertFalse(each.channel().isOpen(), "it has been merged");
+  }
+
+  /** Also if the configuration gives it all: others could not open anything. */
+  @Test
+  void aReducerLeavesDescriptorsToOthers() {
+    maps().conf.setInt(Keys.REDUCER_FILES, Integer.MAX_VALUE);
+    int most = Keys.reducerFiles(maps.conf);
+    long processes =
+        ManagementFactory.getPlatformMXBean(UnixOperatingSystemMXBean.class)
+            .getMaxFileDescriptorCount();
+    assertTrue(most >= 1 && most <= processes / 4, most + " of " + processes);
+  }
+
+  @Test
+  void nothingStaysOpenOfAMergeThatIsNotReadToItsEnd() throws Throwable {
+    codec("none");
+    RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
+    List<LocalOutput> taken = new ArrayList<>();
+    for (int map = 0; map < 3; ++map) {
+      maps.write(map, null, List.of(List.of(), MapFiles.records(new Random(map), 50, 100)));
+      taken.add(new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(map)));
+      manager.reserveInPlace(MapFiles.attempt(map), taken.get(map)).commit();
+    }
+    assertTrue(manager.close().next());
+    for (LocalOutput each : taken) assertTrue(each.channel().isOpen());
+    manager.closeFiles();
+    for (LocalOutput each : taken) assertFalse(each.channel().isOpen());
   }
 
   private static MapOutput<BytesWritable, BytesWritable> reserve(
@@ -203,6 +264,7 @@ class MergeTest {
   void roomThatIsGivenBackIsRoom() throws Throwable {
     codec("none");
     maps.conf.setLong(Keys.IN_PLACE_BYTES, 16 << 10);
+    maps.conf.setInt(Keys.REDUCER_FILES, 1);
     maps.write(0, null, List.of(List.of(), MapFiles.records(new Random(1), 1000, 40)));
     LocalOutput found = new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0));
     RipcMergeManager<BytesWritable, BytesWritable> manager = manager();

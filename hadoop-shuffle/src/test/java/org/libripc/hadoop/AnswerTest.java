@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Random;
+import java.util.Set;
+import org.apache.hadoop.mapred.JobConf;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.libripc.Outgoing;
+import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.rpc.Request;
+import org.libripc.rpc.Rpc;
+
+/** A service that has the name of a NodeManager, and not the job's token, gives no output. */
+@Timeout(60)
+class AnswerTest {
+  /** What is wrong with an answer. */
+  private enum Lie {
+    NONE,
+    CODE,
+    CONTENT,
+    LENGTH,
+    MAC,
+    MAC_OF_ANOTHER_REQUEST,
+    MAC_OF_ANOTHER_LENGTH,
+    NO_MAC,
+    ONE_ITEM_MORE,
+    RUBBISH
+  }
+
+  private static final byte[] BYTES = new byte[1000];
+
+  private final String name = "test-" + ProcessHandle.current().pid() + "-" + System.nanoTime();
+  private final Random random = new Random(1);
+  private final ServerFixture.Taken taken = new ServerFixture.Taken();
+  private Ripc ripc;
+  private RemoteShuffle shuffle;
+  private volatile int method; // at which it lies
+  private volatile Lie lie = Lie.NONE;
+
+  @BeforeEach
+  void begin() {
+    ripc = Ripc.builder().open();
+    Rpc rpc = Rpc.open(ripc.service().name(Wire.serviceName(name)).register());
+    ByteBuffer session = ByteBuffer.allocate(Wire.SESSION_BYTES);
+    ByteBuffer sizes = Wire.encodeSizes(List.of(new Wire.Size(BYTES.length, BYTES.length, 0)));
+    rpc.on(Wire.BEGIN, request -> answer(request, Wire.BEGIN, session, null))
+        .on(Wire.SIZES, request -> answer(request, Wire.SIZES, sizes, null))
+        .on(
+            Wire.DATA,
+            request -> answer(request, Wire.DATA, Wire.lengthOf(BYTES.length), BYTES.clone()));
+    Thread thread = new Thread(() -> serve(rpc));
+    thread.setDaemon(true);
+    thread.start();
+    shuffle = new RemoteShuffle(new JobConf(false), ServerFixture.JOB, ServerFixture.KEY);
+  }
+
+  private static void serve(Rpc rpc) {
+    try {
+      rpc.serve();
+    } catch (InterruptedException | RipcException.Closed end) {
+      // the context was closed
+    }
+  }
+
+  @AfterEach
+  void end() {
+    shuffle.close();
+    ripc.close();
+  }
+
+  /**
+   * @param says what the MAC is over
+   * @param data what is sent in its place; null: {@code says} itself
+   */
+  private void answer(Request request, int to, ByteBuffer says, byte[] data) {
+    try {
+      byte[] mac = Wire.macOf(request.item(0));
+      Lie now = to == method ? lie : Lie.NONE;
+      byte[] content = data != null ? data : says.array().clone();
+      if (now == Lie.MAC_OF_ANOTHER_REQUEST) mac[0] ^= 1;
+      ByteBuffer sealed = now == Lie.MAC_OF_ANOTHER_LENGTH ? Wire.lengthOf(1) : says;
+      byte[] seal = Wire.sealAnswer(ServerFixture.KEY, mac, sealed);
+      if (now == Lie.MAC) seal[random.nextInt(seal.length)] ^= 1;
+      if (now == Lie.CONTENT) content[random.nextInt(content.length)] ^= 1;
+      if (now == Lie.LENGTH) content = new byte[content.length + 1];
+      if (now == Lie.RUBBISH) random.nextBytes(content = new byte[random.nextInt(2000)]);
+      if (now == Lie.RUBBISH) random.nextBytes(seal = new byte[random.nextInt(100)]);
+      Outgoing items = new Outgoing().add(ByteBuffer.wrap(content));
+      if (now != Lie.NO_MAC) items.add(ByteBuffer.wrap(seal));
+      if (now == Lie.ONE_ITEM_MORE) items.add(ByteBuffer.wrap(seal));
+      request.reply(now == Lie.CODE ? 1 + random.nextInt(100) : Wire.OK, items);
+    } catch (IOException tooShort) {
+      throw new AssertionError(tooShort);
+    }
+  }
+
+  private void fetch() throws Exception {
+    // One that does not know the session.
+    RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
+    new RemoteFetch<>(shuffle, host, 0, taken).fetch(List.of(MapFiles.attempt(0)));
+  }
+
+  @Test
+  void whoHasTheTokenIsBelieved() throws Exception {
+    fetch();
+    assertArrayEquals(BYTES, taken.came.get(MapFiles.attempt(0)));
+  }
+
+  /** The bytes of map outputs are not under the MAC: their checksum is looked at later. */
+  @ParameterizedTest
+  @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "NONE")
+  void whoHasNotGivesNothing(Lie told) throws Exception {
+    lie = told;
+    Set<Fallback> reasons = EnumSet.of(Fallback.REFUSED, Fallback.FAILED);
+    for (int at : List.of(Wire.BEGIN, Wire.SIZES, Wire.DATA)) {
+      if (at == Wire.DATA && told == Lie.CONTENT) continue;
+      for (int round = 0; round < 30; ++round) {
+        method = at;
+        ShuffleFailure failure = assertThrows(ShuffleFailure.class, this::fetch, "method " + at);
+        assertTrue(reasons.contains(failure.why()), failure.toString());
+      }
+    }
+    assertEquals(0, taken.came.size());
+    // And the truth is believed afterwards.
+    lie = Lie.NONE;
+    whoHasTheTokenIsBelieved();
+  }
+}
