@@ -123,6 +123,10 @@ typedef struct ripc_call_result {
 } ripc_call_result;
 
 RIPC_API void ripc_call_result_init(ripc_call_result *result);
+/* One sentence or two on how a call ended: whether it is safe to repeat it, why it was not answered, and what to do.
+ * Takes the result's outcome and status: ripc_status_text() is about messages, and may advise to send again what has
+ * run. Static; never NULL. */
+RIPC_API const char *ripc_call_text(uint32_t outcome, ripc_status status);
 
 /* Runs once for each call that was begun, in the thread that is in ripc_rpc_run(), in ripc_rpc_cancel() or in
  * ripc_rpc_destroy(). *result is valid during the call. It may make calls and send; it must not block. */

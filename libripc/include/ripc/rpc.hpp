@@ -129,14 +129,15 @@ class CallResult {
         code_(result.code),
         count_(result.item_count),
         items_(result.items),
-        error_(static_cast<ripc_status>(result.status)),
+        error_(error_of(result)),
         message_(result.message) {}
 
   // RIPC_CALL_ANSWERED, RIPC_CALL_DID_NOT_RUN (also if it could not begin: to call again is safe), or
   // RIPC_CALL_MAY_HAVE_RUN.
   ripc_call_outcome outcome() const noexcept { return outcome_; }
   bool answered() const noexcept { return outcome_ == RIPC_CALL_ANSWERED; }
-  // RIPC_OK if it was answered, else why not: ripc_rpc_call() lists what each means.
+  // RIPC_OK if it was answered, else why not: ripc_rpc_call() lists what each means. Its text also says whether it is
+  // safe to call again (ripc_call_text).
   const Error& error() const noexcept { return error_; }
   ripc_status status() const noexcept { return error_.code(); }
   // The code of the answer; 0 without one.
@@ -150,6 +151,12 @@ class CallResult {
   }
 
  private:
+  static Error error_of(const ripc_call_result& result) noexcept {
+    const auto status = static_cast<ripc_status>(result.status);
+    if (result.outcome == RIPC_CALL_ANSWERED) return Error(status);
+    return Error::with_static_text(status, ripc_call_text(result.outcome, status));
+  }
+
   ripc_call_outcome outcome_ = RIPC_CALL_DID_NOT_RUN;
   std::uint32_t code_ = 0;
   std::size_t count_ = 0;
