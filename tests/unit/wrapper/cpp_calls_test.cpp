@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "ripc/codec.hpp"
 #include "ripc/ripc.hpp"
 #include "ripc/rpc.hpp"
 #include "support/temporary_directory.hpp"
@@ -121,6 +122,109 @@ TEST_F(CppCallTexts, OfCallsThatDidNotRunSayThatRepeatingThemIsSafe) {
   EXPECT_EQ(unheard.outcome(), RIPC_CALL_DID_NOT_RUN);
   EXPECT_EQ(unheard.status(), RIPC_TIMEOUT);
   EXPECT_TRUE(says(unheard.error().text(), "Check that the service has one")) << unheard.error().text();
+}
+
+TEST_F(CppCallTexts, OfABusyEndpointNameTheEndpointAndNotThePeersRoom) {
+  std::optional<ripc::Error> second;
+  ASSERT_TRUE(server_.on(20, [&](Request) { second.emplace(server_.run(ripc::kNoWait).error()); }).ok());
+  ASSERT_TRUE(client_.call_then(server_service_.id(), 20, bytes_of("x"), [](const CallResult&) {}).ok());
+  ASSERT_TRUE(until([&] { return second.has_value(); }));
+  EXPECT_EQ(*second, RIPC_AGAIN);
+  EXPECT_TRUE(says(second->text(), "Another thread runs this endpoint")) << second->text();
+}
+
+TEST_F(CppCallTexts, OfAFullQueueSayToRunTheEndpoint) {
+  const Service deaf = need(context_.register_service());
+  ripc::Error full;
+  for (int count = 0; count < 3 && full.ok(); ++count)
+    full = client_.call_then(deaf.id(), kEcho, bytes_of("x"), [](const CallResult&) {}).error();
+  EXPECT_EQ(full, RIPC_AGAIN);
+  EXPECT_TRUE(says(full.text(), "run it, then call again")) << full.text();
+  std::optional<CallResult> awaited;
+  const auto body = [&]() -> ripc::Task<> { awaited.emplace(co_await client_.call(deaf.id(), kEcho)); };
+  ripc::Task<> task = body();
+  task.start();
+  ASSERT_TRUE(awaited.has_value());
+  EXPECT_EQ(awaited->error().text(), full.text());
+}
+
+// ---- Mistakes ------------------------------------------------------------------------------------------------
+
+class CppCallMistakes : public CppCallTexts {};
+
+TEST_F(CppCallMistakes, EmptyFunctionsAreRefused) {
+  EXPECT_EQ(server_.on(10, std::function<void(Request)>()), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(server_.on(10, static_cast<void (*)(Request)>(nullptr)), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(client_.call_then(server_service_.id(), kEcho, bytes_of("x"), nullptr).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc::on_typed<std::string>(server_, 10, std::function<std::string(const std::string&, const Request&)>()),
+            RIPC_INVALID_ARGUMENT);
+  EXPECT_TRUE(server_.on(10, [](Request) {}).ok()) << "none of them took the method";
+  EXPECT_EQ(ripc_rpc_handle(server_.handle(), 11, 0, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_rpc_list_methods(server_.handle(), nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_F(CppCallMistakes, StartingATaskTwiceDoesNothing) {
+  int began = 0;
+  const auto body = [&]() -> ripc::Task<> {
+    ++began;
+    (void)co_await client_.call(server_service_.id(), kEcho, bytes_of("x"));
+    ++began;
+  };
+  ripc::Task<> task = body();
+  task.start();
+  task.start();
+  EXPECT_EQ(began, 1);
+  ASSERT_TRUE(until([&] { return task.done(); }));
+  EXPECT_EQ(began, 2);
+  task.start();
+  EXPECT_EQ(began, 2);
+  ripc::Task<>().start();
+}
+
+TEST_F(CppCallMistakes, HandlersMayComeWhileAThreadRunsTheEndpoint) {
+  constexpr std::uint32_t kMethods = 50'000;
+  const auto echo = [](void*, ripc_request* request) { (void)ripc_request_reply(request, 0, nullptr, 0, nullptr); };
+  ASSERT_EQ(ripc_rpc_handle(server_.handle(), 100, 0, echo, nullptr), RIPC_OK);
+  std::atomic<bool> ends = false;
+  std::thread runs([&] {
+    while (!ends) (void)server_.run(1ms);
+  });
+  std::atomic<std::uint32_t> added = 100;
+  std::thread adds([&] {
+    while (added < kMethods && ripc_rpc_handle(server_.handle(), added + 1, 0, echo, nullptr) == RIPC_OK) ++added;
+  });
+  // The last one and an old one in turn: so each is looked up.
+  while (added < kMethods && !HasFailure()) {
+    for (const std::uint32_t method : {added.load(), 100U}) {
+      const CallResult result = client_.call_wait(server_service_.id(), method);
+      EXPECT_TRUE(result.answered()) << method << ": " << result.error().text();
+    }
+  }
+  adds.join();
+  ends = true;
+  runs.join();
+}
+
+// ---- What is left for others ---------------------------------------------------------------------------------
+
+TEST_F(CppCallTexts, RefusedRequestsDidNotRunAndCountAsRefused) {
+  const CallResult refused = end_of_held([&](std::uint64_t) { held_.front().refuse(RIPC_LIMIT); });
+  EXPECT_EQ(refused.outcome(), RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(refused.status(), RIPC_LIMIT);
+  const auto statistics = need(server_.statistics());
+  EXPECT_EQ(statistics.requests_run, 0u);
+  EXPECT_EQ(statistics.requests_refused, 1u);
+  EXPECT_EQ(statistics.requests_expired, 0u);
+}
+
+TEST_F(CppCallTexts, AnInterruptDuringACallIsLeftToTheNextRun) {
+  ASSERT_TRUE(client_service_.interrupt().ok());
+  // Nobody runs the server.
+  EXPECT_EQ(client_.call_wait(server_service_.id(), kEcho, bytes_of("x"), {.timeout = 50ms}).status(), RIPC_TIMEOUT);
+  ripc::Result<std::size_t> next = client_.run(ripc::kNoWait);
+  while (next.ok()) next = client_.run(ripc::kNoWait);
+  EXPECT_EQ(next.code(), RIPC_INTERRUPTED);
+  EXPECT_EQ(client_.run(ripc::kNoWait).code(), RIPC_EMPTY) << "only once";
 }
 
 }  // namespace
