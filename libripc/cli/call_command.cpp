@@ -87,24 +87,14 @@ int exit_code_of(const ripc::CallResult& result) {
   return exit_code_for(status_of(result));
 }
 
-// Without the advice to try again, which suits what did not run.
-std::string why_it_may_have_run(const ripc::CallResult& result) {
-  if (result.status() == RIPC_PEER_DEAD || result.status() == RIPC_CLOSED) return "It ended meanwhile.";
-  if (result.status() == RIPC_TIMEOUT) return "The time of --timeout is over.";
-  return std::string(result.error().text());
-}
-
 std::string what_happened(const CallCommandOptions& options, const ripc::CallResult& result) {
   const std::string who = "'" + options.service + "' ";
   if (result.answered() && status_of(result) != RIPC_OK)
     return who + "answered, but not all of the answer arrived: " + ripc_status_text(status_of(result));
   if (result.answered()) return who + "answered with code " + std::to_string(result.code()) + ".";
-  const std::string why = std::string(result.error().text());
   if (result.status() == RIPC_UNSUPPORTED)
     return who + "has no method " + std::to_string(options.method) + ". The call did not run.";
-  if (result.outcome() == RIPC_CALL_DID_NOT_RUN) return "The call did not run; to call again is safe. " + why;
-  return "The call may have run: " + who + "did not say how it ended. " + why_it_may_have_run(result) +
-         " Call again only if running twice does no harm.";
+  return std::string(result.error().text());
 }
 
 Json result_json(const CallCommandOptions& options, const ripc::ServiceInfo& info, const ripc::CallResult& result,

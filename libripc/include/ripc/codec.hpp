@@ -128,6 +128,7 @@ requires std::invocable<Handler&, const Question&, const Request&> Error on_type
                                                                                   Handler handler,
                                                                                   std::uint32_t flags = 0) {
   using Given = std::invoke_result_t<Handler&, const Question&, const Request&>;
+  if (detail::is_empty(handler)) return detail::no_function();
   if constexpr (detail::kIsTask<Given>) {
     return rpc.on(
         method,

@@ -58,9 +58,17 @@ class [[nodiscard]] Error {
   // A status with a sentence of its own. If there is no memory for that, it has the general one.
   Error(ripc_status code, std::string text) noexcept : code_(code) {
     try {
-      if (!text.empty()) text_ = std::make_shared<const std::string>(std::move(text));
+      if (text.empty()) return;
+      const auto owned = std::make_shared<const std::string>(std::move(text));
+      text_ = {owned, owned->c_str()};
     } catch (const std::bad_alloc&) {
     }
+  }
+  // The same with a text that lives as long as the program. Does not allocate.
+  static Error with_static_text(ripc_status code, const char* text) noexcept {
+    Error error(code);
+    error.text_ = {std::shared_ptr<void>(), text};
+    return error;
   }
 
   // The outcome of this thread's last call into ripc.h. RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING and RIPC_INTERRUPTED,
@@ -82,15 +90,13 @@ class [[nodiscard]] Error {
   // "RIPC_NO_SERVICE". Static.
   const char* name() const noexcept { return ripc_status_name(code_); }
   // The sentence. Valid as long as this Error.
-  std::string_view text() const noexcept {
-    return text_ ? std::string_view(*text_) : std::string_view(ripc_status_text(code_));
-  }
+  std::string_view text() const noexcept { return text_ != nullptr ? text_.get() : ripc_status_text(code_); }
 
   friend bool operator==(const Error& error, ripc_status code) noexcept { return error.code_ == code; }
 
  private:
   ripc_status code_ = RIPC_OK;
-  std::shared_ptr<const std::string> text_;  // most errors have none: two words to move
+  std::shared_ptr<const char> text_;  // most errors have none: two words to move
 };
 
 // ---- Result --------------------------------------------------------------------------------------------------

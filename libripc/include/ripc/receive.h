@@ -47,8 +47,8 @@ RIPC_API ripc_status ripc_receive_many(ripc_service *service, uint32_t flags, ui
                                        size_t capacity, size_t *count);
 
 /* Makes the running receive or room wait of this service, or the next one, return RIPC_INTERRUPTED. A receive that
- * finds a message returns that first. Async-signal-safe, so it does not say RIPC_FORKED: in a forked child it does
- * nothing. */
+ * finds a message returns that first. ripc_rpc_call_wait() leaves it to the next ripc_rpc_run(). Async-signal-safe, so
+ * it does not say RIPC_FORKED: in a forked child it does nothing. */
 RIPC_API ripc_status ripc_interrupt(ripc_service *service);
 
 /* A descriptor for poll and epoll (level-triggered). It becomes readable when, since a receive returned RIPC_EMPTY, a

@@ -68,9 +68,9 @@ typedef enum ripc_rpc_handler_flags {
   RIPC_RPC_WORKER = 1 /* runs in a worker thread, where it may block; without it, in the thread of ripc_rpc_run() */
 } ripc_rpc_handler_flags;
 
-/* Registers the handler of a method, before the first ripc_rpc_run(). A call to a method without a handler is refused
- * with RIPC_UNSUPPORTED. RIPC_INVALID_ARGUMENT: it has one, RIPC_RPC_WORKER is set and there are no workers, or the
- * handler is NULL and options.recorded is not set. */
+/* Registers the handler of a method: any thread, also while another one runs the endpoint. A call to a method that has
+ * no handler yet is refused with RIPC_UNSUPPORTED. RIPC_INVALID_ARGUMENT: it has one, RIPC_RPC_WORKER is set and there
+ * are no workers, or the handler is NULL and options.recorded is not set. */
 RIPC_API ripc_status ripc_rpc_handle(ripc_rpc *rpc, uint32_t method, uint32_t flags, ripc_rpc_handler handler,
                                      void *user);
 
@@ -100,7 +100,7 @@ RIPC_API ripc_status ripc_request_reply(ripc_request *request, uint32_t code, co
                                         ripc_ticket **ticket);
 /* Ends a request without an answer: its call may have run, and has this status. NULL is ignored. */
 RIPC_API void ripc_request_drop(ripc_request *request, ripc_status status);
-/* The same, of a request that nothing was done for: its call did not run. */
+/* The same, of a request that nothing was done for: its call did not run. It counts as refused, not as run. */
 RIPC_API void ripc_request_refuse(ripc_request *request, ripc_status status);
 
 /* ---- Making calls ------------------------------------------------------------------------------------------ */
@@ -123,6 +123,10 @@ typedef struct ripc_call_result {
 } ripc_call_result;
 
 RIPC_API void ripc_call_result_init(ripc_call_result *result);
+/* One sentence or two on how a call ended: whether it is safe to repeat it, why it was not answered, and what to do.
+ * Takes the result's outcome and status: ripc_status_text() is about messages, and may advise to send again what has
+ * run. Static; never NULL. */
+RIPC_API const char *ripc_call_text(uint32_t outcome, ripc_status status);
 
 /* Runs once for each call that was begun, in the thread that is in ripc_rpc_run(), in ripc_rpc_cancel() or in
  * ripc_rpc_destroy(). *result is valid during the call. It may make calls and send; it must not block. */
@@ -168,8 +172,9 @@ RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t m
                                    size_t count, const ripc_call_options *options, ripc_call_done done, void *user,
                                    uint64_t *call);
 /* The same, and waits for the end, which it writes to *result. It runs the endpoint meanwhile, unless another thread
- * does. RIPC_OK: the call ended, see *result, whose message is the caller's. RIPC_INVALID_ARGUMENT also in a handler
- * or a `done` that runs in ripc_rpc_run(), which it would wait for. */
+ * does. What interrupts it meanwhile interrupts the next ripc_rpc_run(). RIPC_OK: the call ended, see *result, whose
+ * message is the caller's. RIPC_INVALID_ARGUMENT also in a handler or a `done` that runs in ripc_rpc_run(), which it
+ * would wait for. */
 RIPC_API ripc_status ripc_rpc_call_wait(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
                                         size_t count, const ripc_call_options *options, ripc_call_result *result);
 /* Ends a call. `done` runs in this call, with RIPC_CANCELLED, and the return buffers are the caller's again. The server
@@ -189,8 +194,9 @@ typedef struct ripc_rpc_statistics {
   uint64_t answered, did_not_run, may_have_run;
   uint64_t repeats;          /* requests and questions sent again, on paths that lose packets */
   uint64_t requests_run;     /* handed to a handler */
-  uint64_t requests_refused; /* unknown method, busy workers, no session, another version */
-  uint64_t requests_expired; /* not run, because the caller's time was over or it had cancelled */
+  uint64_t requests_refused; /* unknown method, busy workers, no session, another version, ripc_request_refuse() */
+  uint64_t requests_expired; /* not run, because the caller's time was over or it had cancelled; also those that were
+                                refused with RIPC_TIMEOUT */
   uint64_t duplicates;       /* requests that had come already */
   uint64_t answers_repeated; /* kept answers sent again */
   uint64_t sessions_opened, sessions_served;
@@ -218,7 +224,9 @@ typedef struct ripc_rpc_method_statistics {
   ripc_latency call_time;               /* of calls that were answered, from their begin */
   /* Requests for it that came to this endpoint. */
   uint64_t requests_run, requests_refused, requests_expired;
-  ripc_latency request_time; /* of requests that were answered: waiting for a worker, and the handler */
+  /* Of requests that were answered: waiting for a worker, and the handler. Of those that are answered within their
+   * handler, one in 16 is measured. */
+  ripc_latency request_time;
 } ripc_rpc_method_statistics;
 
 /* *method is valid during the call. It must not call functions of the endpoint. */

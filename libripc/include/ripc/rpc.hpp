@@ -28,6 +28,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -105,6 +106,8 @@ class Request {
   Result<Ticket> reply(Bytes bytes, std::uint32_t code = 0) noexcept { return reply({ripc::item(bytes)}, code); }
   // Ends it without an answer: the call may have run, and has this status.
   void drop(ripc_status status) noexcept { ripc_request_drop(handle_.release(), status); }
+  // The same, if nothing was done for it: the call did not run.
+  void refuse(ripc_status status) noexcept { ripc_request_refuse(handle_.release(), status); }
   // Borrowed, for calls into ripc/rpc.h.
   ripc_request* handle() const noexcept { return handle_.get(); }
 
@@ -129,14 +132,15 @@ class CallResult {
         code_(result.code),
         count_(result.item_count),
         items_(result.items),
-        error_(static_cast<ripc_status>(result.status)),
+        error_(error_of(result)),
         message_(result.message) {}
 
   // RIPC_CALL_ANSWERED, RIPC_CALL_DID_NOT_RUN (also if it could not begin: to call again is safe), or
   // RIPC_CALL_MAY_HAVE_RUN.
   ripc_call_outcome outcome() const noexcept { return outcome_; }
   bool answered() const noexcept { return outcome_ == RIPC_CALL_ANSWERED; }
-  // RIPC_OK if it was answered, else why not: ripc_rpc_call() lists what each means.
+  // RIPC_OK if it was answered, else why not: ripc_rpc_call() lists what each means. Its text also says whether it is
+  // safe to call again (ripc_call_text).
   const Error& error() const noexcept { return error_; }
   ripc_status status() const noexcept { return error_.code(); }
   // The code of the answer; 0 without one.
@@ -150,6 +154,12 @@ class CallResult {
   }
 
  private:
+  static Error error_of(const ripc_call_result& result) noexcept {
+    const auto status = static_cast<ripc_status>(result.status);
+    if (result.outcome == RIPC_CALL_ANSWERED) return Error(status);
+    return Error::with_static_text(status, ripc_call_text(result.outcome, status));
+  }
+
   ripc_call_outcome outcome_ = RIPC_CALL_DID_NOT_RUN;
   std::uint32_t code_ = 0;
   std::size_t count_ = 0;
@@ -175,6 +185,16 @@ struct CallOptions {
 };
 
 namespace detail {
+
+// Error::from_last_call(), and with the sentence also of RIPC_AGAIN: the general one is about a peer's room.
+inline Error failed_rpc_call(ripc_status status) noexcept {
+  if (status != RIPC_AGAIN) return Error::from_last_call(status);
+  try {
+    return Error(status, std::string(ripc_last_error()));
+  } catch (const std::bad_alloc&) {
+    return Error(status);
+  }
+}
 
 // begin(options for the C interface).
 template <typename Begin>
@@ -214,7 +234,7 @@ class [[nodiscard]] Call {
       : rpc_(rpc) {
     const ripc_status status = detail::begin_call(rpc, to, method, items, options, &Call::end, this, &id_);
     if (status == RIPC_OK) return;
-    result_ = CallResult(Error::from_last_call(status));
+    result_ = CallResult(detail::failed_rpc_call(status));
     state_.store(this, std::memory_order_release);
   }
   Call(const Call&) = delete;
@@ -274,6 +294,22 @@ struct RpcOptions {
 
 namespace detail {
 
+// Of a std::function and the like, or of a pointer to a function.
+template <typename Function>
+bool is_empty(const Function& function) noexcept {
+  if constexpr (std::is_pointer_v<Function> || requires {
+                  function.operator bool();
+                  function == nullptr;
+                })
+    return function == nullptr;
+  else
+    return false;
+}
+
+inline Error no_function() noexcept {
+  return Error::with_static_text(RIPC_INVALID_ARGUMENT, "The function is empty: give one that can be called.");
+}
+
 // Handlers outlive the endpoint.
 struct RpcDestroy {
   void operator()(ripc_rpc* rpc) const noexcept { ripc_rpc_destroy(rpc); }
@@ -285,7 +321,8 @@ struct RpcDestroy {
 // An endpoint: makes calls from its service, and answers calls to it. It alone receives from the service.
 //
 // The destructor ends all calls in its thread, with RIPC_CLOSED: coroutines go on in there, and callbacks run. At that
-// time no thread may be in run(). Moving it disturbs nothing.
+// time no thread may be in run(). Moving it disturbs no call and no handler. But references to it, such as those that a
+// coroutine has, stay with the old object, which is empty then.
 class Rpc {
  public:
   // The service must have no endpoint yet, and outlive it. RIPC_ID_IN_USE, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
@@ -314,13 +351,20 @@ class Rpc {
   // Borrowed, for calls into ripc/rpc.h.
   ripc_rpc* handle() const noexcept { return handle_.get(); }
 
-  // Answers a method, from before the first run() on. The handler takes a Request, and is a function or a coroutine
-  // that returns Task<>. It is kept until the endpoint is gone. flags: RIPC_RPC_WORKER lets it run in a worker thread,
-  // several at once, where it may block; a coroutine only until it first waits. RIPC_INVALID_ARGUMENT. Allocates.
+  // Answers a method. The handler takes a Request, and is a function that returns nothing, or a coroutine that returns
+  // Task<>. It is kept until the endpoint is gone. flags: RIPC_RPC_WORKER lets it run in a worker thread, several at
+  // once, where it may block; a coroutine only until it first waits. RIPC_INVALID_ARGUMENT: also an empty
+  // std::function. Allocates.
+  //
+  // One thread at a time; another one may be in run(). Calls that come earlier are refused with RIPC_UNSUPPORTED.
   //
   // A coroutine allocates its frame for each call. Without memory for it the request is dropped.
   template <typename Handler>
   requires std::invocable<Handler&, Request> Error on(std::uint32_t method, Handler handler, std::uint32_t flags = 0) {
+    using Given = std::invoke_result_t<Handler&, Request>;
+    static_assert(std::is_void_v<Given> || std::is_same_v<Given, Task<>>,
+                  "a handler returns nothing, or Task<>: it answers with Request::reply(), or see ripc::on_typed()");
+    if (detail::is_empty(handler)) return detail::no_function();
     auto owned = std::make_shared<Handler>(std::move(handler));
     auto& handlers = handle_.get_deleter().handlers;
     handlers.push_back(owned);
@@ -347,9 +391,10 @@ class Rpc {
   }
 
   // The same, and runs `callback` once when the call has ended. Returns the call's number, for cancel(). With an error,
-  // one of those above, it does not run. Allocates.
+  // one of those above, it does not run. RIPC_INVALID_ARGUMENT: also an empty callback. Allocates.
   Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, std::span<const Item> items,
                                   CallCallback callback, const CallOptions& options = {}) {
+    if (callback == nullptr) return detail::no_function();
     auto state = std::make_unique<CallCallback>(std::move(callback));
     constexpr auto kEnd = [](void* user, const ripc_call_result* result) noexcept {
       const std::unique_ptr<CallCallback> owned(static_cast<CallCallback*>(user));
@@ -357,7 +402,7 @@ class Rpc {
     };
     std::uint64_t id = 0;
     const ripc_status status = detail::begin_call(handle_.get(), to, method, items, options, kEnd, state.get(), &id);
-    if (status != RIPC_OK) return Error::from_last_call(status);
+    if (status != RIPC_OK) return detail::failed_rpc_call(status);
     (void)state.release();  // the callback owns it, and may have run already
     return id;
   }
@@ -369,8 +414,8 @@ class Rpc {
                                   const CallOptions& options = {}) {
     return call_then(to, method, {item(bytes)}, std::move(callback), options);
   }
-  // The same, and waits for the end. It runs the endpoint meanwhile, unless another thread does. Not in what run()
-  // runs: RIPC_INVALID_ARGUMENT.
+  // The same, and waits for the end. It runs the endpoint meanwhile, unless another thread does. What interrupts it
+  // meanwhile interrupts the next run(). Not in what run() runs: RIPC_INVALID_ARGUMENT.
   CallResult call_wait(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
                        const CallOptions& options = {}) noexcept {
     ripc_call_result result;
@@ -378,7 +423,7 @@ class Rpc {
     const ripc_status status = detail::with_options(options, [&](const ripc_call_options& c_options) {
       return ripc_rpc_call_wait(handle_.get(), to, method, items.data(), items.size(), &c_options, &result);
     });
-    return status == RIPC_OK ? CallResult(result) : CallResult(Error::from_last_call(status));
+    return status == RIPC_OK ? CallResult(result) : CallResult(detail::failed_rpc_call(status));
   }
   CallResult call_wait(ServiceId to, std::uint32_t method, std::initializer_list<Item> items,
                        const CallOptions& options = {}) noexcept {
@@ -408,7 +453,7 @@ class Rpc {
   Result<std::size_t> run(Nanoseconds timeout = kForever) noexcept {
     std::size_t events = 0;
     const ripc_status status = ripc_rpc_run(handle_.get(), detail::to_c(timeout), &events);
-    if (status != RIPC_OK) return Error::from_last_call(status);
+    if (status != RIPC_OK) return detail::failed_rpc_call(status);
     return events;
   }
 

@@ -79,10 +79,10 @@ class [[nodiscard]] Task {
   Task() noexcept = default;
 
   bool empty() const noexcept { return frame_ == nullptr; }
-  // Runs it up to its first wait. A task that was started may still be awaited. Not for an empty task.
+  // Runs it up to its first wait. A task that was started may still be awaited; to start it again does nothing. Nor
+  // does starting an empty task.
   void start() noexcept {
-    promise().started = true;
-    handle().resume();
+    if (!empty() && !std::exchange(promise().started, true)) handle().resume();
   }
   // It has ended, or is empty.
   bool done() const noexcept { return empty() || handle().done(); }

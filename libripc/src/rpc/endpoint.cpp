@@ -172,7 +172,10 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) noexcept try {
     const Nanoseconds until = is_due ? 0 : std::min({deadline.at(), client_->sleep_until(), server_->next_due()});
     ripc_status status = RIPC_OK;
     events += receive(until == UINT64_MAX ? until : until > now ? until - now : 0, status);
-    if (events != 0 || (recorder_ && !recorder_->empty())) return {};
+    if (events != 0 || (recorder_ && !recorder_->empty())) {
+      if (status == RIPC_INTERRUPTED) service_.interrupt();  // is for the next run()
+      return {};
+    }
     if (status == RIPC_FENCED || status == RIPC_CLOSED) {
       // No answer finds its way here any more.
       events += client_->end_all(status);
@@ -248,20 +251,24 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
     self.endpoint.turn_changed_.notify_all();
   };
   if (Status begun = begin(waited, nullptr); !begun.ok()) return begun;
+  bool is_interrupted = false;
   for (;;) {
     {
       std::unique_lock lock(turn_mutex_);
       ++waiting_;
       turn_changed_.wait(lock, [&] { return wait.is_over || runner_ == std::thread::id{}; });
       --waiting_;
-      if (wait.is_over) return {};
+      if (wait.is_over) break;
       runner_ = std::this_thread::get_id();
     }
     std::size_t events = 0;
     // Every call ends; what keeps the service from receiving ends all of them.
-    (void)run_some(Deadline::never(), events);
+    const Status status = run_some(Deadline::never(), events);
+    if (status.code() == RIPC_INTERRUPTED) is_interrupted = true;
     leave();
   }
+  if (is_interrupted) service_.interrupt();  // is for the next run()
+  return {};
 }
 
 ripc_rpc_statistics Endpoint::statistics() const noexcept {

@@ -34,8 +34,8 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  Status handle(std::uint32_t method, const Handler& handler);
   // Any thread.
+  Status handle(std::uint32_t method, const Handler& handler);
   Status call(const CallRequest& request, std::uint64_t* name);
   Status call_and_wait(const CallRequest& request, ripc_call_result& result);
   Status cancel(std::uint64_t name);

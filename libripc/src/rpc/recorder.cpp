@@ -16,6 +16,7 @@ Recorder::~Recorder() {
 }
 
 Handler Recorder::handler(void* user) {
+  const std::lock_guard lock(mutex_);
   methods_.push_back(std::make_unique<Method>(Method{this, user}));
   return {&Recorder::requested, methods_.back().get(), false};
 }

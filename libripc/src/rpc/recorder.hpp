@@ -37,6 +37,8 @@ class Recorder {
 
   // ---- Any thread ----
   bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
+  // A handler that writes down its requests.
+  Handler handler(void* user);
   // For a call whose `done` is ended(), with the result as its user: so its end needs no memory.
   Expected& expect(void* user);
   // It was not begun.
@@ -44,8 +46,6 @@ class Recorder {
   static void ended(void* expected, const ripc_call_result* result) noexcept;
 
   // ---- The thread that runs the endpoint ----
-  // Before it runs: a handler that writes down its requests.
-  Handler handler(void* user);
   // How many events there were, at most as many as there is room for.
   std::size_t take(std::span<Event> to) noexcept;
 
@@ -57,9 +57,9 @@ class Recorder {
   static void requested(void* method, ripc_request* request) noexcept;
 
   std::atomic<std::size_t> count_{0};
-  std::vector<std::unique_ptr<Method>> methods_;
   Fifo<ripc_request> requests_;
   BiasedMutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Method>> methods_;
   std::vector<std::unique_ptr<Expected>> all_;
   Expected* free_ = nullptr;
   Fifo<Expected> ended_;

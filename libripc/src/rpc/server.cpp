@@ -20,6 +20,7 @@ Server::~Server() {
 Status Server::handle(std::uint32_t method, const Handler& handler) {
   if (handler.is_for_workers && workers_ == nullptr)
     return Status(RIPC_INVALID_ARGUMENT, "The endpoint has no workers: set ripc_rpc_options.workers.");
+  const std::lock_guard lock(mutex_);
   if (!handlers_.emplace(method, handler).second)
     return Status(RIPC_INVALID_ARGUMENT, "The method has a handler already: give each method one number.");
   return {};

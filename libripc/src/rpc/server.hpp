@@ -54,9 +54,6 @@ class Server : public std::enable_shared_from_this<Server> {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Before the endpoint runs.
-  Status handle(std::uint32_t method, const Handler& handler);
-
   // ---- The thread that runs the endpoint ----
   // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
   // how many are with them.
@@ -73,6 +70,7 @@ class Server : public std::enable_shared_from_this<Server> {
   }
 
   // ---- Any thread ----
+  Status handle(std::uint32_t method, const Handler& handler);
   // There may be room for answers.
   void changed() noexcept;
   // RIPC_OK: the request is gone.

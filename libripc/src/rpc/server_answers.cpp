@@ -171,7 +171,7 @@ void Server::drop(ripc_request& request, ripc_status status, State outcome) noex
   if (outcome == State::not_run) {
     const auto take_back = [&](auto& counters) {
       --counters.requests_run;
-      ++(status == RIPC_AGAIN ? counters.requests_refused : counters.requests_expired);
+      ++(status == RIPC_TIMEOUT ? counters.requests_expired : counters.requests_refused);
     };
     take_back(counters_);
     take_back(request.handler->record.counters);

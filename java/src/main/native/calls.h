@@ -67,6 +67,7 @@
   C5(ripc_rpc_handle, I, J, I, I, J, J)                \
   C9(ripc_rpc_call, I, J, J, I, J, J, J, J, J, J)      \
   C2(ripc_rpc_cancel, I, J, J)                         \
+  C2(ripc_call_text, J, I, I)                          \
   C5(ripc_rpc_run_records, I, J, J, J, J, J)           \
   C5(ripc_request_reply, I, J, I, J, J, J)             \
   C2(ripc_request_drop, V, J, I)                       \

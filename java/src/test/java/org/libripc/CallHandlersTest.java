@@ -54,11 +54,30 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
+  void theResultSaysWhetherToCallAgain() throws Exception {
+    answerer.on(OWN, request -> request.drop(Status.PEER_DEAD));
+    serve();
+    try (CallResult result = callOwn()) {
+      assertTrue(result.text().contains("only if running twice does no harm"), result::text);
+      assertFalse(result.text().contains("send again"), result::text);
+      assertTrue(result.toString().contains(result.text()), result::toString);
+      IllegalStateException none =
+          assertThrows(IllegalStateException.class, () -> result.item(0).remaining());
+      assertTrue(none.getMessage().contains(result.text()), none::getMessage);
+    }
+    try (CallResult result = caller.callWait(to(), 77, bytes("x"))) {
+      assertTrue(result.text().contains("safe to repeat"), result::text);
+    }
+  }
+
+  @Test
   void oneThatRefusesItsRequestDidNotRun() throws Exception {
     answerer.on(OWN, request -> request.refuse(Status.PERMISSION));
     serve();
     assertEnded(DID_NOT_RUN, Status.PERMISSION, callOwn());
     assertEquals(0, answerer.statistics().requestsRun());
+    assertEquals(1, answerer.statistics().requestsRefused());
+    assertEquals(0, answerer.statistics().requestsExpired());
   }
 
   @Test

@@ -291,6 +291,15 @@ class CallsTest extends CallPairTest {
   }
 
   @Test
+  void theServicesInterruptDuringACallIsLeftToTheNextRun() throws Exception {
+    client.interrupt();
+    assertEnded(
+        DID_NOT_RUN, Status.TIMEOUT, caller.callWait(to(), ECHO, new Outgoing(), timeout(50)));
+    RipcException ended = assertThrows(RipcException.class, () -> caller.run(1, TimeUnit.HOURS));
+    assertEquals(Status.INTERRUPTED, ended.status());
+  }
+
+  @Test
   void messagesThatAreNoCallsAreDroppedAndCounted() throws Exception {
     serve();
     client.send(to(), bytes("no call"));

@@ -49,6 +49,10 @@ public interface NativeBinding {
     return text(NativeCalls.ripc_status_text(status));
   }
 
+  default String callText(int outcome, int status) {
+    return text(NativeCalls.ripc_call_text(outcome, status));
+  }
+
   /** The C string at an address. */
   default String text(long address) {
     int length = Math.toIntExact(LibC.strlen(address));

@@ -144,6 +144,8 @@ final class NativeCalls {
 
   static native int ripc_rpc_cancel(long rpc, long call);
 
+  static native long ripc_call_text(int outcome, int status);
+
   static native int ripc_rpc_run_records(
       long rpc, long timeout, long records, long size, long count);
 

@@ -3,6 +3,7 @@ package org.libripc.rpc;
 
 import org.libripc.Message;
 import org.libripc.Status;
+import org.libripc.internal.Binding;
 import org.libripc.internal.RpcEndpoint;
 
 /**
@@ -49,7 +50,7 @@ public final class CallResult extends CallItems implements AutoCloseable {
   Message message() {
     checkOpen();
     if (answer == null)
-      throw new IllegalStateException("This call has no answer (" + status + "): see outcome().");
+      throw new IllegalStateException("This call has no answer (" + status + "). " + text());
     return answer;
   }
 
@@ -68,6 +69,16 @@ public final class CallResult extends CallItems implements AutoCloseable {
   public Status status() {
     checkOpen();
     return status;
+  }
+
+  /**
+   * How it ended, in a sentence or two: whether it is safe to call again, why there is no answer,
+   * and what to do. {@link Status#text} is about messages: it may advise to send again what has
+   * run.
+   */
+  public String text() {
+    checkOpen();
+    return Binding.get().callText(outcome.ordinal(), status.code());
   }
 
   /** The handler's code; 0 without an answer. */
@@ -107,6 +118,8 @@ public final class CallResult extends CallItems implements AutoCloseable {
 
   @Override
   public String toString() {
-    return outcome == null ? "CallResult, closed" : "CallResult " + outcome + " " + status;
+    if (outcome == null) return "CallResult, closed";
+    String known = "CallResult " + outcome + " " + status;
+    return answer == null ? known + ": " + text() : known;
   }
 }

@@ -16,6 +16,7 @@ import org.libripc.Outgoing;
 import org.libripc.RipcException;
 import org.libripc.Service;
 import org.libripc.ServiceId;
+import org.libripc.Status;
 import org.libripc.internal.Layout;
 import org.libripc.internal.Leaks;
 import org.libripc.internal.NativeBlock;
@@ -194,7 +195,8 @@ public final class Rpc implements AutoCloseable {
 
   /**
    * The same as {@link #call}, and waits for the end. It runs the endpoint meanwhile, unless
-   * another thread does. The call of a thread that is interrupted is cancelled.
+   * another thread does. The call of a thread that is interrupted is cancelled. {@link
+   * Service#interrupt} does not end it, and is left to the next {@link #run}.
    *
    * @return to be closed
    * @throws IllegalStateException in what the endpoint runs, which would wait for itself
@@ -220,13 +222,15 @@ public final class Rpc implements AutoCloseable {
 
   private CallResult await(RpcCall call) throws InterruptedException {
     call.wakes(Thread.currentThread());
+    boolean interruptedRun = false;
     try {
       while (!call.isDone()) {
         if (!takeTurn(Layout.FOREVER, call)) continue;
         try {
           while (!call.isDone()) endpoint.run(Layout.FOREVER);
         } catch (RipcException problem) {
-          // Whatever keeps it from running ends the call, too.
+          interruptedRun |= problem.status() == Status.INTERRUPTED;
+          // Whatever else keeps it from running ends the call, too.
           LockSupport.parkNanos(this, SLICE / 10);
         } finally {
           endTurn();
@@ -237,6 +241,8 @@ public final class Rpc implements AutoCloseable {
     } catch (InterruptedException interrupted) {
       if (call.cancel(true)) throw interrupted;
       Thread.currentThread().interrupt();
+    } finally {
+      if (interruptedRun) service.interrupt();
     }
     return call.join();
   }

@@ -10,7 +10,9 @@ import org.libripc.internal.RpcEndpoint;
  * the endpoint; what depends on it without an executor of its own runs there, and must not wait for
  * other calls. The {@link CallResult} is to be closed.
  *
- * <p>Nobody else can complete it: {@link #complete} and the like return false or throw.
+ * <p>Nobody else can complete it: {@link #complete} and the like return false or throw. So {@link
+ * #orTimeout} and {@link #completeOnTimeout} do nothing: the time of a call is {@link
+ * CallOptions#timeout}, and {@link #get(long, java.util.concurrent.TimeUnit)} waits for less.
  */
 public final class RpcCall extends CompletableFuture<CallResult> implements RpcEndpoint.Borrower {
   private final RpcEndpoint endpoint;

@@ -10,9 +10,10 @@ package org.libripc.rpc;
  * @param mayHaveRun calls that may have run
  * @param repeats requests and questions sent again, on paths that lose packets
  * @param requestsRun requests handed to a handler
- * @param requestsRefused requests refused: unknown method, busy executor, no session
+ * @param requestsRefused requests refused: unknown method, busy executor, no session, or {@link
+ *     Request#refuse}
  * @param requestsExpired requests that did not run, because the caller's time was over or it had
- *     cancelled
+ *     cancelled; also those that were refused with {@link org.libripc.Status#TIMEOUT}
  * @param duplicates requests that had come already
  * @param answersRepeated kept answers sent again
  * @param sessionsOpened sessions with servers
