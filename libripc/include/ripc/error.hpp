@@ -110,8 +110,8 @@ namespace detail {
   std::abort();
 }
 
-inline Error empty_callback() {
-  return Error(RIPC_INVALID_ARGUMENT, "The callback is an empty std::function: give one that can be called.");
+inline Error no_function() noexcept {
+  return Error::with_static_text(RIPC_INVALID_ARGUMENT, "The function is empty: give one that can be called.");
 }
 
 }  // namespace detail

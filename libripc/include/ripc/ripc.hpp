@@ -298,7 +298,7 @@ class Context {
   // RIPC_PEER_DEAD: its process ended, or cannot be reached any more. RIPC_FENCED: a newer registration has the ID; the
   // next call reports it.
   Result<Watch> watch(ServiceId id, WatchCallback callback) {
-    if (!callback) return detail::empty_callback();
+    if (!callback) return detail::no_function();
     auto shared = std::make_shared<Watch::Callback>(std::move(callback));
     ripc_watch* watch = nullptr;
     const ripc_status status = ripc_service_watch(handle_.get(), id, &Watch::Callback::run, shared.get(), &watch);

@@ -306,10 +306,6 @@ bool is_empty(const Function& function) noexcept {
     return false;
 }
 
-inline Error no_function() noexcept {
-  return Error::with_static_text(RIPC_INVALID_ARGUMENT, "The function is empty: give one that can be called.");
-}
-
 // Handlers outlive the endpoint.
 struct RpcDestroy {
   void operator()(ripc_rpc* rpc) const noexcept { ripc_rpc_destroy(rpc); }

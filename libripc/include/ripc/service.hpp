@@ -302,7 +302,7 @@ class Service {
 
   // Registers a callback that peers can run by its name(). The result owns the registration and the callback.
   Result<Notification> on_notification(NotificationCallback callback) {
-    if (!callback) return detail::empty_callback();
+    if (!callback) return detail::no_function();
     const auto shared = std::make_shared<Notification::Callback>(std::move(callback));
     detail::NotificationUnregister end{.callback = shared};
     const ripc_status status =
@@ -353,7 +353,7 @@ class Service {
   }
   template <typename Call>
   static Error with_callback(TicketCallback callback, const SendOptions& options, Call call) {
-    if (!callback) return detail::empty_callback();
+    if (!callback) return detail::no_function();
     auto state = std::make_unique<TicketCallback>(std::move(callback));
     ripc_send_options c_options = to_c(options);
     c_options.callback = [](void* user, ripc_status status) noexcept {
