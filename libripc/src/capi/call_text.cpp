@@ -36,8 +36,8 @@ constexpr std::array kEntries{
     BY_HANDLER(RIPC_INTERRUPTED),
     BOTH(RIPC_TOO_LARGE, "its items exceed a documented limit; send less in one call."),
     BOTH(RIPC_NO_SERVICE,
-         "no living service has this ID, and a group no living member. Check the ID, start the service, and check that "
-         "both sides use the same runtime directory."),
+         "no living service has this ID, or the group with this ID has no living member. Check the ID, start the "
+         "service, and check that both sides use the same runtime directory."),
     Entry{RIPC_PEER_DEAD, DID_NOT_RUN "the service died or closed before the call was sent.",
           MAY_HAVE_RUN "the service died or closed before it answered."},
     BOTH(RIPC_REFUSED,
