@@ -44,14 +44,14 @@ class Groups(CliTest):
         known = os.path.join(self.folder, "known")
         with open(known, "w", encoding="utf-8") as file:
             file.write(f"files shm:{self.environment['RIPC_RUNTIME_DIR']} group:room group:7\n")
-            file.write("777 socket:nowhere group:room\n")
+            file.write("777 socket:127.0.0.1:1 group:room\n")
         self.environment["RIPC_RESOLVER_FILE"] = known
 
     def test_resolve_shows_each_member_of_a_group_with_its_path(self):
         text = self.ripc("resolve", "group:room")[0].decode()
         self.assertRegex(text, r"^group 0x6[0-9a-f]{15}, 2 members\n")
         self.assertRegex(text, rf"0x[0-9a-f]{{16}} +files +{self.process.pid} +shm +shm:")
-        self.assertRegex(text, r"0x0000000000000309 +- +- +none +socket:nowhere")
+        self.assertRegex(text, r"0x0000000000000309 +- +- +none +socket:127.0.0.1:1")
         found = self.ripc_json("resolve", "group:7")
         self.assertEqual(found["id"], "0x4000000000000007")
         self.assertEqual([member["pid"] for member in found["members"]], [self.process.pid])

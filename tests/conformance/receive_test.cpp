@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Receiving: waiting, interrupting, many at once, holding messages.
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "puppet.hpp"
+#include "support/busy_processor.hpp"
 
 namespace conformance {
 namespace {
@@ -51,18 +51,7 @@ TEST_P(Receive, TheTimeGivenRunsOut) {
 
 // A message that came during such a sleep would wake this thread, and another one that waits for the descriptor.
 TEST_P(Receive, AWaitNoLongerThanASpinDoesNotSleepEvenOnABusyProcessor) {
-  cpu_set_t before, one;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-  const int processor = sched_getcpu();
-  ASSERT_GE(processor, 0);
-  CPU_ZERO(&one);
-  CPU_SET(static_cast<std::size_t>(processor), &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-  std::atomic<bool> ends{false};
-  std::jthread neighbour([&] {
-    while (!ends.load(std::memory_order_relaxed)) {
-    }
-  });
+  const support::BusyProcessor busy;
   constexpr std::uint64_t kMicrosecond = kMillisecond / 1000;
   EXPECT_EQ(receive_status(server_, kMillisecond), RIPC_TIMEOUT);
   for (const std::uint64_t start = now(); now() - start < 30 * kMillisecond;) {
@@ -71,8 +60,6 @@ TEST_P(Receive, AWaitNoLongerThanASpinDoesNotSleepEvenOnABusyProcessor) {
   const std::uint64_t sleeps = statistics_of(server_).sleeps;
   for (int wait = 0; wait < 100; ++wait) EXPECT_EQ(receive_status(server_, 40 * kMicrosecond), RIPC_TIMEOUT);
   EXPECT_EQ(statistics_of(server_).sleeps, sleeps);
-  ends = true;
-  EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST_P(Receive, ABlockedReceiverIsWokenByAMessage) {

@@ -81,7 +81,8 @@ RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace,
 RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
 
 /* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application
- * still holds become invalid. No other call on the context may be running. NULL is ignored. */
+ * still holds become invalid. No other call on the context may be running. In a callback of the context, whose thread
+ * it would wait for, it ends the program with a sentence on standard error. NULL is ignored. */
 RIPC_API void ripc_context_destroy(ripc_context *context);
 
 /* What the context has refused since it was created, on all paths. docs/security.md says what each means. */

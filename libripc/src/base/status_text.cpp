@@ -85,14 +85,7 @@ constexpr std::array kEntries{
           "checks the machine."},
 };
 
-constexpr bool in_order() noexcept {
-  for (std::size_t index = 0; index < kEntries.size(); ++index) {
-    if (static_cast<std::size_t>(kEntries[index].status) != index) return false;
-  }
-  return true;
-}
-static_assert(in_order(), "the table is indexed by status");
-static_assert(kEntries.size() == static_cast<std::size_t>(RIPC_SYSTEM) + 1, "every status has an entry");
+static_assert(is_indexed_by_status(kEntries), "every status has an entry at its number");
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 // The names and sentences of the status codes. Any thread.
 #pragma once
 
+#include <cstddef>
+
 #include "ripc/ripc.h"
 
 namespace ripc::internal {
@@ -12,5 +14,14 @@ const char* status_name(ripc_status status) noexcept;
 
 // One sentence on what a status means and what to do. Static; never null, never empty.
 const char* status_text(ripc_status status) noexcept;
+
+// Whether a table of entries with a `status` has each of them at its number.
+template <typename Table>
+constexpr bool is_indexed_by_status(const Table& entries) noexcept {
+  for (std::size_t index = 0; index < entries.size(); ++index) {
+    if (static_cast<std::size_t>(entries[index].status) != index) return false;
+  }
+  return entries.size() == static_cast<std::size_t>(RIPC_SYSTEM) + 1;
+}
 
 }  // namespace ripc::internal

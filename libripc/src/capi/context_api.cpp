@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts, services, names and counters of the C interface.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "base/key_file.hpp"
@@ -158,6 +160,13 @@ ripc_status ripc_context_create(const ripc_context_options* options, ripc_contex
 void ripc_context_destroy(ripc_context* context) {
   // In a forked child the responder thread does not exist: nothing can be ended there, and the parent goes on.
   if (context == nullptr || !from(context)->usable()) return;
+  if (from(context)->loop().in_loop_thread()) {
+    std::fputs(
+        "ripc: ripc_context_destroy() runs in a callback of the context, whose thread it would wait for: "
+        "destroy it in another thread.\n",
+        stderr);
+    std::abort();
+  }
   delete from(context);
 }
 

@@ -4,11 +4,9 @@
 #include "core/receive/adaptive_spin.hpp"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <thread>
+#include "support/busy_processor.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -95,25 +93,11 @@ TEST_F(AdaptiveSpinTest, WhoHasSaidHowLongGetsThat) {
 // Two threads that compute on one processor: each waits for the other's turn to end.
 TEST(PercentWaited, IsMuchBesideAThreadThatComputes) {
   if (access("/proc/thread-self/schedstat", R_OK) != 0) GTEST_SKIP() << "this system does not tell of waits";
-  cpu_set_t before, one;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-  const int processor = sched_getcpu();
-  ASSERT_GE(processor, 0);
-  CPU_ZERO(&one);
-  CPU_SET(static_cast<std::size_t>(processor), &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-  std::atomic<bool> ends{false};
-  std::thread neighbour([&] {
-    while (!ends.load(std::memory_order_relaxed)) {
-    }
-  });
+  const support::BusyProcessor busy;
   (void)percent_waited(monotonic_now());
   const Nanoseconds deadline = monotonic_now() + 60'000'000'000;
   unsigned percent = 0;
   while (percent <= AdaptiveSpin::kBusyPercent && monotonic_now() < deadline) percent = percent_waited(monotonic_now());
-  ends = true;
-  neighbour.join();
-  EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
   EXPECT_GT(percent, AdaptiveSpin::kBusyPercent);
 }
 

@@ -115,9 +115,8 @@ TEST(CppResult, WhatIsAskedOfATemporaryLivesAsLongAsItsReference) {
   static_assert(std::is_same_v<decltype(*words()), std::vector<std::string>>);
   static_assert(std::is_same_v<decltype(words().value()), std::vector<std::string>>);
   static_assert(std::is_same_v<decltype(words().error()), ripc::Error>);
-  std::string all;
-  for (const std::string& word : *words()) all += word;
-  EXPECT_EQ(all, "onetwo");
+  const auto& kept = *words();
+  EXPECT_EQ(kept.front() + kept.back(), "onetwo");
 }
 
 TEST_F(CppWrapper, ErrorsHaveACodeANameAndASentence) {
@@ -382,6 +381,19 @@ TEST_F(CppWrapper, AWatchOwnsItsCallbackWhichMayEndIt) {
   EXPECT_EQ(second.get_future().get(), RIPC_CLOSED);
   EXPECT_TRUE(watch.empty());
   EXPECT_FALSE(here_.watch(0, [alive](ripc_status, const ripc::ServiceInfo&) {}).ok());
+}
+
+TEST(CppContext, OneThatIsDestroyedInItsOwnCallbackEndsTheProgramWithASentence) {
+  const support::TemporaryDirectory folder;
+  ripc::ContextOptions options;
+  options.runtime_directory = folder.path();
+  const auto destroy_in_callback = [&] {
+    auto context = *Context::create(options);
+    auto service = *context.register_service();
+    auto watch = context.watch(service.id(), [&](ripc_status, const ripc::ServiceInfo&) { context.destroy(); });
+    (void)std::promise<void>().get_future().wait_for(kPatience);
+  };
+  EXPECT_DEATH(destroy_in_callback(), "destroy it in another thread");
 }
 
 TEST_F(CppWrapper, ManyServicesAreRegisteredAtOnceOrNone) {

@@ -209,7 +209,8 @@ Status Paths::no_common_transport(const std::vector<spi::Address>& addresses) co
     return Status(RIPC_REFUSED,
                   "The service is known, but this context does not talk to other hosts, " + parts_.withheld_reason);
   return Status(RIPC_NO_SERVICE, "The service has no address on a transport that this context may use (" +
-                                     transport_names() + "): check RIPC_TRANSPORTS on both sides.");
+                                     transport_names() +
+                                     "): check RIPC_TRANSPORTS and RIPC_SOCKET_INTERFACE on both sides.");
 }
 
 std::string Paths::transport_names() const {
