@@ -66,6 +66,12 @@ class Groups(CliTest):
         errors = self.ripc("resolve", "group:nobody", code=3)[1].decode()
         self.assertIn("has no living member", errors)
 
+    def test_a_mistake_in_the_file_is_told_with_its_line(self):
+        for address in ("socket:host:7000", "socket:1.2.3.4", "socket:1.2.3.4:70000", "verbs:h:1", "bar:1", "shm:relative"):
+            with open(self.environment["RIPC_RESOLVER_FILE"], "w", encoding="utf-8") as file:
+                file.write(f"# one\ntwo {address}\n")
+            self.assertIn(f"line 2: '{address}' is not an address", self.ripc("services", code=1)[1].decode())
+
     def test_a_group_is_no_service(self):
         for name in ("id:0x4000000000000007", "group:room"):
             for command in (["ping", name], ["get", name, "x"], ["wait", name], ["watch", name],

@@ -266,7 +266,8 @@ Status check_address(const spi::Address& address) {
   if (address.transport != "shm")
     return Status(RIPC_INVALID_ARGUMENT,
                   "no transport is called '" + address.transport + "': write socket, verbs or shm.");
-  if (address.locator.front() != '/')
+  // Or, as `ripc services` prints it, that and a context: DIRECTORY#CONTEXT, #CONTEXT.
+  if (address.locator.front() != '/' && address.locator.find('#') == std::string::npos)
     return Status(RIPC_INVALID_ARGUMENT,
                   "shm takes the whole path of a runtime directory, such as shm:/run/site/ripc.");
   return {};
