@@ -2,8 +2,8 @@
 package org.libripc;
 
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
 import org.libripc.internal.AutoLock;
+import org.libripc.internal.LibraryFuture;
 
 /**
  * Stands for a message that was sent, and is the end of the loan of what was {@link
@@ -23,7 +23,7 @@ import org.libripc.internal.AutoLock;
  * <p>Nobody else can complete a ticket: {@link #complete} and the like return false or throw.
  */
 @SuppressWarnings("try") // locks
-public final class Ticket extends CompletableFuture<Void> {
+public final class Ticket extends LibraryFuture<Void> {
   /** Of messages without long items. */
   static final Ticket DONE = new Ticket();
 
@@ -96,12 +96,12 @@ public final class Ticket extends CompletableFuture<Void> {
 
   private void finish(int status) {
     if (status == 0) {
-      super.complete(null);
+      end(null);
     } else if (status == Status.CANCELLED.code()) {
       super.cancel(false); // whoever is first, this or cancel(): it ends the same
     } else {
       Status reason = Status.of(status);
-      super.completeExceptionally(RipcException.of(reason, reason.text()));
+      endExceptionally(RipcException.of(reason, reason.text()));
     }
   }
 
@@ -149,35 +149,5 @@ public final class Ticket extends CompletableFuture<Void> {
     }
     if (user == 0) completed(Status.CANCELLED.code());
     return super.cancel(mayInterruptIfRunning);
-  }
-
-  /** Does nothing: only the library completes a ticket. */
-  @Override
-  public boolean complete(Void value) {
-    return false;
-  }
-
-  /** Does nothing: only the library completes a ticket. */
-  @Override
-  public boolean completeExceptionally(Throwable problem) {
-    return false;
-  }
-
-  /** Not supported. */
-  @Override
-  public void obtrudeValue(Void value) {
-    throw new UnsupportedOperationException("only the library completes a ticket");
-  }
-
-  /** Not supported. */
-  @Override
-  public void obtrudeException(Throwable problem) {
-    throw new UnsupportedOperationException("only the library completes a ticket");
-  }
-
-  /** Dependents are plain futures. */
-  @Override
-  public <U> CompletableFuture<U> newIncompleteFuture() {
-    return new CompletableFuture<>();
   }
 }

@@ -3,6 +3,7 @@ package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.libripc.rpc.CallOutcome.DID_NOT_RUN;
@@ -204,6 +205,8 @@ class CallsTest extends CallPairTest {
     RpcCall call = caller.call(to(), ECHO, bytes("x"));
     assertFalse(call.complete(null));
     assertFalse(call.completeExceptionally(new Exception()));
+    assertSame(call, call.completeAsync(() -> null, Runnable::run));
+    assertFalse(call.isDone());
     assertThrows(UnsupportedOperationException.class, () -> call.obtrudeValue(null));
     assertThrows(UnsupportedOperationException.class, () -> call.obtrudeException(null));
     CompletableFuture<Integer> dependent = call.thenApply(CallResult::code);

@@ -297,6 +297,7 @@ class LongSendTest extends PairTest {
     CompletableFuture<String> after = ticket.thenApply(done -> "taken");
     assertFalse(ticket.complete(null), "only the library completes it");
     assertFalse(ticket.completeExceptionally(new IllegalStateException()));
+    ticket.completeAsync(() -> null, Runnable::run);
     assertFalse(after.isDone());
     receive(server).close();
     assertEquals("taken", after.get(LIMIT, TimeUnit.SECONDS));

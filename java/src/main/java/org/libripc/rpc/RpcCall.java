@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.rpc;
 
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;
+import org.libripc.internal.LibraryFuture;
 import org.libripc.internal.RpcEndpoint;
 
 /**
@@ -14,7 +14,7 @@ import org.libripc.internal.RpcEndpoint;
  * #orTimeout} and {@link #completeOnTimeout} do nothing: the time of a call is {@link
  * CallOptions#timeout}, and {@link #get(long, java.util.concurrent.TimeUnit)} waits for less.
  */
-public final class RpcCall extends CompletableFuture<CallResult> implements RpcEndpoint.Borrower {
+public final class RpcCall extends LibraryFuture<CallResult> implements RpcEndpoint.Borrower {
   private final RpcEndpoint endpoint;
   private long name; // before anybody else has this
   private Runnable giveBack; // return buffers
@@ -35,7 +35,7 @@ public final class RpcCall extends CompletableFuture<CallResult> implements RpcE
   }
 
   void ended(CallResult result) {
-    if (!super.complete(result)) result.close();
+    if (!end(result)) result.close();
     Thread thread = waiting;
     if (thread != null) LockSupport.unpark(thread);
   }
@@ -58,35 +58,5 @@ public final class RpcCall extends CompletableFuture<CallResult> implements RpcE
     if (isDone() || !endpoint.cancel(name)) return isCancelled();
     if (giveBack != null) giveBack.run();
     return super.cancel(mayInterruptIfRunning);
-  }
-
-  /** Does nothing: only the library completes a call. */
-  @Override
-  public boolean complete(CallResult value) {
-    return false;
-  }
-
-  /** Does nothing: only the library completes a call. */
-  @Override
-  public boolean completeExceptionally(Throwable problem) {
-    return false;
-  }
-
-  /** Not supported. */
-  @Override
-  public void obtrudeValue(CallResult value) {
-    throw new UnsupportedOperationException("only the library completes a call");
-  }
-
-  /** Not supported. */
-  @Override
-  public void obtrudeException(Throwable problem) {
-    throw new UnsupportedOperationException("only the library completes a call");
-  }
-
-  /** Dependents are plain futures. */
-  @Override
-  public <U> CompletableFuture<U> newIncompleteFuture() {
-    return new CompletableFuture<>();
   }
 }
