@@ -100,10 +100,17 @@ class Lanes {
       if (!may_be_asked(lane)) continue;
       const bool is_new = lane.pace.rate() == 0;
       const std::uint64_t least = is_new ? lane.first_segment : RailPace::kLeastSegment;
-      const std::uint64_t segment = std::max(lane.pace.segment(fastest / kSpare, kSegmentSize), least);
-      const double time = is_new && lane.under_way() < lane.first_segments ? 0 : lane.pace.time_for(segment);
-      const bool is_spare = !is_new && lane.pace.rate() * kSpare < fastest;
-      if (is_spare && (now < lane.probe_at || time > time_for_rest)) continue;
+      std::uint64_t segment = std::max(lane.pace.segment(fastest / kSpare, kSegmentSize), least);
+      double time = is_new && lane.under_way() < lane.first_segments ? 0 : lane.pace.time_for(segment);
+      if (!is_new && lane.pace.rate() * kSpare < fastest) {
+        if (now < lane.probe_at) continue;
+        // A small one tells less of its rate. But one that once was slow would never be tried again with small items.
+        if (time > time_for_rest) {
+          segment = RailPace::kLeastSegment;
+          time = lane.pace.time_for(segment);
+        }
+        if (time > time_for_rest) continue;
+      }
       if (best != nullptr && time >= best_time) continue;
       best = &lane;
       best_segment = segment;

@@ -105,6 +105,7 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
   std::memcpy(&ip.sin6_addr, frame.address.data(), frame.address.size());
   const remote::Endpoint address = remote::Endpoint::of(reinterpret_cast<const sockaddr&>(ip));
   if (frame.port == 0) return socket_rail_received(session, peer, address);
+  const bool is_in_use = peer->rdma_bulk->connection() || is_dialing(*session, *peer);
   Rail* rail = peer->rail_to(address);
   if (rail == nullptr) {
     if (peer->rails.size() == kMostAddresses) return false;
@@ -113,7 +114,11 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
   rail->port = static_cast<std::uint16_t>(frame.port);
   rail->nonce = frame.nonce;
   if (peer->rails.size() > 1) tell_devices(*session, *peer);
-  if (peer->wanted) connect_bulk(session, peer);
+  if (peer->wanted) {
+    connect_bulk(session, peer);
+  } else if (is_in_use) {
+    dial_rails(session, peer);  // those that were known before are connected, or being dialed
+  }
   return true;
 }
 

@@ -93,6 +93,17 @@ TEST_F(LanesTest, ASpareIsNotTriedIfThatDelaysTheItem) {
   EXPECT_EQ(ask(kMiB / 2), &fast);
 }
 
+TEST_F(LanesTest, ASpareIsTriedWithLittleWhereMoreDelaysTheItem) {
+  const Wire& spare = add(1);
+  const Wire& fast = add(100);
+  lanes_.find(fast)->pace.asked(200 * kMiB, 0);
+  const auto [lane, segment] = lanes_.next(50 * kMiB, 0, can_carry_);
+  ASSERT_NE(lane, nullptr);
+  EXPECT_EQ(lane->connection.get(), &spare);
+  EXPECT_EQ(segment, RailPace::kLeastSegment);
+  EXPECT_EQ(ask(50 * kMiB), &fast) << "not once more";
+}
+
 TEST_F(LanesTest, OnlyThoseThatCanCarryTheItemAreAsked) {
   const Wire& slow = add(1);
   (void)add(100);
