@@ -53,8 +53,10 @@ void DatagramSender::answer_no_more(std::uint64_t token, const DatagramRoute& ba
 void DatagramSender::read_credits() noexcept {
   bool failed = false;
   std::vector<Answer> answers;
+  std::uint64_t restarts = 0;
   {
     const std::lock_guard lock(credits_mutex_);
+    restarts = counters_.restarts;
     std::array<ibv_wc, 16> completions;
     int count = 0;
     do {
@@ -73,7 +75,8 @@ void DatagramSender::read_credits() noexcept {
     (void)send(answer.back, {.kind = Kind::greeting, .token = answer.token, .credit_link = answer.link}, {});
   if (!failed) return;
   const std::lock_guard lock(mutex_);
-  restart_locked();
+  // A sender may have restarted it meanwhile: another restart would lose what was posted since.
+  if (counters_.restarts == restarts) restart_locked();
 }
 
 void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
