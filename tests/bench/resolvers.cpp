@@ -226,12 +226,14 @@ void measure_moves(const char* name, bool by_zookeeper, int rounds) {
         if (status != RIPC_OK && status != RIPC_AGAIN) ++failed;
       }
     });
-    if (!present.receive(std::chrono::seconds(20)).ok()) give_up("no message at the former");
+    if (auto got = present.receive(std::chrono::seconds(20)); !got.ok())
+      give_up(("no message at the former holder: " + std::string(got.error().text())).c_str());
     const Nanoseconds began = monotonic_now();
     auto next = hosts[static_cast<std::size_t>(i % 2)].register_service({.id = kMoving, .takeover = true});
     const Nanoseconds registered = monotonic_now();
     if (!next.ok()) give_up(ripc_last_error());
-    if (!next->receive(std::chrono::seconds(20)).ok()) give_up("no message at the new holder");
+    if (auto got = next->receive(std::chrono::seconds(20)); !got.ok())
+      give_up(("no message at the new holder: " + std::string(got.error().text())).c_str());
     const Nanoseconds arrived = monotonic_now();
     is_over = true;
     from_start.push_back(arrived - began);

@@ -42,7 +42,7 @@ class ServiceTable::Registering {
     std::unique_lock lock(table_.mutex_);
     (void)wait_in(table_.loop_, lock, table_.registering_changed_, Deadline::never(),
                   [this] { return !table_.registering_.contains(id_); });
-    table_.registering_.insert(id_);
+    table_.registering_.emplace(id_, 0);
   }
   ~Registering() {
     {
@@ -52,6 +52,10 @@ class ServiceTable::Registering {
     table_.registering_changed_.notify_all();
     // The responder waits in its loop.
     table_.loop_.wake_from_elsewhere();
+  }
+  std::uint64_t reported() const noexcept {
+    const std::lock_guard lock(table_.mutex_);
+    return table_.registering_.at(id_);
   }
   Registering(const Registering&) = delete;
   Registering& operator=(const Registering&) = delete;
@@ -100,6 +104,7 @@ Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
     // They may have changed before the service was known to be published.
     publish_addresses(*handle);
     if (present) present->fence();
+    if (const std::uint64_t reported = registering.reported(); reported != 0) (void)fenced(options.id, reported);
     return handle;
   }
   // The present one goes on, if it was not unregistered meanwhile.
@@ -176,7 +181,16 @@ void ServiceTable::publish_addresses(Service& service) noexcept {
 }
 
 ripc_status ServiceTable::fenced(ripc_service_id id, std::uint64_t incarnation) noexcept try {
-  const std::shared_ptr<Service> target = find(id);
+  std::shared_ptr<Service> target;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = services_.find(id); found != services_.end()) target = found->second;
+    // It has no incarnation yet, so the report may be a late one of the takeover before: it is looked at afterwards.
+    if (const auto found = registering_.find(id); target && target->incarnation() == 0 && found != registering_.end()) {
+      found->second = std::max(found->second, incarnation);
+      return RIPC_OK;
+    }
+  }
   if (!target || target->incarnation() >= incarnation) return RIPC_OK;
   // Anyone can claim that it took over; only the resolver knows.
   const spi::ServiceRecord former = target->publication().record();

@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "base/event_loop.hpp"
 #include "base/status.hpp"
@@ -69,7 +69,8 @@ class ServiceTable {
   EventLoop& loop_;
   std::mutex mutex_;
   std::map<ripc_service_id, std::shared_ptr<Service>> services_;
-  std::unordered_set<ripc_service_id> registering_;
+  // With the largest incarnation that a report of a takeover had meanwhile. 0: there was none.
+  std::unordered_map<ripc_service_id, std::uint64_t> registering_;
   std::condition_variable registering_changed_;
   std::list<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context
   EventLoop::TimerId publish_timer_;

@@ -180,5 +180,47 @@ TEST_F(Contexts, ManyServicesAreRegisteredSideBySide) {
   for (std::size_t index = 0; index < kCount; ++index) EXPECT_EQ(services[index]->id(), index + 1);
 }
 
+// A report of a takeover comes while the service is registered.
+class ReportingResolver final : public FakeResolver {
+ public:
+  Context* context = nullptr;
+  std::uint64_t reported = 0;
+  Status publish(spi::ServiceRecord& record, bool, std::vector<spi::ServiceRecord>*) override {
+    EXPECT_EQ(context->fenced(record.id, reported), RIPC_OK);
+    record.incarnation = 7;
+    return {};
+  }
+};
+
+class Reports : public Contexts {
+ protected:
+  // What a service says that is registered while another holder is said to have, and has, this incarnation.
+  ripc_status received_after(std::uint64_t reported) {
+    ContextParts parts;
+    parts.id = 1;
+    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
+    auto made = std::make_unique<ReportingResolver>();
+    ReportingResolver& resolver = *made;
+    resolver.reported = resolver.incarnation = reported;
+    parts.resolver = std::move(made);
+    const Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+    if (!context.ok()) return context.status().code();
+    resolver.context = context->get();
+    ServiceOptions options;
+    options.id = 42;
+    options.takeover = true;
+    const Result<Service*> service = (*context)->services().add(options);
+    if (!service.ok()) return service.status().code();
+    std::array<Message*, 1> messages{};
+    std::size_t count = 0;
+    return (*service)->receive(0, 0, messages, count);
+  }
+};
+
+TEST_F(Reports, OfTheHolderBeforeDoNotFenceTheServiceThatTakesOver) { EXPECT_EQ(received_after(6), RIPC_EMPTY); }
+
+TEST_F(Reports, OfANewerHolderFenceAServiceThatIsRegisteredMeanwhile) { EXPECT_EQ(received_after(8), RIPC_FENCED); }
+
 }  // namespace
 }  // namespace ripc::internal::core
