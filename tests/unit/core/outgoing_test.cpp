@@ -58,6 +58,11 @@ TEST(ItemPlan, SaysWhenShortItemsDoNotFit) {
   EXPECT_TRUE(chosen({item(600, RIPC_ITEM_SHORT), item(600, RIPC_ITEM_SHORT)}).empty());
 }
 
+TEST(ItemPlan, SaysSoAlsoWhereTheSumOfTheSizesWrapsAround) {
+  EXPECT_TRUE(chosen({item(SIZE_MAX, RIPC_ITEM_SHORT), item(600, RIPC_ITEM_SHORT)}).empty());
+  EXPECT_TRUE(chosen({item(SIZE_MAX - 500, RIPC_ITEM_SHORT), item(600, RIPC_ITEM_AUTO)}).empty());
+}
+
 TEST(ItemPlan, ExposesReturnedItemsWhereNothingMayBeWritten) {
   const std::vector<ripc_item> items{item(8, RIPC_ITEM_RETURN), item(8, RIPC_ITEM_SHORT)};
   ItemPlan plan;

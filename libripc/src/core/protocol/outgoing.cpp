@@ -59,6 +59,8 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
   for (std::size_t index = 0; index < items.size(); ++index) {
     const auto& [data, size, kind, return_index] = items[index];
     const bool is_long = kind == RIPC_ITEM_LONG || (kind == RIPC_ITEM_AUTO && size > limit);
+    // Nothing makes such an item fit, and the sum below must not wrap around.
+    if (kind == RIPC_ITEM_SHORT && size > limit) return too_large(items, limit);
     protocols_[index] = is_long ? Protocol::exposed : Protocol::payload;
     body += is_long ? wire::kDescriptorSize : kind == RIPC_ITEM_RETURN ? wire::kDirectedSize : size;
   }
