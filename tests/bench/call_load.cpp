@@ -5,6 +5,7 @@
 //     servers=1     services "load 0" to "load N-1", each with an endpoint, in one thread
 //     work=0        microseconds that a handler spins
 //     slow_work=50  the same of slow calls
+//     slow_wait=0   microseconds that a slow call sleeps, as one does that waits for a disk
 //     workers=0     threads for slow calls; 0: they run in the thread of the endpoint, as the others do
 //   bench_call_load load WORD=NUMBER...
 //     clients=1     endpoints, in one thread
@@ -19,6 +20,7 @@
 //
 // Each prints JSON. Paths and sizes come from the environment (docs/tuning.md).
 #include <poll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +32,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ripc/ripc.hpp"
@@ -83,6 +86,10 @@ void spin(microseconds time) {
   }
 }
 
+void wait(microseconds time) {
+  if (time != microseconds::zero()) std::this_thread::sleep_for(time);
+}
+
 // A service and its endpoint.
 struct End {
   ripc::Service service;
@@ -109,11 +116,12 @@ int serve() {
   if (!context.ok()) fail("context", context.error());
   std::atomic<std::uint64_t> late{0};
   std::atomic<std::uint64_t> count{0};
-  const auto handler = [&](microseconds work) {
-    return [&, work](ripc::Request request) {
+  const auto handler = [&](microseconds work, microseconds sleep) {
+    return [&, work, sleep](ripc::Request request) {
       if (request.time_left() == ripc::Nanoseconds::zero()) ++late;
       const std::uint64_t number = ++count;
       spin(work);
+      wait(sleep);
       (void)request.reply(std::as_bytes(std::span(&number, 1)));
     };
   };
@@ -122,8 +130,9 @@ int serve() {
   for (std::uint64_t index = 0; index < word("servers"); ++index) {
     ends.push_back(make_end(*context, "load " + std::to_string(index), {.workers = workers}));
     ripc::Rpc& rpc = ends.back().rpc;
-    if (const auto error = rpc.on(kMethod, handler(microseconds(word("work")))); !error.ok()) fail("on", error);
-    const auto slow = handler(microseconds(word("slow_work")));
+    if (const auto error = rpc.on(kMethod, handler(microseconds(word("work")), microseconds(0))); !error.ok())
+      fail("on", error);
+    const auto slow = handler(microseconds(word("slow_work")), microseconds(word("slow_wait")));
     if (const auto error = rpc.on(kSlowMethod, slow, workers != 0 ? RIPC_RPC_WORKER : 0); !error.ok())
       fail("on", error);
   }
@@ -291,7 +300,9 @@ int main(int count, char** given) {
   const auto rest =
       std::span(given, static_cast<std::size_t>(count)).subspan(count > 2 ? 2 : static_cast<std::size_t>(count));
   if (role == "serve") {
-    if (!read_words(rest, {{"servers", 1}, {"work", 0}, {"slow_work", 50}, {"workers", 0}})) return 2;
+    if (!read_words(rest, {{"servers", 1}, {"work", 0}, {"slow_work", 50}, {"slow_wait", 0}, {"workers", 0}})) return 2;
+    // Otherwise a thread sleeps 50 us longer than it asks for.
+    (void)::prctl(PR_SET_TIMERSLACK, 1UL);
     return serve();
   }
   if (role == "load") {

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reducer does, from the samples that Java Flight Recorder takes of it."""
+import collections
+import json
+import subprocess
+
+# The first kind of which a frame of the stack has a word.
+KINDS = {
+    "sorted runs are written to disk": ("InMemoryMerger", "OnDiskMerger", "Merger.writeFile"),
+    "outputs are fetched": ("reduce.Fetcher", "RipcFetcher", "RemoteFetch", "MapOutput."),
+    "outputs are taken and checked in place": ("RipcMergeManager", "InPlaceOutput", "LocalOutput"),
+    "the result is written": ("RecordWriter.write",),
+    "the last merge reads": ("Merger$MergeQueue", "ReduceContextImpl", "ReduceTask$"),
+}
+REST = "anything else, such as the task's start"
+EVENTS = {"jdk.ExecutionSample": "runs", "jdk.NativeMethodSample": "reads or writes a file"}
+# Only in these native methods; in others a thread waits for messages, for instance.
+FILES = ("FileDispatcherImpl.", "FileOutputStream.", "FileInputStream.", "RandomAccessFile.")
+
+
+def java_options(recording):
+    """For a reducer's JVM, which leaves its recording in this file when it ends."""
+    periods = ",".join(f"{event}#period=1ms" for event in EVENTS)
+    return f"-XX:StartFlightRecording=filename={recording},settings=profile,dumponexit=true,{periods}"
+
+
+def kind_of(names):
+    """Of a stack's methods, the innermost first."""
+    for kind, words in KINDS.items():
+        if any(word in name for name in names for word in words):
+            return kind
+    return REST
+
+
+def samples(recording):
+    """(runs or uses a file, kind) -> samples of a thread: one for each millisecond, if the machine keeps up."""
+    words = ["jfr", "print", "--json", "--stack-depth", "64", "--events", ",".join(EVENTS), str(recording)]
+    text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    found = collections.Counter()
+    for event in json.loads(text)["recording"]["events"]:
+        frames = (event["values"]["stackTrace"] or {"frames": []})["frames"]
+        names = [f"{frame['method']['type']['name'].replace('/', '.')}.{frame['method']['name']}" for frame in frames]
+        if names and (event["type"] == "jdk.ExecutionSample" or any(word in names[0] for word in FILES)):
+            found[EVENTS[event["type"]], kind_of(names)] += 1
+    return found
