@@ -20,6 +20,7 @@ final class Keys {
   static final String REDUCER_FILES = REDUCER + "open-files";
   static final String PIECE_BYTES = REDUCER + "piece.bytes";
   static final String PIECES = REDUCER + "pieces";
+  static final String DATA_MAC = REDUCER + "data-mac";
   static final String TIMEOUT = REDUCER + "timeout.ms";
   static final String RETRY = REDUCER + "retry.ms";
 

@@ -48,6 +48,7 @@ final class PieceStream extends InputStream {
     final ReturnBuffer room;
     List<Wire.Range> ranges;
     int length;
+    boolean isSealed;
     ByteBuffer request;
     RpcCall call;
 
@@ -116,7 +117,9 @@ final class PieceStream extends InputStream {
   }
 
   private void send(Piece piece) throws IOException, InterruptedException {
-    piece.request = Wire.encode(new Wire.Data(host.head(reduce), piece.ranges), shuffle.key());
+    piece.isSealed = host.sealsBytes();
+    Wire.Data wanted = new Wire.Data(host.head(reduce), piece.isSealed, piece.ranges);
+    piece.request = Wire.encode(wanted, shuffle.key());
     piece.call = host.call(Wire.DATA, piece.request, new Outgoing().attach(piece.room));
   }
 
@@ -164,11 +167,14 @@ final class PieceStream extends InputStream {
           RemoteHost.check(result);
           if (result.itemCount() != 2 || result.size(0) != piece.length)
             throw new ShuffleFailure(Fallback.FAILED, "an answer has a wrong size");
-          host.check(piece.request, Wire.lengthOf(piece.length), result.item(1));
           ByteBuffer room = piece.memory.buffer().limit(piece.length);
           // Where it could not be written into the return buffer, it is lent.
           if (result.kind(0) != ViewKind.RETURNED) result.copyTo(0, 0, room);
-          return room.position(0);
+          room.position(0);
+          ByteBuffer says = Wire.lengthOf(piece.length);
+          if (piece.isSealed) host.check(piece.request, result.item(1), says, room);
+          else host.check(piece.request, result.item(1), says);
+          return room;
         }
       }
       send(piece);

@@ -75,6 +75,11 @@ final class RemoteHost {
     return way;
   }
 
+  /** Whether the bytes of outputs have to be under the MAC of their answer. */
+  boolean sealsBytes() throws ShuffleFailure {
+    return shuffle.seal().covers(ShufflePath.of(way().transport()));
+  }
+
   /** What the next request begins with. */
   Wire.Head head(int reduce) throws IOException, InterruptedException {
     if (session == null) begin();
@@ -161,13 +166,13 @@ final class RemoteHost {
     if (result.itemCount() != 2 || result.size(0) > Wire.LONGEST_REQUEST)
       throw new ShuffleFailure(Fallback.REFUSED, "an answer has a wrong size");
     ByteBuffer answer = result.item(0);
-    check(request, answer, result.item(1));
+    check(request, result.item(1), answer);
     return answer;
   }
 
-  void check(ByteBuffer request, ByteBuffer answer, ByteBuffer mac) throws IOException {
+  void check(ByteBuffer request, ByteBuffer mac, ByteBuffer... answer) throws IOException {
     if (mac.remaining() != Wire.MAC_BYTES
-        || !Wire.isAuthentic(shuffle.key(), Wire.macOf(request), answer, mac))
+        || !Wire.isAuthentic(shuffle.key(), Wire.macOf(request), mac, answer))
       throw new ShuffleFailure(Fallback.REFUSED, "an answer has a wrong MAC");
   }
 }

@@ -31,6 +31,7 @@ final class RemoteShuffle implements AutoCloseable {
   private final Map<String, RemoteHost> hosts = new ConcurrentHashMap<>();
   private final int pieceBytes;
   private final int pieces;
+  private final DataSeal seal;
   // Guarded by this.
   private Ripc ripc;
   private Rpc rpc;
@@ -45,6 +46,7 @@ final class RemoteShuffle implements AutoCloseable {
     retry = Keys.atLeast(1, conf, Keys.RETRY, 60_000);
     pieceBytes = Keys.pieceBytes(conf);
     pieces = Math.min(64, Keys.atLeast(1, conf, Keys.PIECES, 4));
+    seal = DataSeal.of(conf, System.getenv());
   }
 
   int pieceBytes() {
@@ -54,6 +56,10 @@ final class RemoteShuffle implements AutoCloseable {
   /** How many of each fetcher may be under way. */
   int pieces() {
     return pieces;
+  }
+
+  DataSeal seal() {
+    return seal;
   }
 
   SecretKey key() {

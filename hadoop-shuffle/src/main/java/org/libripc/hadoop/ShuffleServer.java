@@ -275,9 +275,14 @@ final class ShuffleServer implements AutoCloseable {
     try (piece) {
       ByteBuffer bytes = piece.buffer();
       if (!read(checked, wanted, bytes)) return;
-      ByteBuffer mac =
-          ByteBuffer.wrap(Wire.sealAnswer(checked.key, checked.mac, Wire.lengthOf(total)));
-      ticket = send(checked.request, new Outgoing().addReturn(bytes.flip(), 0).add(mac));
+      bytes.flip();
+      ByteBuffer says = Wire.lengthOf(total);
+      byte[] mac =
+          wanted.isSealed()
+              ? Wire.sealAnswer(checked.key, checked.mac, says, bytes)
+              : Wire.sealAnswer(checked.key, checked.mac, says);
+      Outgoing answer = new Outgoing().addReturn(bytes, 0).add(ByteBuffer.wrap(mac));
+      ticket = send(checked.request, answer);
       metrics.dataRequests.incr();
       metrics.bytes.incr(total);
     } finally {

@@ -20,7 +20,7 @@ import javax.crypto.SecretKey;
  * length in 2 bytes before it. A request is: version, method, what is its own, and 32 bytes of MAC.
  */
 final class Wire {
-  static final int VERSION = 1;
+  static final int VERSION = 2;
 
   static final int BEGIN = 1;
   static final int SIZES = 2;
@@ -61,8 +61,8 @@ final class Wire {
   /** A piece of an output: {@code offset} counts from the part's begin. */
   record Range(String attempt, long offset, int length) {}
 
-  /** A request for bytes. */
-  record Data(Head head, List<Range> ranges) {}
+  /** A request for bytes. {@code isSealed}: the answer's MAC is over the bytes, too. */
+  record Data(Head head, boolean isSealed, List<Range> ranges) {}
 
   /** One answer to {@link Sizes}. {@code raw} is -1 if the output is not there. */
   record Size(long raw, long part, int directory) {
@@ -99,8 +99,9 @@ final class Wire {
 
   static ByteBuffer encode(Data data, SecretKey key) {
     int length = data.ranges.stream().mapToInt(each -> 14 + each.attempt.length()).sum();
-    ByteBuffer to = request(DATA, SESSION_BYTES + 14 + length);
+    ByteBuffer to = request(DATA, SESSION_BYTES + 15 + length);
     putHead(to, data.head, data.ranges.size());
+    to.put((byte) (data.isSealed ? 1 : 0));
     for (Range range : data.ranges) {
       putText(to, range.attempt);
       to.putLong(range.offset).putInt(range.length);
@@ -181,6 +182,8 @@ final class Wire {
         from -> {
           Head head = head(from);
           int count = count(from);
+          byte isSealed = from.get();
+          if (isSealed != 0 && isSealed != 1) throw new Malformed("an unknown seal");
           List<Range> ranges = new ArrayList<>(count);
           long total = 0;
           for (int index = 0; index < count; ++index) {
@@ -190,7 +193,7 @@ final class Wire {
             ranges.add(range);
           }
           if (total > Keys.LARGEST_PIECE) throw new Malformed("more than a piece");
-          return new Data(head, ranges);
+          return new Data(head, isSealed == 1, ranges);
         });
   }
 
@@ -276,16 +279,21 @@ final class Wire {
   }
 
   /** What authenticates an answer: of the request it belongs to, and what it says. */
-  static byte[] sealAnswer(SecretKey key, byte[] requestMac, ByteBuffer answer) {
-    return mac(key, ByteBuffer.wrap(requestMac), answer.duplicate());
+  static byte[] sealAnswer(SecretKey key, byte[] requestMac, ByteBuffer... answer) {
+    ByteBuffer[] parts = new ByteBuffer[1 + answer.length];
+    parts[0] = ByteBuffer.wrap(requestMac);
+    for (int index = 0; index < answer.length; ++index)
+      parts[1 + index] = answer[index].duplicate();
+    return mac(key, parts);
   }
 
-  /** What an answer with data says beside the data, which has a checksum of its own. */
+  /** What an answer with data says beside the data. */
   static ByteBuffer lengthOf(long bytes) {
     return ByteBuffer.allocate(8).putLong(0, bytes);
   }
 
-  static boolean isAuthentic(SecretKey key, byte[] requestMac, ByteBuffer answer, ByteBuffer mac) {
+  static boolean isAuthentic(
+      SecretKey key, byte[] requestMac, ByteBuffer mac, ByteBuffer... answer) {
     byte[] sent = new byte[mac.remaining()];
     mac.duplicate().get(sent);
     return MessageDigest.isEqual(sent, sealAnswer(key, requestMac, answer));

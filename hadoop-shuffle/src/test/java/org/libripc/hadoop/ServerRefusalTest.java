@@ -66,7 +66,7 @@ class ServerRefusalTest extends ServerFixture {
     write(0, 2000, 1000);
     RemoteHost host = shuffle.host(name);
     Wire.Range range = new Wire.Range(MapFiles.attempt(0).toString(), 0, (64 << 10) + 1);
-    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), List.of(range)), KEY);
+    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), false, List.of(range)), KEY);
     try (RegisteredBuffer memory = shuffle.ripc().lease(range.length())) {
       Outgoing room = new Outgoing().attach(new ReturnBuffer(memory));
       try (CallResult result = RemoteHost.await(host.call(Wire.DATA, request, room))) {

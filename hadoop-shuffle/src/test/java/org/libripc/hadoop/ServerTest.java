@@ -74,7 +74,7 @@ class ServerTest extends ServerFixture {
     write(0, 1200, 10_000);
     RemoteHost host = shuffle.host(name);
     Wire.Range range = new Wire.Range(MapFiles.attempt(0).toString(), 1000, length);
-    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), List.of(range)), KEY);
+    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), false, List.of(range)), KEY);
     try (RegisteredBuffer memory = shuffle.ripc().lease(length)) {
       Outgoing room = new Outgoing().attach(new ReturnBuffer(memory));
       try (CallResult result = RemoteHost.await(host.call(Wire.DATA, request, room))) {
@@ -83,6 +83,17 @@ class ServerTest extends ServerFixture {
       }
       assertEquals(ByteBuffer.wrap(part(0), 1000, length), memory.buffer());
     }
+  }
+
+  @Test
+  void theBytesAreUnderTheMacWhereTheReducerWantsThat() throws Exception {
+    maps.conf.set(Keys.DATA_MAC, "always");
+    shuffle.close();
+    shuffle = new RemoteShuffle(maps.conf, JOB, KEY);
+    for (int map = 0; map < 3; ++map) write(map, 1200, 2000);
+    fetch(0, 1, 2);
+    checkCame(0, 1, 2);
+    assertTrue(taken.failed.isEmpty());
   }
 
   @Test

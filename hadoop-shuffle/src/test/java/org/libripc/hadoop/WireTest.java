@@ -34,7 +34,12 @@ class WireTest {
   }
 
   private static ByteBuffer data() {
-    return Wire.encode(new Wire.Data(HEAD, List.of(new Wire.Range(MAP, 5L << 32, 1 << 20))), KEY);
+    return data(false);
+  }
+
+  private static ByteBuffer data(boolean isSealed) {
+    List<Wire.Range> ranges = List.of(new Wire.Range(MAP, 5L << 32, 1 << 20));
+    return Wire.encode(new Wire.Data(HEAD, isSealed, ranges), KEY);
   }
 
   @Test
@@ -45,6 +50,8 @@ class WireTest {
     assertEquals(7, sizes.head().number());
     assertEquals(2, sizes.head().reduce());
     assertEquals(List.of(new Wire.Range(MAP, 5L << 32, 1 << 20)), Wire.decodeData(data()).ranges());
+    assertFalse(Wire.decodeData(data(false)).isSealed());
+    assertTrue(Wire.decodeData(data(true)).isSealed());
   }
 
   @Test
@@ -64,9 +71,9 @@ class WireTest {
   void anAnswerBelongsToItsRequest() throws IOException {
     ByteBuffer answer = Wire.encodeSizes(List.of(new Wire.Size(10, 20, 3), Wire.Size.NOT_THERE));
     ByteBuffer seal = ByteBuffer.wrap(Wire.sealAnswer(KEY, Wire.macOf(sizes()), answer));
-    assertTrue(Wire.isAuthentic(KEY, Wire.macOf(sizes()), answer, seal));
-    assertFalse(Wire.isAuthentic(KEY, Wire.macOf(data()), answer, seal));
-    assertFalse(Wire.isAuthentic(OTHER, Wire.macOf(sizes()), answer, seal));
+    assertTrue(Wire.isAuthentic(KEY, Wire.macOf(sizes()), seal, answer));
+    assertFalse(Wire.isAuthentic(KEY, Wire.macOf(data()), seal, answer));
+    assertFalse(Wire.isAuthentic(OTHER, Wire.macOf(sizes()), seal, answer));
     List<Wire.Size> read = Wire.decodeSizes(answer, 2);
     assertEquals(new Wire.Size(10, 20, 3), read.get(0));
     assertFalse(read.get(1).isThere());
@@ -93,7 +100,7 @@ class WireTest {
             new Wire.Range(MAP, 0, Keys.LARGEST_PIECE + 1)))
       assertThrows(
           IOException.class,
-          () -> Wire.decodeData(Wire.encode(new Wire.Data(HEAD, List.of(range)), KEY)));
+          () -> Wire.decodeData(Wire.encode(new Wire.Data(HEAD, false, List.of(range)), KEY)));
   }
 
   @Test

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.hadoop;
+
+import java.util.Locale;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * On which paths the bytes of map outputs are under the MAC of their answer. Computing it takes
+ * each side half a second for each GB, so libripc's own protection is enough where there is one:
+ * the kernel's on one host, and the cluster key's over sockets.
+ */
+enum DataSeal {
+  NEVER,
+  /** Where nothing else protects them: over RDMA. */
+  RDMA,
+  /** Also over sockets: the network is open, so they have no key. */
+  NETWORK,
+  ALWAYS;
+
+  /**
+   * As the configuration says; by default where nothing else protects them.
+   *
+   * @param environment of this process, which says whether libripc has a key
+   */
+  static DataSeal of(Configuration conf, Map<String, String> environment) {
+    String wanted = conf.getTrimmed(Keys.DATA_MAC, "auto").toLowerCase(Locale.ROOT);
+    switch (wanted) {
+      case "auto":
+        return "open".equals(environment.get("RIPC_NETWORK")) ? NETWORK : RDMA;
+      case "always":
+        return ALWAYS;
+      case "never":
+        return NEVER;
+      default:
+        throw new IllegalArgumentException(
+            Keys.DATA_MAC + " is '" + wanted + "': use auto, always or never");
+    }
+  }
+
+  boolean covers(ShufflePath path) {
+    switch (path) {
+      case RDMA:
+        return this != NEVER;
+      case SOCKET:
+        return this == NETWORK || this == ALWAYS;
+      default:
+        return this == ALWAYS;
+    }
+  }
+}
