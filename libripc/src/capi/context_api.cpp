@@ -366,10 +366,10 @@ ripc_status ripc_list_services(ripc_context* context, ripc_service_visitor visit
 }
 
 ripc_status ripc_service_get_statistics(ripc_service* service, ripc_service_statistics* statistics) {
-  return guarded([&]() -> Status {
-    if (service == nullptr || statistics == nullptr) return RIPC_INVALID_ARGUMENT;
+  return guarded_on(service, [&](auto& self) -> Status {
+    if (statistics == nullptr) return RIPC_INVALID_ARGUMENT;
     auto current = blank<ripc_service_statistics>();
-    from(service)->fill_statistics(current);
+    self.fill_statistics(current);
     return write_sized(current, statistics) ? Status() : bad_size("ripc_service_statistics");
   });
 }
