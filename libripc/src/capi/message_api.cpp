@@ -40,7 +40,10 @@ struct Sending {
   if (sending.items == nullptr || check(from(sending.service)) != RIPC_OK) [[unlikely]]
     return RIPC_PENDING;
   if (sending.ticket != nullptr) *sending.ticket = nullptr;
-  return report(from(sending.service)->sender().send_short(sending.to, tag, {sending.items, sending.count}));
+  const ripc_status status =
+      from(sending.service)->sender().send_short(sending.to, tag, {sending.items, sending.count});
+  // RIPC_PENDING is not what the caller gets.
+  return status == RIPC_OK || status == RIPC_PENDING ? status : report(status);
 }
 
 // For a ticket of this service's.
