@@ -220,7 +220,7 @@ ripc_status ripc_service_register(ripc_context* context, const ripc_service_opti
 ripc_status ripc_service_register_many(ripc_context* context, const ripc_service_options* options, size_t count,
                                        ripc_service** services) {
   return guarded([&]() -> Status {
-    if (services == nullptr || (options == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
+    if ((services == nullptr || options == nullptr) && count != 0) return RIPC_INVALID_ARGUMENT;
     std::fill_n(services, count, nullptr);
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     std::vector<core::ServiceOptions> wanted;
