@@ -172,6 +172,10 @@ TEST_P(AutoItems, LentMemoryNeedsSomethingThatTellsTheEndOfTheLoan) {
   EXPECT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   const ripc_outgoing message{&lent, 1, 0};
   EXPECT_EQ(ripc_send_many(client_.get(), server_id(), &message, 1, nullptr, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  // The end of a registration tells only of what lies in it.
+  ASSERT_EQ(ripc_memory_register(client_context_.get(), data.data(), data.size() - 1), RIPC_OK);
+  EXPECT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
+  ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data.data()), RIPC_OK);
   expect_nothing_more(server_);
   const std::uint64_t copied = copies();
 

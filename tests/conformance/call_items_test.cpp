@@ -65,6 +65,29 @@ TEST_P(CallItems, ThatAreLentComeBackFromACallThatWasNotSent) {
   EXPECT_EQ(ends, 1);
 }
 
+TEST_P(CallItems, ThatAreLentStayTheCallersIfTheCallCannotBegin) {
+  ripc_rpc_options of_one = rpc_options();
+  of_one.queue = 1;
+  const Service service = make_service(context_);
+  Rpc rpc = make_rpc(service, of_one);
+  const std::string bytes = large(5);
+  std::atomic<int> ends{0};
+  ripc_call_options options = call_options();
+  options.loan_ended = [](void* user, ripc_status) { ++*static_cast<std::atomic<int>*>(user); };
+  options.loan_user = &ends;
+  const Items lent = {item(bytes, RIPC_ITEM_LONG)};
+  EXPECT_EQ(Begun(rpc, 0, CallServer::kEcho, lent, options).begun, RIPC_INVALID_ARGUMENT);
+  Begun waits(rpc, 4711, CallServer::kEcho, lent, options);  // for a service that does not come
+  ASSERT_EQ(waits.begun, RIPC_OK);
+  Begun refused(rpc, 4711, CallServer::kEcho, lent, options);
+  EXPECT_EQ(refused.begun, RIPC_AGAIN);
+  EXPECT_EQ(ends, 0);
+  rpc.reset();
+  EXPECT_EQ(ends, 1) << "that of the call that began";
+  EXPECT_EQ(waits.ends(), 1);
+  EXPECT_EQ(refused.ends(), 0);
+}
+
 TEST_P(CallItems, ThatAreLentAreRefusedWhereNobodyLearnsOfTheEndOfTheLoan) {
   const std::string plain = large(4);
   const auto leased = lease(context_, kLarge);

@@ -148,6 +148,15 @@ TEST_P(RemoteCalls, BeyondTheSlotsWaitInOrderAndBeyondTheLineAreRefused) {
   answers.join();
 }
 
+TEST_P(RemoteCalls, WaitByDefault1024AtATimeForOneServer) {
+  ripc_status status = RIPC_OK;
+  int count = -1;
+  for (; status == RIPC_OK && count < 2000; ++count)
+    status = ripc_rpc_call(rpc_.get(), 4711, CallServer::kEcho, nullptr, 0, nullptr, nullptr, nullptr, nullptr);
+  EXPECT_EQ(status, RIPC_AGAIN);
+  EXPECT_EQ(count, 1024);
+}
+
 TEST_P(RemoteCalls, WhoseRequestIsDroppedMayHaveRun) {
   Begun dropped(rpc_, server_.id(), CallServer::kKeep);
   std::thread drops([this] { ripc_request_drop(server_.take(), RIPC_PERMISSION); });
@@ -322,7 +331,12 @@ TEST_P(RemoteCalls, SayWhatIsWrongWithThem) {
   EXPECT_EQ(ripc_rpc_create(nullptr, nullptr, &none), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_rpc_create(service_.get(), nullptr, &none), RIPC_ID_IN_USE);
   ripc_rpc_options options = rpc_options();
-  options.slots = 3;
+  for (const std::uint32_t slots : {3u, 2u * RIPC_RPC_MAX_SLOTS}) {
+    options.slots = slots;
+    EXPECT_EQ(ripc_rpc_create(service_.get(), &options, &none), RIPC_INVALID_ARGUMENT) << slots;
+  }
+  options = rpc_options();
+  options.workers = 1025;
   EXPECT_EQ(ripc_rpc_create(service_.get(), &options, &none), RIPC_INVALID_ARGUMENT);
   const auto nothing = [](void*, ripc_request* request) { ripc_request_drop(request, RIPC_CANCELLED); };
   EXPECT_EQ(ripc_rpc_handle(rpc_.get(), 1, RIPC_RPC_WORKER, nothing, nullptr), RIPC_INVALID_ARGUMENT);

@@ -5,11 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <set>
+#include <vector>
 
+#include "call_ends.hpp"
 #include "puppet.hpp"
 
 namespace conformance {
@@ -149,6 +153,80 @@ TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "the step that failed in the child";
   ASSERT_EQ(send_text(client_, server_id(), "the parent goes on"), RIPC_OK);
   EXPECT_EQ(text_of(receive(server_)), "the parent goes on");
+}
+
+// What a child ends, by its destructors for instance, is the parent's: the loan, the ticket, the call go on.
+class Children : public Contexts {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer does not support new threads, or locks of its allocator, in such a child";
+#endif
+    Contexts::SetUp();
+  }
+  // In a child of fork(): the number of the first one that is false, from 1; 0: all are true.
+  static int first_false(const std::function<std::vector<bool>()>& answers) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      const std::vector<bool> all = answers();
+      const auto first = std::find(all.begin(), all.end(), false);
+      ::_exit(first == all.end() ? 0 : static_cast<int>(first - all.begin()) + 1);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "it hung";
+    return WEXITSTATUS(status);
+  }
+};
+CONFORMANCE_SUITE(Children);
+
+TEST_P(Children, EndNeitherTheLoansNorTheTicketsOfTheirParent) {
+  const Bytes data = pattern(200'000, 1);
+  const auto pooled = lease(client_context_, data.size());
+  std::copy(data.begin(), data.end(), pooled.get());
+  const Ticket lent = send_long(client_, server_id(), {item_at(pooled.get(), data.size(), RIPC_ITEM_LONG)});
+  const Message message = receive(server_, RIPC_RECEIVE_LEND);
+  const Ticket waits = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
+  EXPECT_EQ(first_false([&]() -> std::vector<bool> {
+              ripc_service_statistics statistics;
+              ripc_service_statistics_init(&statistics);
+              ripc_message_release(message.get());
+              return {ripc_ticket_poll(waits.get()) == RIPC_FORKED, ripc_ticket_wait(waits.get(), 0) == RIPC_FORKED,
+                      ripc_ticket_cancel(waits.get()) == RIPC_FORKED,
+                      ripc_service_get_statistics(client_.get(), &statistics) == RIPC_FORKED};
+            }),
+            0);
+  if (traits().lends) {
+    EXPECT_EQ(ripc_ticket_wait(lent.get(), 5 * kMillisecond), RIPC_PENDING) << "the parent has the view";
+  }
+  EXPECT_TRUE(holds(view_of(message, 0), RIPC_VIEW_LENT, data));
+  EXPECT_TRUE(holds(view_of(receive(server_, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, data));
+  EXPECT_EQ(final_status(waits), RIPC_OK);
+}
+
+TEST_P(Children, EndNeitherTheCallsNorTheRequestsOfTheirParent) {
+  ripc_rpc_options options = rpc_options();
+  options.workers = 1;
+  CallServer server(make_context(), options);
+  server.start();
+  const Rpc rpc = make_rpc(client_);
+  Begun begun(rpc, server.id(), CallServer::kKeep);
+  ripc_request* const request = server.take(rpc);
+  ASSERT_NE(request, nullptr);
+  EXPECT_EQ(first_false([&]() -> std::vector<bool> {
+              const bool says_so = ripc_request_reply(request, 1, nullptr, 0, nullptr) == RIPC_FORKED;
+              ripc_request_drop(request, RIPC_LIMIT);
+              ripc_request_refuse(request, RIPC_LIMIT);
+              ripc_rpc_destroy(server.rpc().get());
+              ripc_rpc_destroy(rpc.get());
+              return {says_so, ripc_rpc_cancel(rpc.get(), begun.name) == RIPC_FORKED};
+            }),
+            0);
+  EXPECT_EQ(ripc_request_reply(request, 9, nullptr, 0, nullptr), RIPC_OK) << ripc_last_error();
+  const Outcome& outcome = begun.end(rpc);
+  EXPECT_EQ(outcome.outcome, RIPC_CALL_ANSWERED) << ripc_status_name(outcome.status);
+  EXPECT_EQ(outcome.code, 9u);
 }
 
 }  // namespace

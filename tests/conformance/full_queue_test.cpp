@@ -51,6 +51,11 @@ TEST_P(FullQueue, AFullPeerIsAgainAndEveryAcceptedMessageArrivesInOrder) {
   EXPECT_EQ(ripc_receive(small_.get(), 0, 0, &message), RIPC_EMPTY) << "a refused message was not sent";
 }
 
+TEST_P(FullQueue, HoldsByDefault128MessagesOfASender) {
+  if (!traits().exact_queue) GTEST_SKIP() << "on the way to its queue, messages have room with this transport";
+  EXPECT_EQ(send_until_full([&] { return send(client_, server_id(), {}); }), 128u);
+}
+
 TEST_P(FullQueue, LargeMessagesFillItToo) {
   const std::uint32_t sent = fill(1000);
   EXPECT_GE(sent, 1u);

@@ -204,6 +204,32 @@ TEST_P(GroupSend, AFullMemberMissesTheMessageAndTheOthersHaveIt) {
   reader.join();
 }
 
+TEST_P(GroupSend, TheOutcomeNamesAsManyAsThereIsPlaceForAndOfOneServiceNone) {
+  const Service second = make_service(server_context_);
+  ASSERT_EQ(ripc_group_join(server_.get(), group_), RIPC_OK);
+  ASSERT_EQ(ripc_group_join(second.get(), group_), RIPC_OK);
+  ASSERT_TRUE(sees_members(2));
+  const std::string too_large(1 << 20, 'x');
+  const ripc_item one = item(too_large, RIPC_ITEM_SHORT);
+  std::array<ripc_service_id, 2> missed{55, 66};
+  ripc_group_outcome outcome{sizeof outcome, 77, 77, missed.data(), 1};
+  ripc_send_options options = send_options();
+  options.outcome = &outcome;
+  EXPECT_EQ(ripc_send(client_.get(), group_, &one, 1, &options, nullptr), RIPC_TOO_LARGE);
+  EXPECT_EQ(outcome.members, 2u);
+  EXPECT_EQ(outcome.taken, 0u);
+  EXPECT_TRUE(missed[0] == server_id() || missed[0] == id_of(second)) << missed[0];
+  EXPECT_EQ(missed[1], 66u) << "beyond the place for one";
+  EXPECT_EQ(outcome.missed_capacity, 1u);
+
+  outcome = {sizeof outcome, 77, 77, nullptr, 2};
+  EXPECT_EQ(ripc_send(client_.get(), group_, &one, 1, &options, nullptr), RIPC_TOO_LARGE) << "no place at all";
+  EXPECT_EQ(outcome.members, 2u);
+  EXPECT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
+  EXPECT_EQ(outcome.members, 0u) << "not a group";
+  EXPECT_EQ(outcome.taken, 0u);
+}
+
 TEST_P(GroupSend, IfNoMemberHasRoomNothingIsSentAndRoomCanBeWaitedFor) {
   const auto small = [](ripc_service_options& options) {
     options.queue_messages = 16;

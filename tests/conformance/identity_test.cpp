@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "call_ends.hpp"
 #include "peer_host.hpp"
@@ -246,6 +247,28 @@ TEST_P(Identities, AnIdentityIsMadeOnceAndReadAgain) {
   EXPECT_NE(key(), again.data());
   EXPECT_EQ(ripc_identity_read("", nullptr, 0, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_identity_read(identity_.c_str(), path.data(), 1, nullptr), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_P(Identities, WithoutRoomForItsPathNoFileIsMade) {
+  const std::string file = runtime_directory() + "/new.key";
+  std::array<char, 4096> path{};
+  const std::size_t exact = file.size() + 1;
+  struct stat info {};
+  EXPECT_EQ(ripc_identity_create(file.c_str(), 0, path.data(), exact - 1, nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc_cluster_key_create(file.c_str(), 0, path.data(), exact - 1), RIPC_INVALID_ARGUMENT);
+  EXPECT_NE(::stat(file.c_str(), &info), 0);
+  ASSERT_EQ(ripc_cluster_key_create(file.c_str(), 0, path.data(), exact), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(path.data(), file);
+  ASSERT_EQ(::stat(file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+  EXPECT_EQ(ripc_cluster_key_create(file.c_str(), 0, nullptr, 0), RIPC_INVALID_ARGUMENT) << "it is there";
+  const auto content = [&] {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const std::string first = content();
+  EXPECT_EQ(ripc_cluster_key_create(file.c_str(), 1, nullptr, 0), RIPC_OK) << ripc_last_error();
+  EXPECT_NE(content(), first) << "a random one";
 }
 
 TEST_P(Identities, ATrustFileIsChangedLineByLine) {

@@ -120,6 +120,27 @@ TEST_P(Notifications, ArgumentsMayReachTheShortLimitAndNotBeyond) {
   EXPECT_THAT(ripc_last_error(), Not(HasSubstr("LONG")));
 }
 
+TEST_P(Notifications, OneItemHasAtMost61408BytesAndEachFurtherOneTakesFourOfThem) {
+  const Service roomy =
+      make_service(server_context_, [](ripc_service_options& options) { options.queue_bytes = 1u << 20; });
+  std::size_t limit = 0;
+  ASSERT_EQ(ripc_short_limit(client_.get(), id_of(roomy), 1, &limit), RIPC_OK);
+  if (limit < 61'409) GTEST_SKIP() << "no message to this peer is as large";
+  Bell bell(roomy);
+  const std::string bytes(61'409, 'x');
+  for (const std::size_t count : {1u, 2u, 63u}) {
+    const std::size_t most = 61'408 - 4 * (count - 1);
+    std::vector<ripc_item> items(count, item_at(bytes.data(), 1, RIPC_ITEM_SHORT));
+    items.back().size = most - (count - 1);
+    const auto notify = [&] { return ripc_notify(client_.get(), &bell.notification, items.data(), items.size()); };
+    const int before = bell.runs;
+    EXPECT_EQ(notify(), RIPC_OK) << count << ": " << ripc_last_error();
+    EXPECT_TRUE(eventually([&] { return bell.runs > before; }));
+    ++items.back().size;
+    EXPECT_EQ(notify(), RIPC_TOO_LARGE) << count;
+  }
+}
+
 TEST_P(Notifications, LongItemsAndTooManyItemsAreRefused) {
   Bell bell(server_);
   const std::string_view text = "text";

@@ -2,6 +2,7 @@
 // Receiving through a file descriptor: poll, epoll, no missed event.
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -175,6 +176,16 @@ TEST_P(ReceiveFd, RoomThatIsThereAlreadyIsReported) {
   ASSERT_EQ(ripc_service_get_fd(client_.get(), &client_fd), RIPC_OK);
   ASSERT_EQ(ripc_request_room_event(client_.get(), server_id()), RIPC_OK);
   EXPECT_TRUE(readable(client_fd, 10'000));
+}
+
+TEST_P(ReceiveFd, AnInterruptInAForkedChildIsNone) {
+  drain(server_);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(ripc_interrupt(server_.get()) == RIPC_OK ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_FALSE(readable(fd_, 0)) << "the parent's descriptor";
 }
 
 TEST_P(ReceiveFd, ATakeoverIsReported) {

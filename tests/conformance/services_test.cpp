@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Services: IDs, registration, incarnations, restart. Who holds an ID: takeover_test.cpp.
+#include <array>
+#include <cstddef>
+#include <cstring>
 #include <set>
 
 #include "puppet.hpp"
@@ -365,6 +368,41 @@ TEST_P(Services, ManyAreRegisteredAtOnceInTheOrderOfTheirOptions) {
   }
   for (ripc_service* handle : handles) ripc_service_unregister(handle);
   EXPECT_EQ(ripc_service_register_many(context.get(), nullptr, 0, handles.data()), RIPC_OK) << "none";
+  EXPECT_EQ(ripc_service_register_many(context.get(), nullptr, 0, nullptr), RIPC_OK) << ripc_last_error();
+}
+
+TEST_P(Services, TheOptionsOfManyLieAsFarApartAsTheirCallerSays) {
+  const Context context = make_context();
+  struct Newer {
+    ripc_service_options known;
+    char unknown[24];
+  };
+  std::array<Newer, 3> newer;
+  constexpr std::size_t kOlderSize = offsetof(ripc_service_options, takeover);
+  alignas(ripc_service_options) std::array<unsigned char, 3 * kOlderSize> older;
+  for (std::size_t index = 0; index < newer.size(); ++index) {
+    ripc_service_options_init(&newer[index].known);
+    newer[index].known.size = sizeof(Newer);
+    newer[index].known.id = 600 + index;
+    std::memset(newer[index].unknown, 0xee, sizeof newer[index].unknown);
+    ripc_service_options part = newer[index].known;
+    part.size = kOlderSize;
+    part.id = 700 + index;
+    std::memcpy(&older[index * kOlderSize], &part, kOlderSize);
+  }
+  std::array<ripc_service*, 3> handles{};
+  const auto expect_ids = [&](const void* options, ripc_service_id first) {
+    ASSERT_EQ(ripc_service_register_many(context.get(), static_cast<const ripc_service_options*>(options),
+                                         handles.size(), handles.data()),
+              RIPC_OK)
+        << ripc_last_error();
+    for (std::size_t index = 0; index < handles.size(); ++index) {
+      EXPECT_EQ(ripc_service_get_id(handles[index]), first + index);
+      ripc_service_unregister(handles[index]);
+    }
+  };
+  expect_ids(newer.data(), 600);
+  expect_ids(older.data(), 700);
 }
 
 TEST_P(Services, OfManyAllAreRegisteredOrNone) {

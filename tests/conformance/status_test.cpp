@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "puppet.hpp"
+#include "ripc/rpc.h"
 
 namespace conformance {
 namespace {
@@ -69,6 +70,18 @@ TEST_P(Calls, TheLastErrorIsASentenceOfTheCallingThread) {
   EXPECT_EQ(ripc_last_error(), here) << "what another thread did does not change it";
 }
 
+TEST_P(Calls, TheLastErrorStaysUntilTheNextCallThatFails) {
+  ASSERT_EQ(send_text(client_, 987654321, "hello"), RIPC_NO_SERVICE);
+  const std::string sentence = ripc_last_error();
+  ASSERT_EQ(send_text(client_, server_id(), "hello"), RIPC_OK);
+  receive(server_);
+  EXPECT_EQ(ripc_interrupt(nullptr), RIPC_INVALID_ARGUMENT) << "which may run in a signal handler";
+  EXPECT_EQ(ripc_last_error(), sentence);
+  ripc_message* none = nullptr;
+  EXPECT_EQ(ripc_receive(server_.get(), 0, 0, &none), RIPC_EMPTY);
+  EXPECT_STREQ(ripc_last_error(), ripc_status_text(RIPC_EMPTY));
+}
+
 // ---- NULL --------------------------------------------------------------------------------------------------------
 
 TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
@@ -125,6 +138,7 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
   EXPECT_REFUSED(ripc_receive_many(nullptr, 0, 0, &message, 1, &size));
   EXPECT_REFUSED(ripc_receive_many(service, 0, 0, nullptr, 1, &size));
   EXPECT_REFUSED(ripc_receive_many(service, 0, 0, &message, 1, nullptr));
+  EXPECT_REFUSED(ripc_receive_many(service, 0, 0, &message, 0, &size)) << "a capacity of 0";
   alignas(8) std::array<unsigned char, RIPC_MAX_RECORD + 8> records;
   EXPECT_REFUSED(ripc_receive_records(nullptr, 0, 0, records.data(), records.size(), 1, &size));
   EXPECT_REFUSED(ripc_receive_records(service, 0, 0, nullptr, records.size(), 1, &size));
@@ -169,6 +183,36 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
   EXPECT_REFUSED(ripc_diagnose(nullptr, nullptr, nullptr));
   EXPECT_REFUSED(ripc_service_get_statistics(nullptr, &statistics));
   EXPECT_REFUSED(ripc_service_get_statistics(service, nullptr));
+  const ripc_outgoing outgoing{&one, 1, 0};
+  ripc_security_statistics security{sizeof security, 0, 0, 0, 0, 0, 0};
+  const auto visit_rail = [](void*, const ripc_rail_info*) {};
+  const auto notice = [](void*, ripc_status, const ripc_service_info*) {};
+  ripc_watch* watch = nullptr;
+  EXPECT_REFUSED(ripc_send_many(nullptr, server_id(), &outgoing, 1, nullptr, nullptr, &size));
+  EXPECT_REFUSED(ripc_send_many(service, server_id(), nullptr, 1, nullptr, nullptr, &size));
+  EXPECT_REFUSED(ripc_service_register_many(nullptr, nullptr, 0, &no_service));
+  EXPECT_REFUSED(ripc_service_register_many(context, nullptr, 1, &no_service));
+  EXPECT_REFUSED(ripc_list_rails(nullptr, server_id(), visit_rail, nullptr));
+  EXPECT_REFUSED(ripc_list_rails(context, server_id(), nullptr, nullptr));
+  EXPECT_REFUSED(ripc_wait_service(nullptr, server_id(), 0, &info));
+  EXPECT_REFUSED(ripc_wait_service_name(nullptr, "name", 0, &info));
+  EXPECT_REFUSED(ripc_wait_service_name(context, nullptr, 0, &info));
+  EXPECT_REFUSED(ripc_service_watch(nullptr, server_id(), notice, nullptr, &watch));
+  EXPECT_REFUSED(ripc_service_watch(context, server_id(), nullptr, nullptr, &watch));
+  EXPECT_REFUSED(ripc_service_watch(context, server_id(), notice, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_security_get_statistics(nullptr, &security));
+  EXPECT_REFUSED(ripc_security_get_statistics(context, nullptr));
+  EXPECT_REFUSED(ripc_trust_status(nullptr));
+  EXPECT_REFUSED(ripc_rpc_create(service, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_rpc_handle(nullptr, 1, 0, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_rpc_call(nullptr, server_id(), 1, nullptr, 0, nullptr, nullptr, nullptr, &number));
+  EXPECT_REFUSED(ripc_rpc_call_wait(nullptr, server_id(), 1, nullptr, 0, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_rpc_cancel(nullptr, 1));
+  EXPECT_REFUSED(ripc_rpc_run(nullptr, 0, nullptr));
+  EXPECT_REFUSED(ripc_rpc_get_statistics(nullptr, nullptr));
+  EXPECT_REFUSED(ripc_rpc_list_methods(nullptr, nullptr, nullptr));
+  EXPECT_REFUSED(ripc_request_reply(nullptr, 0, nullptr, 0, nullptr));
+  EXPECT_REFUSED(ripc_request_get_item(nullptr, 0, &view));
 #undef EXPECT_REFUSED
   EXPECT_EQ(ripc_diagnose(nullptr, visit_finding, nullptr), RIPC_OK) << "options may be NULL";
   EXPECT_EQ(no_context, nullptr);
@@ -186,6 +230,16 @@ TEST_P(Calls, NullHasHarmlessAttributesAndIsIgnoredByDestructors) {
   ripc_message_release(nullptr);
   ripc_view_hold_release(nullptr);
   ripc_ticket_release(nullptr);
+  ripc_service_unwatch(nullptr);
+  ripc_rpc_destroy(nullptr);
+  ripc_request_drop(nullptr, RIPC_OK);
+  ripc_request_refuse(nullptr, RIPC_OK);
+  EXPECT_EQ(ripc_request_get_source(nullptr), 0u);
+  EXPECT_EQ(ripc_request_get_method(nullptr), 0u);
+  EXPECT_EQ(ripc_request_get_item_count(nullptr), 0u);
+  EXPECT_EQ(ripc_request_get_return_count(nullptr), 0u);
+  EXPECT_EQ(ripc_request_get_return_size(nullptr, 0), 0u);
+  EXPECT_EQ(ripc_request_time_left(nullptr), 0u);
   EXPECT_EQ(ripc_service_get_id(nullptr), 0u);
   EXPECT_STREQ(ripc_service_get_name(nullptr), "");
   EXPECT_EQ(ripc_service_get_incarnation(nullptr), 0u);
@@ -217,6 +271,11 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(context_options.peer_policy, UINT32_MAX);
   EXPECT_EQ(context_options.max_peers, 0u);
   EXPECT_EQ(context_options.zookeeper, nullptr);
+  EXPECT_EQ(context_options.cluster_key_file, nullptr);
+  EXPECT_EQ(context_options.identity_file, nullptr);
+  EXPECT_EQ(context_options.trust_file, nullptr);
+  EXPECT_EQ(context_options.network, UINT32_MAX);
+  EXPECT_EQ(context_options.encrypt, UINT32_MAX);
 
   ripc_service_options service_options;
   std::memset(&service_options, 0xee, sizeof service_options);
@@ -241,6 +300,29 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(options.callback, nullptr);
   EXPECT_EQ(options.user, nullptr);
   EXPECT_EQ(options.request_id, nullptr);
+  EXPECT_EQ(options.outcome, nullptr);
+  EXPECT_EQ(options.flags, 0u);
+
+  ripc_call_options call_options;
+  std::memset(&call_options, 0xee, sizeof call_options);
+  ripc_call_options_init(&call_options);
+  EXPECT_EQ(call_options.size, sizeof call_options);
+  EXPECT_EQ(call_options.timeout, RIPC_DEFAULT_TIME);
+  EXPECT_EQ(call_options.return_count, 0u);
+  EXPECT_EQ(call_options.returns, nullptr);
+  EXPECT_EQ(call_options.parent, nullptr);
+  EXPECT_EQ(call_options.loan_ended, nullptr);
+  EXPECT_EQ(call_options.idempotent, 0u);
+  ripc_call_options_init(nullptr);
+
+  ripc_peer peer;
+  std::memset(&peer, 0xee, sizeof peer);
+  ripc_peer_init(&peer);
+  EXPECT_EQ(peer.size, sizeof peer);
+  EXPECT_EQ(peer.is_on_this_host, 0u);
+  EXPECT_EQ(peer.user, UINT32_MAX) << "unknown";
+  EXPECT_STREQ(peer.identity, "");
+  ripc_peer_init(nullptr);
 }
 
 template <typename T>
@@ -260,6 +342,10 @@ TEST_P(Calls, InitFunctionsOfResultsSetTheSizeAndZeroTheRest) {
   expect_only_the_size(ripc_service_info_init);
   expect_only_the_size(ripc_service_statistics_init);
   expect_only_the_size(ripc_pool_statistics_init);
+  expect_only_the_size(ripc_security_statistics_init);
+  expect_only_the_size(ripc_rpc_options_init);
+  expect_only_the_size(ripc_rpc_statistics_init);
+  expect_only_the_size(ripc_call_result_init);
 }
 
 // A caller that was built with an older header has shorter structures; what it does not know has its default.

@@ -6,6 +6,7 @@
 #include <latch>
 #include <thread>
 
+#include "call_ends.hpp"
 #include "puppet.hpp"
 #include "registering.hpp"
 
@@ -81,6 +82,35 @@ TEST_P(Takeover, TakeoverFencesTheOldHolder) {
 
   ASSERT_EQ(send_text(sender, kTakenId, "to the new one"), RIPC_OK) << "the client goes on";
   EXPECT_EQ(text_of(receive(new_holder)), "to the new one");
+}
+
+TEST_P(Takeover, EveryCallOfTheOldHolderSaysSo) {
+  const Context other = make_context();
+  const Service peer = make_service(other);
+  const Service old_holder = make_service(context_, kTakenId);
+  const Rpc rpc = make_rpc(old_holder);
+  const ripc_service_id group = RIPC_GROUP_ID(7);
+  ASSERT_EQ(ripc_group_join(old_holder.get(), group), RIPC_OK);
+  const Service new_holder = make_service(other, [](ripc_service_options& options) {
+    options.id = kTakenId;
+    options.takeover = 1;
+  });
+  ripc_message* message = nullptr;
+  ASSERT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED);
+  const ripc_service_id to = id_of(peer);
+  const ripc_outgoing outgoing{nullptr, 0, 0};
+  const ripc_notification notification{to, 1};
+  std::size_t count = 0;
+  EXPECT_EQ(ripc_send_many(old_holder.get(), to, &outgoing, 1, nullptr, nullptr, nullptr), RIPC_FENCED);
+  EXPECT_EQ(ripc_notify(old_holder.get(), &notification, nullptr, 0), RIPC_FENCED);
+  EXPECT_EQ(ripc_short_limit(old_holder.get(), to, 1, &count), RIPC_FENCED);
+  EXPECT_EQ(ripc_wait_room(old_holder.get(), to, 0), RIPC_FENCED);
+  EXPECT_EQ(ripc_request_room_event(old_holder.get(), to), RIPC_FENCED);
+  EXPECT_EQ(ripc_group_join(old_holder.get(), RIPC_GROUP_ID(8)), RIPC_FENCED);
+  EXPECT_EQ(ripc_group_leave(old_holder.get(), group), RIPC_FENCED);
+  EXPECT_EQ(send_text(old_holder, group, "to the group"), RIPC_FENCED);
+  EXPECT_EQ(ripc_rpc_run(rpc.get(), 0, nullptr), RIPC_FENCED);
+  EXPECT_EQ(call(rpc, to, 1).begun, RIPC_FENCED);
 }
 
 TEST_P(Takeover, TakeoverWakesTheOldHoldersReceive) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tickets: how a long message ends. What that means for the sender's memory: ticket_memory_test.cpp.
+#include <signal.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -65,6 +67,30 @@ TEST_P(Tickets, AWaitingThreadUsesNoCpu) {
   const std::uint64_t before = thread_cpu_time();
   EXPECT_EQ(ripc_ticket_wait(ticket.get(), kSecond / 2), RIPC_PENDING);
   EXPECT_LT(thread_cpu_time() - before, 20 * kMillisecond);
+}
+
+TEST_P(Tickets, ASignalDoesNotEndAWait) {
+  static std::atomic<int> handled{0};
+  handled = 0;
+  struct sigaction action {};
+  struct sigaction previous {};
+  action.sa_handler = [](int) { ++handled; };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
+  const Ticket ticket = send_data();
+  std::atomic<bool> returned{false};
+  std::jthread waiter([&] {
+    EXPECT_EQ(final_status(ticket), RIPC_OK);
+    returned = true;
+  });
+  EXPECT_TRUE(eventually([&] {
+    if (!returned) pthread_kill(waiter.native_handle(), SIGUSR1);
+    return returned || handled >= 20;
+  }));
+  EXPECT_FALSE(returned) << "no one has taken the data";
+  post();
+  receive(server_);
+  waiter.join();
+  sigaction(SIGUSR1, &previous, nullptr);
 }
 
 TEST_P(Tickets, AnyThreadMayWaitAndSeveralAtOnce) {
@@ -161,6 +187,29 @@ TEST_P(Tickets, TheCallbackMaySendPostWindowsAndReleaseHandles) {
   EXPECT_TRUE(eventually([&] { return work.sent != -1; }));
   EXPECT_EQ(work.sent, RIPC_OK);
   EXPECT_EQ(work.posted, RIPC_OK);
+}
+
+TEST_P(Tickets, WhatTravelsShortOrIsNotSentRunsNoCallback) {
+  Completion none;
+  ripc_send_options options = send_options();
+  none.attach(options);
+  const std::string_view text = "short";
+  const ripc_item one = item(text);
+  ripc_ticket* ticket = nullptr;
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), &one, 1, &options, &ticket), RIPC_OK);
+  EXPECT_EQ(ticket, nullptr);
+  const ripc_item lent = item(data_, RIPC_ITEM_LONG);
+  EXPECT_EQ(ripc_send(client_.get(), 987654321, &lent, 1, &options, &ticket), RIPC_NO_SERVICE);
+  EXPECT_EQ(ticket, nullptr);
+  // The callbacks of one context run one after the other.
+  Completion last;
+  last.attach(options);
+  receive(server_);
+  post();
+  ASSERT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, &options, nullptr), RIPC_OK);
+  receive(server_);
+  EXPECT_TRUE(eventually([&] { return last.runs == 1; }));
+  EXPECT_EQ(none.runs, 0);
 }
 
 TEST_P(Tickets, EachOfManyCallbacksRunsOnce) {

@@ -26,11 +26,12 @@ RIPC_API ripc_status ripc_buffer_find(ripc_context *context, const void *address
 /* Registers memory that the application owns, so that long messages from and into it need no set-up. An RDMA device
  * registers it at its first use, and keeps it until the last registration ends. Sockets encrypt and decrypt it where it
  * lies. Until the last registration ends, it must stay mapped, with the same pages. A range that is registered again is
- * counted. */
+ * counted. RIPC_INVALID_ARGUMENT: there are no bytes, or some are of the pool and not all of one lease. */
 RIPC_API ripc_status ripc_memory_register(ripc_context *context, void *data, size_t size);
 /* Ends one registration. After the last one of a range, messages that still travel from it fail with RIPC_CANCELLED and
  * are never delivered. Later contents of the memory cannot be delivered either. Messages still land in it while it is
- * mapped, as in other memory; one that was landing when it is unmapped is lost, and its sender learns it. */
+ * mapped, as in other memory; one that was landing when it is unmapped is lost, and its sender learns it.
+ * RIPC_INVALID_ARGUMENT: no registered range starts at `data`. */
 RIPC_API ripc_status ripc_memory_unregister(ripc_context *context, void *data);
 
 typedef struct ripc_pool_statistics {

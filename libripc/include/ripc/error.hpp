@@ -41,8 +41,10 @@ inline constexpr Nanoseconds kNoWait = Nanoseconds::zero();
 namespace detail {
 constexpr std::uint64_t to_c(Nanoseconds timeout) noexcept {
   if (timeout == kForever) return RIPC_FOREVER;
-  if (timeout == kDefaultTime) return RIPC_DEFAULT_TIME;
   return timeout.count() < 0 ? 0 : static_cast<std::uint64_t>(timeout.count());
+}
+constexpr std::uint64_t option_to_c(Nanoseconds time) noexcept {
+  return time == kDefaultTime ? RIPC_DEFAULT_TIME : to_c(time);
 }
 }  // namespace detail
 

@@ -42,7 +42,8 @@ typedef enum ripc_receive_flags {
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
 /* Receives up to `capacity` messages that are there now; one call may leave some of them for the next. It waits only
- * for the first one. If that arrives while the call waits awake, it comes alone. */
+ * for the first one. If that arrives while the call waits awake, it comes alone. RIPC_INVALID_ARGUMENT also if
+ * `capacity` is 0. */
 RIPC_API ripc_status ripc_receive_many(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **messages,
                                        size_t capacity, size_t *count);
 

@@ -14,6 +14,8 @@
  *             function ignores NULL.
  *   Time      Nanoseconds on the monotonic clock. 0 means "do not wait", and RIPC_FOREVER "no limit". In options
  *             RIPC_DEFAULT_TIME, which _init sets, means the default that the field names.
+ *   Forks     In a forked child, calls that use the parent's contexts, services, tickets or endpoints give
+ *             RIPC_FORKED. To destroy, release or drop a handle does nothing there. The child makes its own context.
  *   Signals   Two things end a wait with RIPC_INTERRUPTED: ripc_interrupt(), and a signal whose handler ran in the
  *             waiting thread while it slept, with SA_RESTART or without. Stopping and continuing the process
  *             (SIGSTOP, Ctrl-Z, a debugger) ends no wait, and neither does a signal without a handler. The thread

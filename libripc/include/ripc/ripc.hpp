@@ -38,10 +38,17 @@
 
 namespace ripc {
 
+namespace detail {
+// For a C interface that sees a text only up to a zero: a name with one in it becomes one that is not valid.
+inline const char* c_name(const std::string& name) noexcept {
+  return name.find('\0') == std::string::npos ? name.c_str() : "\x01";
+}
+}  // namespace detail
+
 // The ID of a name. RIPC_INVALID_ARGUMENT if the name is not valid.
 inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
   ServiceId id = 0;
-  const ripc_status status = ripc_id_from_name(name.c_str(), &id);
+  const ripc_status status = ripc_id_from_name(detail::c_name(name), &id);
   if (status != RIPC_OK) return Error::from_last_call(status);
   return id;
 }
@@ -49,7 +56,7 @@ inline Result<ServiceId> id_from_name(const std::string& name) noexcept {
 // The ID of a group with a name, for send() and join(). RIPC_INVALID_ARGUMENT if the name is not valid.
 inline Result<ServiceId> group_id_from_name(const std::string& name) noexcept {
   ServiceId group = 0;
-  const ripc_status status = ripc_group_id_from_name(name.c_str(), &group);
+  const ripc_status status = ripc_group_id_from_name(detail::c_name(name), &group);
   if (status != RIPC_OK) return Error::from_last_call(status);
   return group;
 }
@@ -265,7 +272,7 @@ class Context {
   Result<ServiceInfo> resolve(const std::string& name) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve_name(handle_.get(), name.c_str(), &info);
+    const ripc_status status = ripc_resolve_name(handle_.get(), detail::c_name(name), &info);
     return finish(status, info);
   }
   // Finds the path that a send to a living service takes, and connects if necessary. Errors as for resolve(). If no
@@ -288,7 +295,8 @@ class Context {
   Result<ServiceInfo> wait_service(const std::string& name, Nanoseconds timeout = kForever) {
     ripc_service_info info;
     ripc_service_info_init(&info);
-    const ripc_status status = ripc_wait_service_name(handle_.get(), name.c_str(), detail::to_c(timeout), &info);
+    const ripc_status status =
+        ripc_wait_service_name(handle_.get(), detail::c_name(name), detail::to_c(timeout), &info);
     return finish(status, info);
   }
   // Runs the callback in turn when the service with this ID is there (also if it is already) and when it has ended. No
@@ -412,7 +420,7 @@ class Context {
     ripc_service_options result;
     ripc_service_options_init(&result);
     result.id = options.id;
-    result.name = options.name.empty() ? nullptr : options.name.c_str();
+    result.name = options.name.empty() ? nullptr : detail::c_name(options.name);
     result.takeover = options.takeover ? 1 : 0;
     result.queue_messages = options.queue_messages;
     result.queue_bytes = options.queue_bytes;
@@ -428,8 +436,8 @@ class Context {
     result.transports = or_null(options.transports);
     result.static_resolver = or_null(options.static_resolver);
     result.pool_limit = options.pool_limit;
-    result.resolve_timeout = detail::to_c(options.resolve_timeout);
-    result.spin = detail::to_c(options.spin);
+    result.resolve_timeout = detail::option_to_c(options.resolve_timeout);
+    result.spin = detail::option_to_c(options.spin);
     result.peer_policy = options.peer_policy;
     result.max_peers = options.max_peers;
     result.cluster_key_file = or_null(options.cluster_key_file);

@@ -201,7 +201,9 @@ template <typename Begin>
 ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
   ripc_call_options c_options;
   ripc_call_options_init(&c_options);
-  c_options.timeout = to_c(options.timeout);
+  // An empty request has no time left, as one that was answered.
+  const bool is_over = options.parent != nullptr && options.parent->empty();
+  c_options.timeout = is_over ? 0 : option_to_c(options.timeout);
   c_options.return_count = static_cast<std::uint32_t>(options.returns.size());
   c_options.returns = options.returns.data();
   c_options.parent = options.parent == nullptr ? nullptr : options.parent->handle();

@@ -54,7 +54,7 @@ RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_ser
                                            ripc_service **service);
 /* Registers `count` services together. Where other hosts are asked whether an ID is taken (30 ms each), the call waits
  * for all answers together. `options` is an array, whose elements all have the `size` of the first. `services` is where
- * `count` handles are written, in the same order.
+ * `count` handles are written, in the same order. With a `count` of 0 it does nothing.
  *
  * All or none: if one cannot be registered, the others are unregistered again. The call returns its status, and the
  * sentence names it. */

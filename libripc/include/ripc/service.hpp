@@ -168,17 +168,18 @@ class Service {
     return sent;
   }
   // The same with tickets, at least as many as messages. The first ones become those of the messages that were sent. Of
-  // the options only the timeout and the order count. Allocates. Without tickets, what is borrowed must be leased or
-  // registered.
+  // the options only the timeout and the order may be set: others give RIPC_INVALID_ARGUMENT. Allocates. Without
+  // tickets, what is borrowed must be leased or registered.
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages, std::span<Ticket> tickets,
                                 const SendOptions& options = {}) {
+    if (tickets.size() < messages.size())
+      return Error::with_static_text(RIPC_INVALID_ARGUMENT,
+                                     "There are fewer tickets than messages: give one for each message.");
     std::vector<ripc_ticket*> handles(messages.size());
     const ripc_send_options c_options = to_c(options);
     std::size_t sent = 0;
     const ripc_status status =
-        tickets.size() < messages.size()
-            ? RIPC_INVALID_ARGUMENT
-            : ripc_send_many(handle_.get(), to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
+        ripc_send_many(handle_.get(), to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
     for (std::size_t index = 0; index < sent; ++index) tickets[index] = Ticket(handles[index]);
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
@@ -338,7 +339,7 @@ class Service {
     result.tag = options.tag;
     result.return_count = static_cast<std::uint32_t>(options.returns.size());
     result.returns = options.returns.data();
-    result.timeout = detail::to_c(options.timeout);
+    result.timeout = detail::option_to_c(options.timeout);
     result.request_id = options.request_id;
     result.flags = options.unordered ? RIPC_SEND_UNORDERED : 0;
     return result;

@@ -220,7 +220,7 @@ ripc_status ripc_service_register(ripc_context* context, const ripc_service_opti
 ripc_status ripc_service_register_many(ripc_context* context, const ripc_service_options* options, size_t count,
                                        ripc_service** services) {
   return guarded([&]() -> Status {
-    if (services == nullptr || (options == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
+    if ((services == nullptr || options == nullptr) && count != 0) return RIPC_INVALID_ARGUMENT;
     std::fill_n(services, count, nullptr);
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     std::vector<core::ServiceOptions> wanted;
@@ -366,10 +366,10 @@ ripc_status ripc_list_services(ripc_context* context, ripc_service_visitor visit
 }
 
 ripc_status ripc_service_get_statistics(ripc_service* service, ripc_service_statistics* statistics) {
-  return guarded([&]() -> Status {
-    if (service == nullptr || statistics == nullptr) return RIPC_INVALID_ARGUMENT;
+  return guarded_on(service, [&](auto& self) -> Status {
+    if (statistics == nullptr) return RIPC_INVALID_ARGUMENT;
     auto current = blank<ripc_service_statistics>();
-    from(service)->fill_statistics(current);
+    self.fill_statistics(current);
     return write_sized(current, statistics) ? Status() : bad_size("ripc_service_statistics");
   });
 }

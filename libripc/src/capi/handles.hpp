@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/fork_guard.hpp"
 #include "capi/error.hpp"
 #include "core/context.hpp"
 #include "core/service.hpp"
@@ -20,6 +21,7 @@ struct ripc_ticket {
       : ticket(std::move(of)), spin(spins) {}
   std::shared_ptr<ripc::internal::core::Ticket> ticket;
   ripc::internal::Nanoseconds spin;
+  std::uint64_t fork_generation = ripc::internal::ForkGuard::known_generation();
 };
 
 struct ripc_watch {
@@ -53,6 +55,10 @@ inline ripc_status check(core::Context* context) noexcept {
 inline ripc_status check(core::Service* service) noexcept {
   if (service == nullptr) return RIPC_INVALID_ARGUMENT;
   return service->context().usable() ? RIPC_OK : RIPC_FORKED;
+}
+inline ripc_status check(const ripc_ticket* ticket) noexcept {
+  if (ticket == nullptr) return RIPC_INVALID_ARGUMENT;
+  return ForkGuard::known_generation() == ticket->fork_generation ? RIPC_OK : RIPC_FORKED;
 }
 
 // guarded() for a call on a handle: `call` gets the object, if check() says nothing against it.

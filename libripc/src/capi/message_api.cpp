@@ -40,7 +40,10 @@ struct Sending {
   if (sending.items == nullptr || check(from(sending.service)) != RIPC_OK) [[unlikely]]
     return RIPC_PENDING;
   if (sending.ticket != nullptr) *sending.ticket = nullptr;
-  return report(from(sending.service)->sender().send_short(sending.to, tag, {sending.items, sending.count}));
+  const ripc_status status =
+      from(sending.service)->sender().send_short(sending.to, tag, {sending.items, sending.count});
+  // RIPC_PENDING is not what the caller gets.
+  return status == RIPC_OK || status == RIPC_PENDING ? status : report(status);
 }
 
 // For a ticket of this service's.
@@ -226,12 +229,13 @@ ripc_status ripc_request_room_event(ripc_service* service, ripc_service_id to) {
 // ---- Tickets -------------------------------------------------------------------------------------------------
 
 ripc_status ripc_ticket_poll(ripc_ticket* ticket) {
-  return report(ticket == nullptr ? RIPC_INVALID_ARGUMENT : ticket->ticket->poll());
+  const ripc_status usable = check(ticket);
+  return report(usable == RIPC_OK ? ticket->ticket->poll() : usable);
 }
 
 ripc_status ripc_ticket_wait(ripc_ticket* ticket, uint64_t timeout) {
   return guarded([&]() -> ripc_status {
-    if (ticket == nullptr) return RIPC_INVALID_ARGUMENT;
+    if (const ripc_status status = check(ticket); status != RIPC_OK) return status;
     // One that is complete needs no clock.
     if (const ripc_status status = ticket->ticket->poll(); status != RIPC_PENDING) return status;
     return ticket->ticket->wait(Deadline::after(timeout), ticket->spin);
@@ -239,7 +243,8 @@ ripc_status ripc_ticket_wait(ripc_ticket* ticket, uint64_t timeout) {
 }
 
 ripc_status ripc_ticket_cancel(ripc_ticket* ticket) {
-  return report(ticket == nullptr ? RIPC_INVALID_ARGUMENT : ticket->ticket->cancel());
+  const ripc_status usable = check(ticket);
+  return report(usable == RIPC_OK ? ticket->ticket->cancel() : usable);
 }
 
 void ripc_ticket_release(ripc_ticket* ticket) { delete ticket; }
@@ -277,7 +282,7 @@ ripc_status ripc_receive_many(ripc_service* service, uint32_t flags, uint64_t ti
 ripc_status ripc_interrupt(ripc_service* service) {
   // Async-signal-safe: nothing is remembered for ripc_last_error().
   if (service == nullptr) return RIPC_INVALID_ARGUMENT;
-  from(service)->interrupt();
+  if (from(service)->context().usable()) from(service)->interrupt();
   return RIPC_OK;
 }
 
@@ -332,7 +337,10 @@ ripc_status ripc_message_hold_views(const ripc_message* message, ripc_view_hold*
   });
 }
 
-void ripc_view_hold_release(ripc_view_hold* hold) { delete from(hold); }
+void ripc_view_hold_release(ripc_view_hold* hold) {
+  // In a forked child a lock of the pool may be another thread's, for ever.
+  if (hold != nullptr && from(hold)->fork_generation == ForkGuard::known_generation()) delete from(hold);
+}
 
 // ---- Notifications -------------------------------------------------------------------------------------------
 

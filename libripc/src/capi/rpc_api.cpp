@@ -36,7 +36,7 @@ Status read_options(const ripc_rpc_options* given, rpc::Endpoint::Options& optio
 }
 
 void end_without_answer(ripc_request* request, ripc_status status, wire::call::State outcome) noexcept {
-  if (is_over(request)) return;
+  if (is_over(request) || !request->server->usable()) return;
   request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, outcome);
 }
 
@@ -103,7 +103,10 @@ ripc_status ripc_rpc_create(ripc_service* service, const ripc_rpc_options* optio
   });
 }
 
-void ripc_rpc_destroy(ripc_rpc* rpc) { delete from(rpc); }
+void ripc_rpc_destroy(ripc_rpc* rpc) {
+  // In a forked child its workers do not exist, and its calls are the parent's.
+  if (rpc != nullptr && from(rpc)->service().context().usable()) delete from(rpc);
+}
 
 // ---- Answering -----------------------------------------------------------------------------------------------
 
@@ -148,6 +151,7 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
     if (request == nullptr || (items == nullptr && count != 0)) return RIPC_INVALID_ARGUMENT;
     if (is_over(request))
       return Status(RIPC_INVALID_ARGUMENT, "This request has ended: answer, drop or refuse each request once.");
+    if (!request->server->usable()) return RIPC_FORKED;
     std::unique_ptr<ripc_ticket> made;
     if (ticket != nullptr && may_travel_long({items, count}))
       made = std::make_unique<ripc_ticket>(nullptr, Spin().time);

@@ -92,7 +92,7 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   if (now >= request.deadline) return Status(RIPC_TIMEOUT, "The call has no time: its deadline has passed.");
 
   Lock lock(mutex_);
-  if (is_closed_) return RIPC_CLOSED;
+  if (is_closed_) return why_closed_;
   ClientSession& session = session_of(request.to);
   prepare(session, now);
   MethodRecord* const record = record_of(request.method);
@@ -447,6 +447,7 @@ std::size_t Client::progress(Nanoseconds now) {
 
 std::size_t Client::end_all(ripc_status why) {
   Lock lock(mutex_);
+  if (!is_closed_) why_closed_ = why;
   is_closed_ = true;
   for (const auto& call : calls_) {
     while (call->is_in_send) sent_.wait(lock);

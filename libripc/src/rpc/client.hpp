@@ -140,6 +140,7 @@ class Client : public std::enable_shared_from_this<Client> {
   bool changed_ = false;      // the same
   std::vector<ClientSession*> changed_sessions_;
   bool is_closed_ = false;
+  ripc_status why_closed_ = RIPC_CLOSED;
   ripc_rpc_statistics counters_{};
   std::unordered_map<std::uint32_t, std::unique_ptr<MethodRecord>> records_;
   MethodRecord* last_record_ = nullptr;                                    // that was used

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/biased_mutex.hpp"
+#include "base/fork_guard.hpp"
 #include "core/state/message.hpp"
 #include "rpc/call_message.hpp"
 #include "rpc/messenger.hpp"
@@ -70,6 +71,8 @@ class Server : public std::enable_shared_from_this<Server> {
   }
 
   // ---- Any thread ----
+  // In a forked child the requests are the parent's.
+  bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
   Status handle(std::uint32_t method, const Handler& handler);
   // There may be room for answers.
   void changed() noexcept;
@@ -141,6 +144,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Messenger& messenger_;
   Workers* const workers_;
   const Options options_;
+  const std::uint64_t fork_generation_ = ForkGuard::generation();
   std::unordered_map<std::uint32_t, Handler> handlers_;
   std::pair<const std::uint32_t, Handler>* last_handler_ = nullptr;  // that was used
   mutable BiasedMutex mutex_;                                        // of the thread that runs the endpoint

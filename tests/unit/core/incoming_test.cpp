@@ -102,6 +102,18 @@ TEST_F(Incoming, AReplyGoesIntoTheReturnBufferOnce) {
   EXPECT_EQ(requests_.next(0), 0u) << "the request is answered";
 }
 
+TEST_F(Incoming, OfARequestThatWasToBeCancelledNoBufferIsWrittenAnyMore) {
+  const std::uint64_t request = ask(far_);
+  RequestTable::Taken taken = requests_.take(request);
+  taken.mapped().cancelling = true;
+  requests_.put_back(std::move(taken));
+  post(windows_, near_);
+  encoder_.add(wire::Directed{0, {1, 0, 100}});
+  encoder_.add_reply(request);
+  place_packet(encoder_);
+  EXPECT_EQ(items_.front().pull.destination, near_.data()) << "a window, not the caller's buffer";
+}
+
 TEST_F(Incoming, AnotherServiceCannotAnswer) {
   Request request;
   request.channel = std::make_shared<FakeChannel>();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "fake_transport.hpp"
@@ -57,6 +58,38 @@ TEST(RequestTable, TakesARequestBackUnderItsName) {
   const auto again = table.take(id, 7);
   ASSERT_FALSE(again.empty());
   EXPECT_NE(again.mapped().channel, nullptr);
+}
+
+// A peer that is stopped while it writes into the buffer of key 1.
+class WritingChannel : public FakeChannel {
+ public:
+  ripc_status end_grant(const wire::Grant& grant) noexcept override {
+    if (grant.key == 1 && is_writing) return RIPC_PENDING;
+    ++ended[grant.key];
+    return grant.key == 1 ? RIPC_OK : RIPC_EMPTY;
+  }
+  bool is_writing = true;
+  std::array<int, 3> ended{};
+};
+
+TEST(RequestTable, AStoppedPeerKeepsOnlyTheBufferThatItWritesInto) {
+  RequestTable table;
+  const auto channel = std::make_shared<WritingChannel>();
+  Request request;
+  request.channel = channel;
+  for (const std::uint64_t key : {0u, 1u, 2u}) request.grants.push_back({.key = key, .location = 0, .length = 1});
+  const std::uint64_t id = table.add(std::move(request));
+  const Status status = table.cancel(id);
+  EXPECT_EQ(status.code(), RIPC_TIMEOUT);
+  EXPECT_GT(channel->ended[0], 0);
+  EXPECT_EQ(channel->ended[1], 0);
+  EXPECT_GT(channel->ended[2], 0) << "behind the one that is written";
+  EXPECT_EQ(table.next(0), id) << "the request goes on";
+
+  channel->is_writing = false;
+  EXPECT_TRUE(table.cancel(id).ok());
+  EXPECT_EQ(channel->ended[1], 1);
+  EXPECT_EQ(table.cancel(id).code(), RIPC_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // ripc/rpc.hpp: what callers are told, and mistakes that must be harmless. Calls themselves are tested in
 // tests/conformance.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <functional>
@@ -16,6 +17,7 @@
 #include "ripc/ripc.hpp"
 #include "ripc/rpc.hpp"
 #include "support/temporary_directory.hpp"
+#include "support/waiting.hpp"
 
 namespace {
 
@@ -203,6 +205,38 @@ TEST_F(CppCallMistakes, HandlersMayComeWhileAThreadRunsTheEndpoint) {
   adds.join();
   ends = true;
   runs.join();
+}
+
+TEST_F(CppCallMistakes, ACallForARequestThatHasEndedHasNoTime) {
+  const Request ended;
+  EXPECT_EQ(client_.call_wait(server_service_.id(), kEcho, bytes_of("x"), {.parent = &ended}).status(), RIPC_TIMEOUT);
+  EXPECT_EQ(client_.call_then(server_service_.id(), kEcho, bytes_of("x"), [](const CallResult&) {}, {.parent = &ended})
+                .code(),
+            RIPC_TIMEOUT);
+}
+
+TEST_F(CppCallMistakes, ASignalEndsNoCallThatIsWaitedFor) {
+  static std::atomic<int> handled = 0;
+  handled = 0;
+  struct sigaction action {};
+  struct sigaction previous {};
+  action.sa_handler = [](int) { ++handled; };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &previous), 0);
+  std::atomic<bool> returned = false;
+  CallResult result;
+  std::thread caller([&] {
+    result = client_.call_wait(server_service_.id(), kEcho, bytes_of("x"), {.timeout = 20s});
+    returned = true;
+  });
+  EXPECT_TRUE(support::eventually([&] {
+    if (!returned) pthread_kill(caller.native_handle(), SIGUSR1);
+    return returned || handled >= 20;
+  }));
+  EXPECT_FALSE(returned) << "no one has run the server";
+  while (!returned) (void)server_.run(1ms);
+  caller.join();
+  sigaction(SIGUSR1, &previous, nullptr);
+  EXPECT_TRUE(result.answered()) << result.error().text();
 }
 
 // ---- What is left for others ---------------------------------------------------------------------------------

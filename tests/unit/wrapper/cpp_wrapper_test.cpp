@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C++ headers: ownership, errors and callbacks. What the library does behind them is tested elsewhere.
+#include "cpp_wrapper.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,9 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "ripc/ripc.hpp"
-#include "support/temporary_directory.hpp"
-
 namespace {
 
 using ripc::Bytes;
@@ -22,8 +21,8 @@ using ripc::Context;
 using ripc::Message;
 using ripc::Service;
 using ripc::Ticket;
-
-constexpr auto kPatience = std::chrono::seconds(20);
+using wrapper::CppWrapper;
+using wrapper::kPatience;
 
 static_assert(!std::is_copy_constructible_v<Context> && std::is_nothrow_move_constructible_v<Context>);
 static_assert(!std::is_copy_constructible_v<Service> && std::is_nothrow_move_assignable_v<Service>);
@@ -42,39 +41,6 @@ static_assert(Borrowable<std::string&> && Borrowable<const std::vector<int>&> &&
               Borrowable<ripc::WritableBytes> && Borrowable<std::string_view> && Borrowable<const char (&)[6]>);
 static_assert(!Borrowable<std::string> && !Borrowable<std::vector<std::byte>> && !Borrowable<const std::string> &&
               !Borrowable<std::array<std::byte, 8>> && !Borrowable<std::vector<std::string>&>);
-
-// Two peers in a runtime directory of their own.
-class CppWrapper : public testing::Test {
- protected:
-  void SetUp() override {
-    ripc::ContextOptions options;
-    options.runtime_directory = folder_.path();
-    auto here = Context::create(options);
-    auto there = Context::create(options);
-    ASSERT_TRUE(here.ok()) << here.error().text();
-    ASSERT_TRUE(there.ok()) << there.error().text();
-    here_ = *std::move(here);
-    there_ = *std::move(there);
-    sender_ = registered(here_, {});
-    receiver_ = registered(there_, {.name = "receiver"});
-  }
-  void TearDown() override {
-    sender_.unregister();
-    receiver_.unregister();
-    here_.destroy();
-    there_.destroy();
-  }
-
-  static Service registered(Context& context, const ripc::ServiceOptions& options) {
-    auto service = context.register_service(options);
-    EXPECT_TRUE(service.ok()) << service.error().text();
-    return service.ok() ? *std::move(service) : Service();
-  }
-
-  support::TemporaryDirectory folder_;
-  Context here_, there_;
-  Service sender_, receiver_;
-};
 
 TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   Service service;
@@ -198,7 +164,11 @@ TEST_F(CppWrapper, SendManyGivesATicketForEachMessageThatIsLong) {
                                                          ripc::outgoing_message({&items[1], 1}, 2),
                                                          ripc::outgoing_message({&items[0], 1}, 3)};
   std::array<ripc::Ticket, 3> tickets;
-  EXPECT_EQ(sender_.send_many(receiver_.id(), messages, std::span(tickets).first(2)).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(sender_.send(0, {}).code(), RIPC_INVALID_ARGUMENT);  // whose sentence is not that of what follows
+  const auto few = sender_.send_many(receiver_.id(), messages, std::span(tickets).first(2));
+  EXPECT_EQ(few.code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_NE(few.error().text().find("fewer tickets"), std::string_view::npos) << few.error().text();
+  EXPECT_EQ(sender_.send_many(receiver_.id(), messages, tickets, {.tag = 1}).code(), RIPC_INVALID_ARGUMENT);
   const auto sent = sender_.send_many(receiver_.id(), messages, tickets);
   ASSERT_TRUE(sent.ok()) << sent.error().text();
   EXPECT_EQ(*sent, 3u);
@@ -408,6 +378,36 @@ TEST_F(CppWrapper, ManyServicesAreRegisteredAtOnceOrNone) {
   const std::array<ripc::ServiceOptions, 2> taken{{{.name = "b"}, {.name = "receiver"}}};
   EXPECT_EQ(here_.register_services(taken).code(), RIPC_ID_IN_USE);
   EXPECT_FALSE(here_.resolve("b").ok());
+  const auto none = here_.register_services({});
+  ASSERT_TRUE(none.ok()) << none.error().text();
+  EXPECT_TRUE(none->empty());
+}
+
+TEST_F(CppWrapper, ANameWithAZeroInItIsNotTheOneBeforeTheZero) {
+  const std::string name("receiver\0s", 10);
+  EXPECT_EQ(ripc::id_from_name(name).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc::group_id_from_name(name).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(here_.resolve(name).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(here_.wait_service(name, ripc::kNoWait).code(), RIPC_INVALID_ARGUMENT);
+  const std::array<ripc::ServiceOptions, 1> options{{{.name = name}}};
+  EXPECT_EQ(here_.register_service(options[0]).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(here_.register_services(options).code(), RIPC_INVALID_ARGUMENT);
+}
+
+TEST_F(CppWrapper, NegativeTimesOfWaitsAreZeroAndTheDefaultTimeIsForOptions) {
+  for (const ripc::Nanoseconds time : {ripc::kDefaultTime, ripc::Nanoseconds(-1)}) {
+    auto received = std::async(std::launch::async, [&] { return receiver_.receive(time).code(); });
+    if (received.wait_for(kPatience) != std::future_status::ready) (void)receiver_.interrupt();
+    EXPECT_EQ(received.get(), RIPC_EMPTY);
+  }
+  // What is not taken at once is dropped, but for the default of 30 seconds.
+  const std::vector<std::byte> content(100'000);
+  auto kept = sender_.send(receiver_.id(), {ripc::borrow(content)}, {.timeout = ripc::kDefaultTime});
+  auto dropped = sender_.send(receiver_.id(), {ripc::borrow(content)}, {.timeout = ripc::Nanoseconds(-1)});
+  ASSERT_TRUE(kept.ok() && dropped.ok());
+  EXPECT_EQ(dropped->wait(kPatience), RIPC_TIMEOUT);
+  EXPECT_EQ(kept->poll(), RIPC_PENDING);
+  EXPECT_EQ(kept->cancel(), RIPC_CANCELLED);
 }
 
 TEST_F(CppWrapper, InterruptEndsAReceive) {

@@ -28,9 +28,11 @@ class ReturnBuffers {
       written_[index] = request.channel->end_grant(request.grants[index]) == RIPC_OK;
   }
 
-  // False: there is none for so many bytes, or another item has it.
+  // False: there is none for so many bytes, another item has it, or the request was to be cancelled.
   bool take(IncomingItem& item) noexcept {
     if (!is_usable(item.return_index, item.pull.descriptor.length)) return false;
+    // Those that were not written when it was cancelled are the caller's.
+    if (answered_.mapped().cancelling) return false;
     used_.set(item.return_index);
     item.target = IncomingItem::Target::return_buffer;
     item.pull.destination = static_cast<std::byte*>(answered_.mapped().buffers[item.return_index].data);

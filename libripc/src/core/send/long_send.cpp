@@ -125,7 +125,8 @@ Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_reported
 
 Result<memory::Hold> LongSend::lend(memory::Pool& pool, const ripc_item& item, bool is_reported) {
   Result<memory::Hold> lent = pool.hold(item.data, item.size);
-  if (lent.ok() && !is_reported && item.size != 0 && lent->arena() == nullptr && !pool.find(item.data).ok())
+  if (lent.ok() && !is_reported && item.size != 0 && lent->arena() == nullptr &&
+      pool.registration_of(item.data, item.size).empty())
     return Status(RIPC_INVALID_ARGUMENT,
                   "A RIPC_ITEM_LONG needs a way to report when its memory is free again: ask for the ticket or "
                   "set a callback (of a call: loan_ended), lease or register the memory, or send a copy of it with "

@@ -111,6 +111,7 @@ void MessagePool::end_attachments(Message& message) noexcept {
 
 // Apart from release(), which then calls nothing and has no registers to save.
 void MessagePool::release_prepared(Message* message) noexcept {
+  if (!message->owner->pools_.usable()) return;
   if (message->attachments) end_attachments(*message);
   (void)ThreadEpoch::current();
   release(message);

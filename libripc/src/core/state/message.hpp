@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork_guard.hpp"
 #include "base/thread_epoch.hpp"
 #include "memory/pool.hpp"
 #include "ripc/ripc.h"
@@ -33,6 +34,10 @@ class MessagePools {
 
  private:
   friend class MessagePool;
+  // In a forked child the messages are the parent's.
+  bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
+
+  const std::uint64_t fork_generation_ = ForkGuard::generation();
   std::mutex mutex_;
   std::unordered_set<MessagePool*> pools_;
 };
@@ -74,6 +79,7 @@ struct Message {
 struct ViewHold {
   std::vector<std::shared_ptr<const void>> views;
   std::vector<memory::Hold> leases;
+  std::uint64_t fork_generation = ForkGuard::known_generation();
 };
 // Any thread. RIPC_EMPTY if nothing is lent.
 Result<std::unique_ptr<ViewHold>> hold_views(const Message& message);
@@ -120,7 +126,8 @@ class MessagePool {
   // The receiving thread. True if most of them are not.
   bool is_roomy() const noexcept { return out_ < max_messages_ / 2; }
 
-  // Any thread. Ends what the message lends and gives it back to its pool.
+  // Any thread. Ends what the message lends and gives it back to its pool. Not in a forked child, whose parent still
+  // has what the message lends.
   static void release(Message* message) noexcept {
     if (message->attachments || !ThreadEpoch::has_current()) [[unlikely]]
       return release_prepared(message);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/state/requests.hpp"
 
+#include <bitset>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -45,20 +46,20 @@ Status RequestTable::cancel(std::uint64_t id) {
                   "There is no such request: it was answered or cancelled before, or never made.");
   const Deadline deadline = Deadline::after(kWritePatience);
   Request& request = taken.mapped();
-  for (const wire::Grant& grant : request.grants) {
-    while (request.channel->end_grant(grant) == RIPC_PENDING) {
-      if (deadline.expired()) {
-        request.cancelling = true;
-        put_back(std::move(taken));
-        return Status(
-            RIPC_TIMEOUT,
-            "The peer is writing into a return buffer and does not finish; is it stopped? The buffers stay the "
-            "library's: cancel again when it runs or is dead.");
-      }
-      std::this_thread::yield();
-    }
+  // A write that does not finish keeps no other buffer.
+  std::bitset<RIPC_MAX_RETURNS> ended;
+  for (;;) {
+    for (std::size_t index = 0; index < request.grants.size(); ++index)
+      ended[index] = ended[index] || request.channel->end_grant(request.grants[index]) != RIPC_PENDING;
+    if (ended.count() == request.grants.size()) return {};
+    if (deadline.expired()) break;
+    std::this_thread::yield();
   }
-  return {};
+  request.cancelling = true;
+  put_back(std::move(taken));
+  return Status(RIPC_TIMEOUT,
+                "The peer is writing into a return buffer and does not finish; is it stopped? That buffer stays the "
+                "library's: cancel again when it runs or is dead.");
 }
 
 void RequestTable::cancel_all() noexcept {
