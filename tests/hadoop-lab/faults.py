@@ -117,8 +117,9 @@ class Faults(SlowNetwork):
         self.check_reported()
 
     def test_a_lost_output_is_made_again(self):
-        # HTTP reports each failure, not every tenth one: else Hadoop's reducer may give up first, if little else is left to fetch.
-        running = self.start(8, ["-Dmapreduce.reduce.shuffle.maxfetchfailures=1"])
+        # HTTP reports each failure, not every tenth one, and there is time between them: Hadoop's reducer gives up after as many
+        # failures as it has outputs, and the map is made again after three.
+        running = self.start(8, ["-Dmapreduce.reduce.shuffle.maxfetchfailures=1", "-Dmapreduce.reduce.shuffle.retry-delay.max.ms=3000"])
         shutil.rmtree(self.first_output().parent)
         counted = self.finish(running)
         self.assertGreater(counted.get("FALLBACK_NOT_THERE", 0), 0)
