@@ -12,6 +12,7 @@
 
 #include "resolver/local/service_record.hpp"
 
+
 namespace ripc::internal::resolver {
 namespace {
 

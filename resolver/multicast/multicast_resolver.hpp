@@ -13,8 +13,6 @@
 
 #include <poll.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>

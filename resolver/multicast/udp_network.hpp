@@ -6,7 +6,6 @@
 // packet). Questions go out on each joined interface by its number, so no route is needed.
 #pragma once
 
-#include <netinet/in.h>
 #include <poll.h>
 
 #include <cstddef>

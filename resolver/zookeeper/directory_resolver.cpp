@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/plain_text.hpp"
-#include "spi/holder_rules.hpp"
 #include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {

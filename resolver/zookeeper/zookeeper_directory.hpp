@@ -10,7 +10,6 @@
 // whose version an exact read remembers; a commit is refused if a node of the folder was made since then.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>

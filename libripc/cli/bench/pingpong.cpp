@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <memory>
 #include <vector>
 
 #include "bench/floor.hpp"

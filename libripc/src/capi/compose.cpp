@@ -12,6 +12,8 @@
 #include "base/other_directories.hpp"
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
+#include "capi/credentials.hpp"
+#include "capi/directory_options.hpp"
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
 #include "capi/transport_options.hpp"

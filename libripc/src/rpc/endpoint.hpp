@@ -2,7 +2,6 @@
 // Calls from and to one service: the client half, the server half, and the thread that runs both.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <map>

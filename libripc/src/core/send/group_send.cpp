@@ -8,7 +8,6 @@
 #include <iterator>
 #include <memory_resource>
 #include <new>
-#include <vector>
 
 namespace ripc::internal::core {
 

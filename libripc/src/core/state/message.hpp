@@ -2,7 +2,6 @@
 // Received messages and the pool they come from. The receiving thread takes messages, any thread gives them back.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

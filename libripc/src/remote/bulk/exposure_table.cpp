@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/random.hpp"
+#include "spi/outcome.hpp"
 
 namespace ripc::internal::remote {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "remote/bulk/limits.hpp"
 #include "spi/outcome.hpp"
 
 namespace ripc::internal::remote {

@@ -5,7 +5,6 @@
 // one, unless a payload is in mid-frame or the socket is full; then the responder does it.
 #pragma once
 
-#include <sys/uio.h>
 
 #include <array>
 #include <atomic>

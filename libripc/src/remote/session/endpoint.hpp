@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "transport/socket/bulk_limits.hpp"
+
 namespace ripc::internal::socket {
 
 namespace bulk = wire::bulk;

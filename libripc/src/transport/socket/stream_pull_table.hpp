@@ -12,13 +12,11 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <vector>
 
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/pull_table.hpp"
 #include "remote/bulk/segment_queue.hpp"
 #include "remote/bulk/stream_connection.hpp"
-#include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::socket {
 

@@ -3,7 +3,6 @@
 // it has ended, the device refuses the key, whatever is still on its way.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>

@@ -2,7 +2,6 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "transport/verbs/datagram/grh.hpp"

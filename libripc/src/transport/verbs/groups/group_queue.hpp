@@ -12,7 +12,6 @@
 #include <span>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
