@@ -30,7 +30,7 @@ bool set_option(int fd, int level, int name, int value) noexcept {
 // Lets the kernel drop the packets of one context. Without it they are dropped later, which only costs time.
 void ignore_context(int fd, std::uint64_t context) noexcept {
   constexpr std::uint32_t kUdpHeader = 8;
-  constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + kContextOffset);
+  constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + spi::kContextOffset);
   // The filter loads words as big-endian numbers, and the packet has little-endian ones.
   const auto first = __builtin_bswap32(static_cast<std::uint32_t>(context));
   const auto second = __builtin_bswap32(static_cast<std::uint32_t>(context >> 32));
@@ -181,7 +181,7 @@ Status UdpNetwork::ReplyChannel::open() {
   Status status;
   if (network_.sender4_) status = network_.open_sender(false, sender4_);
   if (status.ok() && network_.sender6_) status = network_.open_sender(true, sender6_);
-  buffer_.resize(kMaxPacket);
+  buffer_.resize(spi::kMaxPacket);
   return status;
 }
 
