@@ -30,8 +30,6 @@ class Endpoint {
   // RIPC_ID_IN_USE: the service has one.
   static Result<std::unique_ptr<Endpoint>> create(core::Service& service, const Options& options);
   ~Endpoint();
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
 
   // Any thread.
   Status handle(std::uint32_t method, const Handler& handler);

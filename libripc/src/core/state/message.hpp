@@ -24,11 +24,8 @@ class MessagePool;
 // The pools of one context, so that the context can free at its end what the application never gave back.
 class MessagePools {
  public:
-  MessagePools() = default;
   // Frees every pool that is left, with its messages. No one may use or release one of them any more.
   ~MessagePools();
-  MessagePools(const MessagePools&) = delete;
-  MessagePools& operator=(const MessagePools&) = delete;
 
  private:
   friend class MessagePool;

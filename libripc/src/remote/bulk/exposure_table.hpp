@@ -180,7 +180,6 @@ class ExposureTable {
 // A transfer that the peer has finished, before its owner can see that. Empty: there is nothing to see.
 class ExposureTable::Ending {
  public:
-  Ending() = default;
   // Whether the transfer that this key names could not be asked for meanwhile.
   bool holds(std::uint64_t key) const noexcept { return slot_ != nullptr && (slot_->key ^ key) % kMaxTransfers == 0; }
 

@@ -54,8 +54,6 @@ class ControlConnection {
   // `guard`: the registration of the socket, so that it ends with this process though a child of it lives on.
   explicit ControlConnection(UniqueFd socket, ForkGuard guard = {});
   ~ControlConnection();
-  ControlConnection(const ControlConnection&) = delete;
-  ControlConnection& operator=(const ControlConnection&) = delete;
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
