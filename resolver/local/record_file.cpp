@@ -12,7 +12,6 @@
 
 #include "resolver/local/service_record.hpp"
 
-
 namespace ripc::internal::resolver {
 namespace {
 

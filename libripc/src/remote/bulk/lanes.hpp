@@ -32,6 +32,8 @@ struct Lane {
   RailPace pace;
   Nanoseconds probe_at = 0;     // of a spare one: when it is tried again
   Nanoseconds rests_until = 0;  // the one before it on this rail was asked for something, and brought nothing
+
+  bool is(const Connection& other) const noexcept { return connection.get() == &other; }
 };
 
 // Under the lock of the table that it is of.
@@ -64,10 +66,10 @@ class Lanes {
   }
   void clear() noexcept { lanes_.clear(); }
 
-  Lane* find(const Connection& connection) noexcept { return const_cast<Lane*>(std::as_const(*this).find(connection)); }
-  const Lane* find(const Connection& connection) const noexcept {
-    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                                    [&](const Lane& lane) { return lane.connection.get() == &connection; });
+  Lane* find(const auto& connection) noexcept { return const_cast<Lane*>(std::as_const(*this).find(connection)); }
+  const Lane* find(const auto& connection) const noexcept {
+    const auto found =
+        std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.is(connection); });
     return found == lanes_.end() ? nullptr : &*found;
   }
 
@@ -136,7 +138,7 @@ class Lanes {
   }
 
   // In bytes per second; 0: not known.
-  std::uint64_t rate_of(const Connection& connection) const noexcept {
+  std::uint64_t rate_of(const auto& connection) const noexcept {
     const Lane* const lane = find(connection);
     return lane == nullptr ? 0 : static_cast<std::uint64_t>(lane->pace.rate() * 1e9);
   }

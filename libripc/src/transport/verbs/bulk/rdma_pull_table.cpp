@@ -466,9 +466,4 @@ bool RdmaPullTable::is_owed(const QueuePairConnection& connection) const noexcep
   return lane != nullptr && !(lane->reads.empty() && lane->questions.empty());
 }
 
-std::uint64_t RdmaPullTable::rate_of(const QueuePairConnection& connection) const noexcept {
-  const std::lock_guard lock(mutex_);
-  return lanes_.rate_of(connection);
-}
-
 }  // namespace ripc::internal::verbs
