@@ -72,9 +72,7 @@ LocalResolver::~LocalResolver() {
 }
 
 Status LocalResolver::show_life() {
-  Result<UniqueFd> socket = directory_->listen(own_context_, &life_guard_);
-  if (!socket.ok()) return socket.status();
-  life_ = std::move(*socket);
+  if (Status status = directory_->listen(own_context_, &life_guard_).move_to(life_); !status.ok()) return status;
   return {};
 }
 

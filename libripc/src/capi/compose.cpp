@@ -188,42 +188,29 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   settings.may_lack_rdma = !transports->has_value();
   settings.transports =
       transports->value_or(std::vector<std::string>(kBuiltTransports.begin(), kBuiltTransports.end()));
-  Result<NetworkAccess> network = read_network_access(options);
-  if (!network.ok()) return network.status();
-  settings.network = std::move(*network);
-  Result<security::Credentials> credentials = read_credentials(options, settings.network);
-  if (!credentials.ok()) return credentials.status();
-  settings.credentials = std::move(*credentials);
-  Result<std::uint32_t> encrypt = read_encrypt(options, settings.network);
-  if (!encrypt.ok()) return encrypt.status();
-  settings.encrypt = *encrypt;
+  if (Status status = read_network_access(options).move_to(settings.network); !status.ok()) return status;
+  if (Status status = read_credentials(options, settings.network).move_to(settings.credentials); !status.ok())
+    return status;
+  if (Status status = read_encrypt(options, settings.network).move_to(settings.encrypt); !status.ok()) return status;
   if (Status status = withhold(settings, transports->has_value()); !status.ok()) return status;
   if (Status status = leave_out_unencrypted(settings, transports->has_value()); !status.ok()) return status;
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
   settings.resolve_timeout = options.resolve_timeout != RIPC_DEFAULT_TIME ? options.resolve_timeout : 1'000'000'000;
-  Result<Spin> spin = read_spin(options.spin);
-  if (!spin.ok()) return spin.status();
-  settings.spin = *spin;
+  if (Status status = read_spin(options.spin).move_to(settings.spin); !status.ok()) return status;
   std::uint64_t refresh = 250;
-  Status readable = read_number("RIPC_GROUP_REFRESH_MS", 1, 3'600'000, refresh);
-  if (!readable.ok()) return readable;
+  if (Status status = read_number("RIPC_GROUP_REFRESH_MS", 1, 3'600'000, refresh); !status.ok()) return status;
   settings.group_refresh = refresh * 1'000'000;
-  Result<std::uint32_t> policy = read_policy(options.peer_policy);
-  if (!policy.ok()) return policy.status();
-  settings.peer_policy = *policy;
+  if (Status status = read_policy(options.peer_policy).move_to(settings.peer_policy); !status.ok()) return status;
   settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
-  Result<std::optional<resolver::MulticastOptions>> multicast =
-      read_multicast_options(settings.transports, settings.network, core::id_of_name);
-  if (!multicast.ok()) return multicast.status();
-  settings.multicast = std::move(*multicast);
-  Result<std::optional<resolver::ZooKeeperOptions>> zookeeper = read_zookeeper_options(options, settings.network);
-  if (!zookeeper.ok()) return zookeeper.status();
-  settings.zookeeper = std::move(*zookeeper);
-  Result<std::vector<std::string>> resolvers = read_resolvers();
-  if (!resolvers.ok()) return resolvers.status();
-  settings.resolvers = std::move(*resolvers);
+  if (Status status =
+          read_multicast_options(settings.transports, settings.network, core::id_of_name).move_to(settings.multicast);
+      !status.ok())
+    return status;
+  if (Status status = read_zookeeper_options(options, settings.network).move_to(settings.zookeeper); !status.ok())
+    return status;
+  if (Status status = read_resolvers().move_to(settings.resolvers); !status.ok()) return status;
   if (settings.multicast && !is_used(settings, "multicast")) settings.multicast.reset();
   if (settings.zookeeper && !is_used(settings, "zookeeper")) settings.zookeeper.reset();
   if (!is_used(settings, "static")) settings.static_resolver.clear();
@@ -300,18 +287,12 @@ MadeResolver make_zookeeper(const Settings& settings, std::uint64_t context) {
   if (!ensemble.ok()) return ensemble.status();
   resolver::DirectoryOptions options = directory_options(settings);
   options.waits_for_services = !settings.multicast;
-  Result<std::unique_ptr<resolver::DirectoryResolver>> made =
-      resolver::DirectoryResolver::create(std::move(*ensemble), options, context);
-  if (!made.ok()) return made.status();
-  return std::unique_ptr<spi::Resolver>(std::move(*made));
+  return resolver::DirectoryResolver::create(std::move(*ensemble), options, context);
 }
 
 MadeResolver make_multicast(const Settings& settings, std::uint64_t context,
                             resolver::MulticastResolver::Networks networks) {
-  Result<std::unique_ptr<resolver::MulticastResolver>> made =
-      resolver::MulticastResolver::create(*settings.multicast, context, std::move(networks));
-  if (!made.ok()) return made.status();
-  return std::unique_ptr<spi::Resolver>(std::move(*made));
+  return resolver::MulticastResolver::create(*settings.multicast, context, std::move(networks));
 }
 
 // Those that are set up, in their order.
@@ -386,9 +367,8 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
   if (settings.multicast && used_devices) {
-    Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_devices);
-    if (!opened.ok()) return opened.status();
-    networks = std::move(*opened);
+    if (Status status = fabric_networks(*settings.multicast, used_devices).move_to(networks); !status.ok())
+      return status;
   }
 #endif
   Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id, std::move(networks));

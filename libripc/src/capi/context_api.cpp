@@ -178,18 +178,14 @@ void ripc_service_statistics_init(ripc_service_statistics* statistics) { init(st
 ripc_status ripc_id_from_name(const char* name, ripc_service_id* id) {
   return guarded([&]() -> Status {
     if (name == nullptr || id == nullptr) return RIPC_INVALID_ARGUMENT;
-    const Result<ripc_service_id> found = core::id_of_name(name);
-    if (found.ok()) *id = *found;
-    return found.status();
+    return core::id_of_name(name).move_to(*id);
   });
 }
 
 ripc_status ripc_group_id_from_name(const char* name, ripc_service_id* group) {
   return guarded([&]() -> Status {
     if (name == nullptr || group == nullptr) return RIPC_INVALID_ARGUMENT;
-    const Result<ripc_service_id> found = core::id_of_group(name);
-    if (found.ok()) *group = *found;
-    return found.status();
+    return core::id_of_group(name).move_to(*group);
   });
 }
 

@@ -123,9 +123,7 @@ Status find_ports(const std::shared_ptr<const VerbsLibrary>& library, std::vecto
     if (!remote::Endpoint::parse(ip, 0, endpoint) || endpoint.is_loopback()) continue;
     if (std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) { return port.ip == ip; })) continue;
     if (!channel) {
-      Result<ChannelPointer> opened = open_channel(*library);
-      if (!opened.ok()) return opened.status();
-      channel = std::move(*opened);
+      if (Status status = open_channel(*library).move_to(channel); !status.ok()) return status;
     }
     rdma_cm_id* raw = nullptr;
     if (library->create_id(channel.get(), &raw, nullptr, RDMA_PS_TCP) != 0) continue;

@@ -57,9 +57,7 @@ Status FabricNetwork::start() {
   if (!epoll_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
   timer_ = ForkGuard::open(timer_guard_, [] { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); });
   if (!timer_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
-  Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(devices_->library());
-  if (!channel.ok()) return channel.status();
-  channel_ = std::move(*channel);
+  if (Status status = EventChannel::open(devices_->library()).move_to(channel_); !status.ok()) return status;
   made_event_ = ForkGuard::open(made_guard_, [] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!made_event_) return system_error(errno, "eventfd", "raise `ulimit -n`");
   for (const int fd : {timer_.get(), made_event_.get(), channel_->get()->fd}) {
