@@ -133,8 +133,7 @@ Status ChainResolver::update(const spi::ServiceRecord& record) {
   return ask_all([&](spi::Resolver& resolver) { return resolver.update(record); });
 }
 
-Status ChainResolver::members(ripc_service_id group, Deadline deadline,
-                              const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status ChainResolver::members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   std::unordered_map<ripc_service_id, std::size_t> places;
   Status failure = ask_all([&](spi::Resolver& resolver) {
@@ -163,7 +162,7 @@ Status ChainResolver::observe(EventLoop& loop, spi::Observer observer, spi::Obse
   return ask_all([&](spi::Resolver& resolver) { return resolver.observe(loop, observer, what); });
 }
 
-Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status ChainResolver::list(const spi::Visit& visit) {
   std::unordered_set<ripc_service_id> seen;
   return ask_all([&](spi::Resolver& resolver) {
     return resolver.list([&](const spi::ServiceRecord& record) {

@@ -300,8 +300,7 @@ Result<std::shared_ptr<const LocalResolver::Grouped>> LocalResolver::grouped() {
   return grouped_;
 }
 
-Status LocalResolver::members(ripc_service_id group, Deadline,
-                              const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status LocalResolver::members(ripc_service_id group, Deadline, const spi::Visit& visit) {
   const Result<std::shared_ptr<const Grouped>> known = grouped();
   if (!known.ok()) return known.status();
   std::unordered_map<std::uint64_t, bool> alive;
@@ -355,7 +354,7 @@ Status LocalResolver::observe(EventLoop& loop, spi::Observer observer, spi::Obse
 
 // ---- List and sweep ------------------------------------------------------------------------------------------
 
-Status LocalResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status LocalResolver::list(const spi::Visit& visit) {
   withdraw_pending();
   std::size_t removed = 0;
   return visit_all(removed, kLockTimeout, visit);

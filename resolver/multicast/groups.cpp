@@ -69,8 +69,7 @@ void MulticastResolver::ask_for_members(ripc_service_id group, Nanoseconds now, 
   ask(*question, lock);
 }
 
-Status MulticastResolver::members(ripc_service_id group, Deadline deadline,
-                                  const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status MulticastResolver::members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   {
     std::unique_lock lock(mutex_);

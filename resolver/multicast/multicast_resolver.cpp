@@ -404,7 +404,7 @@ void MulticastResolver::schedule(const spi::ServiceRecord& record, bool is_gone)
 
 // ---- List and state ------------------------------------------------------------------------------------------
 
-Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status MulticastResolver::list(const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   {
     const auto question = std::make_shared<Question>();

@@ -84,8 +84,7 @@ class MulticastResolver final : public spi::Resolver {
 
   // Those of the cache and of this context. The first call for a group asks the network and waits for 100 ms. Later
   // calls ask every 10 s and do not wait. The 1024 groups asked for last are remembered.
-  Status members(ripc_service_id group, Deadline deadline,
-                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
 
   // Announces the end.
   void withdraw(const spi::ServiceRecord& record) noexcept override;
@@ -97,7 +96,7 @@ class MulticastResolver final : public spi::Resolver {
   Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
   // Asks everyone, and visits those who answer within some tenths of a second and the services of this context.
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status list(const spi::Visit& visit) override;
 
   MulticastCounters counters() const;
   MulticastState state() const;

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "base/key_file.hpp"
 #include "capi/environment.hpp"

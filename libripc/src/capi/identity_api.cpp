@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "base/key_file.hpp"
 #include "capi/credentials.hpp"

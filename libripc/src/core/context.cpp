@@ -75,8 +75,7 @@ Context::~Context() {
   loop_->clear();
 }
 
-Status Context::group_members(ripc_service_id group,
-                              const std::function<void(const spi::ServiceRecord&)>& visit) const {
+Status Context::group_members(ripc_service_id group, const spi::Visit& visit) const {
   if (Status valid = check_group(group); !valid.ok()) return valid;
   return parts_.resolver->members(group, Deadline::after(parts_.resolve_timeout), visit);
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_pull_table.hpp"
 
-#include <algorithm>
-
 #include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::socket {
