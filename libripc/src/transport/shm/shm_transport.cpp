@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <string_view>
 
 #include "base/loop_wait.hpp"
 #include "base/parse_number.hpp"
 #include "base/peer_policy.hpp"
+#include "base/plain_text.hpp"
 #include "base/process_barrier.hpp"
 
 namespace ripc::internal::shm {
@@ -45,11 +45,7 @@ bool parse_locator(const std::string& locator, std::string& directory, std::uint
 
 }  // namespace
 
-std::string context_locator(std::uint64_t context) {
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "#%016llx", static_cast<unsigned long long>(context));
-  return text.data();
-}
+std::string context_locator(std::uint64_t context) { return '#' + id_text(context).substr(2); }
 
 ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options)
     : Transport("shm", directory->path()),

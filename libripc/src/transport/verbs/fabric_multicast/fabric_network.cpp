@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/event_signal.hpp"
-#include "base/interface_list.hpp"
+#include "remote/session/rails.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -23,18 +23,6 @@ namespace {
 
 constexpr std::size_t kReadyAtOnce = 16;
 constexpr const char* kNotJoined = "not joined yet";
-
-// The network interface that has the address; empty: none.
-std::string interface_of(const std::string& ip) {
-  remote::Endpoint wanted;
-  std::string name;
-  if (!remote::Endpoint::parse(ip, 0, wanted)) return name;
-  const InterfaceList list = list_interfaces();
-  for (const ifaddrs* entry = list.get(); entry != nullptr && name.empty(); entry = entry->ifa_next) {
-    if (entry->ifa_addr != nullptr && remote::Endpoint::of(*entry->ifa_addr).same_ip(wanted)) name = entry->ifa_name;
-  }
-  return name;
-}
 
 template <typename Item>
 bool contains(const std::vector<Item>& list, const Item& item) {
@@ -100,7 +88,9 @@ void FabricNetwork::choose_ports() {
   std::vector<std::pair<const DevicePort*, std::string>> chosen;
   const std::vector<DevicePort> ports = devices_->ports();
   for (const DevicePort& port : ports) {
-    const std::string interface = interface_of(port.ip);
+    remote::Endpoint address;
+    if (!remote::Endpoint::parse(port.ip, 0, address)) continue;
+    const std::string interface = remote::interface_of(address);
     if (!options_.interfaces.empty() && !contains(options_.interfaces, interface)) continue;
     if (port.mtu == 0) {
       const std::lock_guard lock(mutex_);
@@ -108,8 +98,6 @@ void FabricNetwork::choose_ports() {
         no_port_ += (no_port_.empty() ? "" : ", ") + port.device->name + " has no datagrams";
       continue;
     }
-    remote::Endpoint address;
-    if (!remote::Endpoint::parse(port.ip, 0, address)) continue;
     const bool fits = std::any_of(groups.begin(), groups.end(),
                                   [&](const remote::Endpoint& group) { return group.family() == address.family(); });
     const auto same = std::find_if(chosen.begin(), chosen.end(), [&](const auto& other) {
