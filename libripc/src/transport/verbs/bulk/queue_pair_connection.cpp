@@ -92,9 +92,7 @@ void QueuePairConnection::watch_for_errors() {
 Status QueuePairConnection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
   const int error = verbs::post_receives(pair_, count, [&](std::size_t index, ibv_sge& range) {
     const std::uint32_t slot = (first + static_cast<std::uint32_t>(index)) % kReceives;
-    range = {.addr = reinterpret_cast<std::uint64_t>(buffers_.get() + slot * kSlot),
-             .length = kSlot,
-             .lkey = buffers_region_->local_key()};
+    range = range_of(buffers_.get() + slot * kSlot, kSlot, buffers_region_->local_key());
     return std::uint64_t{slot};
   });
   return error == 0 ? Status() : system_error(error, "ibv_post_recv");

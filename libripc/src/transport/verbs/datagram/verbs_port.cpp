@@ -74,9 +74,7 @@ void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slo
   (void)post_receives(buffers.queue->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     Slot* const slot = slots[index];
     if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
-    range = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
-             .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
-             .lkey = slot->local_key};
+    range = range_of(slot->memory, receiver.stride - kPadding, slot->local_key);
     return reinterpret_cast<std::uint64_t>(slot);
   });
   slots.clear();

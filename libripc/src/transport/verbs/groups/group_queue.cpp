@@ -90,9 +90,7 @@ bool GroupQueue::post_send_locked(const AddressHandle& handle, std::uint32_t que
   if (posted_ - completed_ == kSends) return false;
   std::byte* const slot = send_slot(posted_);
   std::copy(bytes.begin(), bytes.end(), slot);
-  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(slot),
-                .length = static_cast<std::uint32_t>(bytes.size()),
-                .lkey = region_->local_key()};
+  ibv_sge range = range_of(slot, bytes.size(), region_->local_key());
   ibv_send_wr request{};
   request.wr_id = posted_;
   request.sg_list = &range;
@@ -150,9 +148,7 @@ void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noex
   (void)post_receives(queue_->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     std::byte* const slot = receive_slot(slots[index]);
     *slot = std::byte{0};  // read_grh()
-    range = {.addr = reinterpret_cast<std::uint64_t>(slot),
-             .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
-             .lkey = region_->local_key()};
+    range = range_of(slot, kGrhSize + mtu(), region_->local_key());
     return std::uint64_t{slots[index]};
   });
 }
