@@ -112,8 +112,7 @@ Result<Spin> read_spin(std::uint64_t option) {
   if (option != RIPC_DEFAULT_TIME) return Spin{std::min<std::uint64_t>(option, 31'536'000'000'000'000), false};
   if (environment("RIPC_SPIN_US").empty()) return Spin{};
   std::uint64_t microseconds = 0;
-  Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds);
-  if (!status.ok()) return status;
+  if (Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds); !status.ok()) return status;
   return Spin{microseconds * 1000, false};
 }
 

@@ -42,8 +42,7 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
                   "A well-known ID is at most 2^62 - 1; the rest belongs to names and random IDs: pass a name, or 0.");
   options.id = given.id;
   if (given.name != nullptr) {
-    Status status = core::check_service_name(given.name);
-    if (!status.ok()) return status;
+    if (Status status = core::check_service_name(given.name); !status.ok()) return status;
     options.name = given.name;
     if (options.id == 0) options.id = core::service_id_from_name(options.name);
   }

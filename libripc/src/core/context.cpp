@@ -28,8 +28,7 @@ Result<std::unique_ptr<Context>> Context::create(ContextParts parts) {
   Result<std::unique_ptr<EventLoop>> loop = EventLoop::create();
   if (!loop.ok()) return loop.status();
   std::unique_ptr<Context> context(new Context(std::move(parts), std::move(*loop)));
-  Status status = context->start();
-  if (!status.ok()) return status;
+  if (Status status = context->start(); !status.ok()) return status;
   return context;
 }
 

@@ -136,8 +136,7 @@ bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& pac
 // One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
 template <typename Step>
 ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Step&& step) noexcept {
-  const ripc_status status = step();
-  if (status != RIPC_PENDING) return status;
+  if (const ripc_status status = step(); status != RIPC_PENDING) return status;
   const Nanoseconds now = parts_.clock.now();
   if (receive.deadline.is_never()) receive.deadline = Deadline::after(timeout, now);
   if (receive.deadline.remaining(now) != 0) return RIPC_PENDING;

@@ -46,8 +46,7 @@ Result<LinkSocket> LinkSocket::open(const Endpoint& local, PortRange range) {
     const int discover = IPV6_PMTUDISC_DO;
     (void)setsockopt(link.fd(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, &discover, sizeof discover);
   }
-  Status status = bind_in_range(link.fd(), local, range);
-  if (!status.ok()) return status;
+  if (Status status = bind_in_range(link.fd(), local, range); !status.ok()) return status;
   return link;
 }
 

@@ -74,8 +74,7 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
     }
   }
   if (ready_set_) {
-    Status status = watch_locked(*source, source->socket().fd());
-    if (!status.ok()) return status;
+    if (Status status = watch_locked(*source, source->socket().fd()); !status.ok()) return status;
   }
   Status status = port_.events().add(source->socket().fd(), EventSet::Kind::packets);
   if (!status.ok()) {

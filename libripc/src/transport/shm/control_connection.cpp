@@ -108,8 +108,7 @@ ripc_status ControlConnection::send_locked(std::span<const std::byte> message,
   }
   if (outbox_.size() >= kMaxQueued) return RIPC_AGAIN;
   try {
-    const ripc_status queued = queue_locked(message, descriptors);
-    if (queued != RIPC_OK) return queued;
+    if (const ripc_status queued = queue_locked(message, descriptors); queued != RIPC_OK) return queued;
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }

@@ -30,8 +30,7 @@ Result<std::shared_ptr<QueuePairConnection>> QueuePairConnection::create(std::sh
                                                                          std::uint32_t most_inline) {
   std::shared_ptr<QueuePairConnection> connection(
       new QueuePairConnection(std::move(registrar), std::move(id), loop, std::move(tally)));
-  Status status = connection->make(most_inline);
-  if (!status.ok()) return status;
+  if (Status status = connection->make(most_inline); !status.ok()) return status;
   return connection;
 }
 

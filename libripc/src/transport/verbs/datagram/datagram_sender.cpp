@@ -34,8 +34,7 @@ std::size_t size_of(spi::Gather packet) noexcept {
 Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const DevicePort& port,
                                                                std::shared_ptr<Registrar> registrar, EventLoop& loop) {
   std::shared_ptr<DatagramSender> sender(new DatagramSender(port, std::move(registrar), loop));
-  Status status = sender->make();
-  if (!status.ok()) return status;
+  if (Status status = sender->make(); !status.ok()) return status;
   // Greetings are answered from now on.
   loop.post([weak = sender->weak_from_this()] {
     const auto self = weak.lock();

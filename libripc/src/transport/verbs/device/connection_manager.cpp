@@ -60,8 +60,7 @@ Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_
   if (!channel.ok()) return channel.status();
   std::unique_ptr<ConnectionManager> manager(new ConnectionManager(std::move(*channel), loop, std::move(request)));
   for (const std::string& ip : ips) {
-    Status status = manager->listen(ip);
-    if (!status.ok()) return status;
+    if (Status status = manager->listen(ip); !status.ok()) return status;
   }
   Status status =
       loop.add(manager->channel_->get()->fd, EPOLLIN, [raw = manager.get()](std::uint32_t) { raw->on_events(); });

@@ -185,8 +185,7 @@ Result<std::shared_ptr<const DeviceList>> DeviceList::open() {
   Result<std::shared_ptr<const VerbsLibrary>> library = VerbsLibrary::load();
   if (!library.ok()) return library.status();
   std::vector<DevicePort> ports;
-  Status status = find_ports(*library, ports);
-  if (!status.ok()) return status;
+  if (Status status = find_ports(*library, ports); !status.ok()) return status;
   return std::shared_ptr<const DeviceList>(std::make_shared<DeviceList>(std::move(*library), std::move(ports)));
 }
 

@@ -27,8 +27,7 @@ std::uint16_t lid_of(const DevicePort& port, const ibv_wc& completion) noexcept 
 Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const DevicePort& port, const JoinedGroup& group,
                                                        bool receives_own_packets) {
   std::shared_ptr<GroupQueue> queue(new GroupQueue(port, group, receives_own_packets));
-  Status status = queue->make();
-  if (!status.ok()) return status;
+  if (Status status = queue->make(); !status.ok()) return status;
   return queue;
 }
 
