@@ -86,17 +86,20 @@ bool VerbsTransport::carries(const Peer& peer, const remote::Endpoint& local) co
   return port && ports_.is_up(*port) && (port->mtu != 0 || !peer.uses_datagrams);
 }
 
-// After std::bad_alloc some of them.
-void VerbsTransport::lose_sessions(const Status& reason,
-                                   const std::function<bool(const remote::Session&, Peer&)>& are_lost) {
-  std::vector<SessionPointer> lost;
-  {
-    const std::lock_guard lock(peers_mutex_);
-    for (const auto& [session, peer] : peers_) {
-      if (const SessionPointer alive = session.lock(); alive && are_lost(*alive, *peer)) lost.push_back(alive);
-    }
+std::vector<std::pair<SessionPointer, VerbsTransport::PeerPointer>> VerbsTransport::sessions_that(
+    const Which& are_wanted) const {
+  std::vector<std::pair<SessionPointer, PeerPointer>> wanted;
+  const std::lock_guard lock(peers_mutex_);
+  for (const auto& [session, peer] : peers_) {
+    if (const SessionPointer alive = session.lock(); alive && are_wanted(*alive, *peer))
+      wanted.emplace_back(alive, peer);
   }
-  for (const SessionPointer& session : lost) lose(session, reason);
+  return wanted;
+}
+
+// After std::bad_alloc some of them.
+void VerbsTransport::lose_sessions(const Status& reason, const Which& are_lost) {
+  for (const auto& [session, peer] : sessions_that(are_lost)) lose(session, reason);
 }
 
 // Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout, unless
@@ -121,14 +124,8 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
 
 // Of those sessions that the peer began.
 void VerbsTransport::tell_all_ports() {
-  std::vector<std::pair<SessionPointer, PeerPointer>> incoming;
-  {
-    const std::lock_guard lock(peers_mutex_);
-    for (const auto& [session, peer] : peers_) {
-      if (const SessionPointer alive = session.lock(); alive && alive->incoming) incoming.emplace_back(alive, peer);
-    }
-  }
-  for (const auto& [session, peer] : incoming) {
+  const auto are_incoming = [](const remote::Session& session, const Peer&) { return session.incoming; };
+  for (const auto& [session, peer] : sessions_that(are_incoming)) {
     if (!session->lost) tell_ports(session, *peer);
   }
 }

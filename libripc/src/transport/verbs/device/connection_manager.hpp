@@ -52,6 +52,9 @@ class Id {
   remote::Endpoint remote() const noexcept { return remote::Endpoint::of(id_->route.addr.dst_addr); }
   remote::Endpoint local() const noexcept { return remote::Endpoint::of(id_->route.addr.src_addr); }
 
+ protected:
+  const VerbsLibrary& library() const noexcept { return channel_->library(); }
+
  private:
   const std::shared_ptr<EventChannel> channel_;
   rdma_cm_id* const id_;
