@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>

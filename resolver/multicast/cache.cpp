@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/multicast/cache.hpp"
 
-#include <list>
 #include <utility>
 
 namespace ripc::internal::resolver {

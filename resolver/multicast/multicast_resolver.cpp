@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
-#include <optional>
 #include <system_error>
 #include <utility>
 

@@ -17,7 +17,6 @@
 #include <ctime>
 #include <new>
 #include <type_traits>
-#include <vector>
 
 #include "bench/ticks.hpp"
 

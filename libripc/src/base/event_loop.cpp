@@ -14,8 +14,6 @@
 #include <limits>
 #include <new>
 
-#include "base/event_signal.hpp"
-
 namespace ripc::internal {
 
 namespace {

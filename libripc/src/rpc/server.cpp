@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/server.hpp"
 
-#include <algorithm>
 #include <new>
 
 #include "base/random.hpp"

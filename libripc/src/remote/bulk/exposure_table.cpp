@@ -2,7 +2,6 @@
 #include "remote/bulk/exposure_table.hpp"
 
 #include <algorithm>
-#include <new>
 
 #include "base/random.hpp"
 #include "spi/outcome.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_bulk.hpp"
 
-#include <algorithm>
 #include <list>
 #include <new>
 

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
-#include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::internal::verbs {

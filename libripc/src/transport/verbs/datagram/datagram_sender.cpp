@@ -3,10 +3,8 @@
 
 #include <errno.h>
 
-#include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <utility>
 
 #include "transport/verbs/device/post_receives.hpp"
 

@@ -2,7 +2,6 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "transport/verbs/datagram/grh.hpp"
 #include "transport/verbs/device/post_receives.hpp"

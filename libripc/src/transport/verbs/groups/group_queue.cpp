@@ -8,7 +8,6 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 namespace ripc::internal::verbs {
 
