@@ -159,6 +159,7 @@ BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Erro
   if (!result.ok()) return result;
   if (!ended_well) return other_side_ended();
   (*result)["pinned"] = pin ? Json{processors[0], processors[1]} : Json(nullptr);
+  if (!result->contains("iterations")) (*result)["iterations"] = options.iterations;
   return result;
 }
 
