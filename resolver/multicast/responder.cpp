@@ -244,8 +244,7 @@ bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
     case ReplayGuard::Verdict::stale:
       ++counters_.stale;
       break;
-    case ReplayGuard::Verdict::full:
-      ++counters_.crowded_out;
+    case ReplayGuard::Verdict::full:  // more contexts than max_peers are active
       break;
   }
   return false;
