@@ -141,11 +141,6 @@ void ControlConnection::flush_later_locked(ripc_status status) noexcept {
   if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kReturnRetry);
 }
 
-void ControlConnection::notify(std::span<const std::byte> message) noexcept {
-  const std::lock_guard lock(mutex_);
-  notify_locked(message);
-}
-
 void ControlConnection::notify_locked(std::span<const std::byte> message) noexcept {
   const ripc_status status = send_locked(message, {});
   if (status != RIPC_AGAIN && status != RIPC_NO_MEMORY) return;
