@@ -43,9 +43,8 @@ Status MulticastResolver::update(const spi::ServiceRecord& record) {
 // The one of the group; makes room for it. The lock is held.
 MulticastResolver::Interest& MulticastResolver::interest_in(ripc_service_id group, Nanoseconds now) {
   if (interests_.size() >= kMaxInterests && interests_.count(group) == 0) {
-    const auto oldest = std::min_element(interests_.begin(), interests_.end(), [](const auto& one, const auto& other) {
-      return one.second.used < other.second.used;
-    });
+    const auto oldest = std::ranges::min_element(
+        interests_, [](const auto& one, const auto& other) { return one.second.used < other.second.used; });
     if (oldest->second.question) questions_.erase(oldest->second.question->nonce);
     interests_.erase(oldest);
   }

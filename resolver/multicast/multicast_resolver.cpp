@@ -413,9 +413,9 @@ Status MulticastResolver::list(const spi::Visit& visit) {
     cache_.visit(0, [&](const spi::ServiceRecord& record) { expected.insert(record.context); });
     std::optional<Asking> asking(std::in_place, *this, question, lock);
     ask_until(*question, {}, lock, [&](Nanoseconds) {
-      const bool complete =
-          question->has_all_parts() && std::all_of(expected.begin(), expected.end(),
-                                                   [&](auto context) { return question->parts.count(context) != 0; });
+      const bool complete = question->has_all_parts() && std::ranges::all_of(expected, [&](auto context) {
+                              return question->parts.count(context) != 0;
+                            });
       if (question->rounds != 0 && !question->reaches_more)
         question->next_round = question->rounds == 1 && !complete ? started + kShortList : UINT64_MAX;
       return complete ? std::max(started + kShortList, question->last_received + kQuiet) : started + kLongList;
@@ -442,8 +442,7 @@ std::string MulticastResolver::text() const {
 }
 
 bool MulticastResolver::reaches_no_network() const {
-  return std::all_of(networks_.begin(), networks_.end(),
-                     [](const auto& network) { return network->interfaces().empty(); });
+  return std::ranges::all_of(networks_, [](const auto& network) { return network->interfaces().empty(); });
 }
 
 MulticastState MulticastResolver::state() const {

@@ -379,7 +379,7 @@ void MulticastResolver::reply_with_list(const spi::PacketHeader& asked, spi::Mul
   const auto is_wanted = [&](const auto& own) {
     return !own.second.is_superseded && own.second.record.is_in(asked.id);
   };
-  if (is_for_group && std::none_of(published_.begin(), published_.end(), is_wanted)) return;
+  if (is_for_group && std::ranges::none_of(published_, is_wanted)) return;
   const Nanoseconds now = monotonic_now();
   if (list_replies_.size() >= kMaxListReplies || !(is_for_group ? reply_limit_ : list_limit_).take(now)) {
     ++counters_.limited;
@@ -403,9 +403,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   const auto is_due = [&](const Announcement& announcement, Nanoseconds time) {
     return is_last_chance ? announcement.is_gone : announcement.due <= time;
   };
-  if (std::none_of(announcements_.begin(), announcements_.end(),
-                   [&](const auto& entry) { return is_due(entry.second, now); }))
-    return;
+  if (std::ranges::none_of(announcements_, [&](const auto& entry) { return is_due(entry.second, now); })) return;
   const std::size_t limit = std::min(spi::kFullPacket, common_limit_);
   std::optional<spi::PacketBuilder> builder;
   const auto finish = [&] {

@@ -145,8 +145,7 @@ int ZooKeeperDirectory::submit_commit(Request& request) {
       const bool is_checked = removed != nullptr && removed->path == write.path;
       const char* const folder = request.folders.emplace_back(folder_of(write.path)).c_str();
       const auto is_next = [&](const Write& other) { return other.kind == Kind::create && other.path == write.path; };
-      const bool is_takeover =
-          write.kind == Kind::remove && std::any_of(request.writes.begin(), request.writes.end(), is_next);
+      const bool is_takeover = write.kind == Kind::remove && std::ranges::any_of(request.writes, is_next);
       if (is_takeover || (write.kind == Kind::create && !is_checked)) {
         library_->set_op(next(true), folder, "", 0, is_takeover ? write.seen.guard : -1, nullptr);
       } else if (!is_checked) {

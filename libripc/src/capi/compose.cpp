@@ -45,7 +45,7 @@ constexpr std::string_view kBuilt = "shm and socket";
 
 template <std::size_t Count>
 bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
+  return std::ranges::find(list, item) != list.end();
 }
 
 // Every setting that the library reads. One that is set to nothing, as by a script whose own variable is empty, asks
@@ -98,7 +98,7 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
     if (!contains(kKnownTransports, name))
       return Status(RIPC_INVALID_ARGUMENT,
                     "'" + name + "' is not a transport: list some of shm, socket, verbs, separated by commas.");
-    if (contains(kBuiltTransports, name) && std::find(transports.begin(), transports.end(), name) == transports.end())
+    if (contains(kBuiltTransports, name) && std::ranges::find(transports, name) == transports.end())
       transports.push_back(std::move(name));
   }
   if (transports.empty())
@@ -140,7 +140,7 @@ std::uint64_t random_context_id() {
 }
 
 bool is_used(const Settings& settings, std::string_view resolver) {
-  return std::find(settings.resolvers.begin(), settings.resolvers.end(), resolver) != settings.resolvers.end();
+  return std::ranges::find(settings.resolvers, resolver) != settings.resolvers.end();
 }
 
 // Takes what the network access does not allow out of the transports.
@@ -165,7 +165,7 @@ Status withhold(Settings& settings, bool are_chosen) {
 
 // RDMA devices move what a key cannot cover.
 Status leave_out_unencrypted(Settings& settings, bool are_chosen) {
-  const auto verbs = std::find(settings.transports.begin(), settings.transports.end(), "verbs");
+  const auto verbs = std::ranges::find(settings.transports, "verbs");
   if (settings.encrypt != RIPC_ENCRYPT_REQUIRED || verbs == settings.transports.end()) return {};
   if (are_chosen)
     return Status(
@@ -223,13 +223,12 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   // Read where they are not used, too: what is wrong is told before a cluster key makes it matter.
   Result<socket::TransportOptions> socket = read_socket_options(sessions);
   if (!socket.ok()) return socket.status();
-  if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end())
+  if (std::ranges::find(settings.transports, "socket") != settings.transports.end())
     settings.socket = std::move(*socket);
 #ifdef RIPC_WITH_VERBS
   Result<verbs::TransportOptions> verbs = read_verbs_options(sessions);
   if (!verbs.ok()) return verbs.status();
-  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end())
-    settings.verbs = std::move(*verbs);
+  if (std::ranges::find(settings.transports, "verbs") != settings.transports.end()) settings.verbs = std::move(*verbs);
 #endif
   return settings;
 }
@@ -274,7 +273,7 @@ MadeResolver make_static(const Settings& settings) {
 MadeResolver make_local(const Settings& settings, const std::shared_ptr<RuntimeDirectory>& directory,
                         std::uint64_t context) {
   auto local = std::make_unique<resolver::LocalResolver>(directory, context);
-  if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {
+  if (std::ranges::find(settings.transports, "shm") == settings.transports.end()) {
     if (Status shown = local->show_life(); !shown.ok()) return shown;
   }
   return std::unique_ptr<spi::Resolver>(std::move(local));

@@ -38,8 +38,7 @@ Status Context::start() {
     Status status = (*transport)->start(*this, *loop_);
     if (status.ok()) {
       ++transport;
-    } else if (std::find(parts_.optional.begin(), parts_.optional.end(), (*transport)->name()) !=
-               parts_.optional.end()) {
+    } else if (std::ranges::find(parts_.optional, (*transport)->name()) != parts_.optional.end()) {
       (*transport)->stop();
       transport = transports.erase(transport);
     } else {

@@ -106,8 +106,7 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
   own_ips_changed();
   {
     const std::lock_guard lock(peers_mutex_);
-    std::erase_if(avoided_,
-                  [&](const Avoided& one) { return std::find(ips.begin(), ips.end(), one.local) != ips.end(); });
+    std::erase_if(avoided_, [&](const Avoided& one) { return std::ranges::find(ips, one.local) != ips.end(); });
   }
   if (up) {
     tell_all_ports();
@@ -191,8 +190,7 @@ void VerbsTransport::ports_come() {
   for (const DevicePort& port : devices_->ports()) {
     {
       const std::lock_guard lock(registrars_mutex_);
-      if (std::none_of(registrars_.begin(), registrars_.end(),
-                       [&](const auto& registrar) { return registrar->device() == port.device; }))
+      if (std::ranges::none_of(registrars_, [&](const auto& registrar) { return registrar->device() == port.device; }))
         registrars_.push_back(std::make_shared<Registrar>(port.device, pool_));
     }
     // Where it cannot be listened, peers that want to connect are connected to.
@@ -208,8 +206,8 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
   const std::optional<DevicePort> port = devices_->port_of(ip);
   if (!port) return nullptr;
   const std::lock_guard lock(registrars_mutex_);
-  const auto found = std::find_if(registrars_.begin(), registrars_.end(),
-                                  [&](const auto& registrar) { return registrar->device() == port->device; });
+  const auto found =
+      std::ranges::find_if(registrars_, [&](const auto& registrar) { return registrar->device() == port->device; });
   return found == registrars_.end() ? nullptr : *found;
 }
 
@@ -244,8 +242,7 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
 
 VerbsTransport::PeerPointer VerbsTransport::peer_of(const SessionPointer& session) {
   const std::lock_guard lock(peers_mutex_);
-  const auto found =
-      std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) { return entry.first.lock() == session; });
+  const auto found = std::ranges::find_if(peers_, [&](const auto& entry) { return entry.first.lock() == session; });
   return found == peers_.end() ? nullptr : found->second;
 }
 

@@ -179,7 +179,7 @@ std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_brok
 void VerbsPort::drop_given_up_locked() noexcept {
   std::erase_if(receivers_, [this](const auto& receiver) {
     const bool has_sources =
-        std::any_of(at_.begin(), at_.end(), [&](const auto& entry) { return entry.second.receiver == receiver.get(); });
+        std::ranges::any_of(at_, [&](const auto& entry) { return entry.second.receiver == receiver.get(); });
     if (!receiver->is_given_up || has_sources) return false;
     events_.remove(receiver->own.queue->fd());
     return true;

@@ -87,7 +87,7 @@ bool GroupQueue::post_send_locked(const AddressHandle& handle, std::uint32_t que
   reap_locked();
   if (posted_ - completed_ == kSends) return false;
   std::byte* const slot = send_slot(posted_);
-  std::copy(bytes.begin(), bytes.end(), slot);
+  std::ranges::copy(bytes, slot);
   ibv_sge range = range_of(slot, bytes.size(), region_->local_key());
   ibv_send_wr request{};
   request.wr_id = posted_;
@@ -133,9 +133,8 @@ Status GroupQueue::find_handle(const GroupPeer& peer, Nanoseconds now) {
   const std::lock_guard lock(mutex_);
   handles_[{peer.gid, peer.lid, peer.service_level}] = {.handle = std::move(handle), .found = now, .last_use = ++uses_};
   if (handles_.size() <= kMostHandles) return {};
-  handles_.erase(std::min_element(handles_.begin(), handles_.end(), [](const auto& one, const auto& other) {
-    return one.second.last_use < other.second.last_use;
-  }));
+  handles_.erase(std::ranges::min_element(
+      handles_, [](const auto& one, const auto& other) { return one.second.last_use < other.second.last_use; }));
   return {};
 }
 
@@ -192,7 +191,7 @@ bool GroupQueue::accept(const ibv_wc& completion, std::span<std::byte> buffer, G
   const bool is_own = completion.src_qp == queue_->pair()->qp_num && ends->source == own_gid_;
   if (is_own && !receives_own_packets_) return false;
   const std::span<const std::byte> text(slot + kGrhSize, completion.byte_len - kGrhSize);
-  std::copy(text.begin(), text.end(), buffer.begin());
+  std::ranges::copy(text, buffer.begin());
   packet.bytes = buffer.first(text.size());
   packet.to_group = ends->destination == group_gid_;
   packet.from = {.gid = ends->source,
