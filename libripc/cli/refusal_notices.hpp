@@ -17,8 +17,6 @@ class RefusalNotices {
  public:
   explicit RefusalNotices(ripc::Context& context) : context_(context), thread_([this] { run(); }) {}
   ~RefusalNotices();
-  RefusalNotices(const RefusalNotices&) = delete;
-  RefusalNotices& operator=(const RefusalNotices&) = delete;
 
  private:
   void run();

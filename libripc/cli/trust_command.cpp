@@ -51,8 +51,8 @@ int run_add(const TrustOptions& options) {
   const auto members = ripc::read_trust(options.file);
   // Afterwards it is the arguments that are wrong.
   if (members.code() == RIPC_INVALID_ARGUMENT) return fail(members.error());
-  const bool is_member = members.ok() && std::any_of(members->begin(), members->end(),
-                                                     [&](const auto& member) { return member.name == options.name; });
+  const bool is_member =
+      members.ok() && std::ranges::any_of(*members, [&](const auto& member) { return member.name == options.name; });
   if (!options.force && is_member)
     return fail(kFailure,
                 "'" + options.name + "' is a member already: `ripc trust list` shows it. --force replaces its line.");
@@ -109,9 +109,8 @@ int run_check(const TrustOptions& options) {
     std::printf("This user has no identity that can be used: ripc key new --identity makes one.\n");
     return kOk;
   }
-  const auto found = std::find_if(members->begin(), members->end(), [&](const ripc::TrustMember& member) {
-    return member.public_key == own->public_key;
-  });
+  const auto found = std::ranges::find_if(
+      *members, [&](const ripc::TrustMember& member) { return member.public_key == own->public_key; });
   if (found != members->end()) {
     std::printf("This user's identity is %s.\n", printable(found->name).c_str());
   } else {

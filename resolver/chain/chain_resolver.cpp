@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -133,8 +132,7 @@ Status ChainResolver::update(const spi::ServiceRecord& record) {
   return ask_all([&](spi::Resolver& resolver) { return resolver.update(record); });
 }
 
-Status ChainResolver::members(ripc_service_id group, Deadline deadline,
-                              const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status ChainResolver::members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   std::unordered_map<ripc_service_id, std::size_t> places;
   Status failure = ask_all([&](spi::Resolver& resolver) {
@@ -163,7 +161,7 @@ Status ChainResolver::observe(EventLoop& loop, spi::Observer observer, spi::Obse
   return ask_all([&](spi::Resolver& resolver) { return resolver.observe(loop, observer, what); });
 }
 
-Status ChainResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status ChainResolver::list(const spi::Visit& visit) {
   std::unordered_set<ripc_service_id> seen;
   return ask_all([&](spi::Resolver& resolver) {
     return resolver.list([&](const spi::ServiceRecord& record) {

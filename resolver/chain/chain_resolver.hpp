@@ -41,8 +41,7 @@ class ChainResolver final : public spi::Resolver {
 
   // Visits each member once: of several records of one service that with the largest incarnation, the first of equal
   // ones. If one resolver fails, the others are still asked; returns the first failure.
-  Status members(ripc_service_id group, Deadline deadline,
-                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
 
   void withdraw(const spi::ServiceRecord& record) noexcept override;
   void invalidate(const spi::ServiceRecord& record) noexcept override;
@@ -52,7 +51,7 @@ class ChainResolver final : public spi::Resolver {
 
   // Visits each service once, as the first resolver that lists it knows it. If one fails, the others are still listed;
   // returns the first failure.
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status list(const spi::Visit& visit) override;
 
  private:
   using Ask = std::function<Result<spi::ServiceRecord>(spi::Resolver&)>;

@@ -4,13 +4,11 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <new>
 #include <optional>
 #include <string>
@@ -72,9 +70,7 @@ LocalResolver::~LocalResolver() {
 }
 
 Status LocalResolver::show_life() {
-  Result<UniqueFd> socket = directory_->listen(own_context_, &life_guard_);
-  if (!socket.ok()) return socket.status();
-  life_ = std::move(*socket);
+  if (Status status = directory_->listen(own_context_, &life_guard_).move_to(life_); !status.ok()) return status;
   return {};
 }
 
@@ -302,8 +298,7 @@ Result<std::shared_ptr<const LocalResolver::Grouped>> LocalResolver::grouped() {
   return grouped_;
 }
 
-Status LocalResolver::members(ripc_service_id group, Deadline,
-                              const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status LocalResolver::members(ripc_service_id group, Deadline, const spi::Visit& visit) {
   const Result<std::shared_ptr<const Grouped>> known = grouped();
   if (!known.ok()) return known.status();
   std::unordered_map<std::uint64_t, bool> alive;
@@ -357,7 +352,7 @@ Status LocalResolver::observe(EventLoop& loop, spi::Observer observer, spi::Obse
 
 // ---- List and sweep ------------------------------------------------------------------------------------------
 
-Status LocalResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status LocalResolver::list(const spi::Visit& visit) {
   withdraw_pending();
   std::size_t removed = 0;
   return visit_all(removed, kLockTimeout, visit);

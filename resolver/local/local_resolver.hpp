@@ -17,7 +17,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -68,8 +67,7 @@ class LocalResolver final : public spi::Resolver {
   Status update(const spi::ServiceRecord& record) override;
 
   // Removes the records of dead members. The errors of list().
-  Status members(ripc_service_id group, Deadline deadline,
-                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
 
   // Nothing to do: no address is cached, the next resolve() reads the file and probes its holder again.
   void invalidate(const spi::ServiceRecord& record) noexcept override;
@@ -82,7 +80,7 @@ class LocalResolver final : public spi::Resolver {
   // Visits in no particular order, without a lock held; removes the records of dead holders on the way.
   // RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM if the directory cannot be read; records that cannot be read are
   // left out.
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status list(const spi::Visit& visit) override;
 
   // Removes the records of dead holders and files that their writers left half-made; returns how many.
   std::size_t sweep();

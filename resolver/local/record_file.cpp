@@ -189,9 +189,7 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
     if (set_lock(record.fd_.get(), F_WRLCK)) {
       const int state = is_current(record.fd_.get(), directory.services_fd(), name.data());
       if (state == 0) {
-        Result<std::string> text = read_all(record.fd_.get(), path);
-        if (!text.ok()) return text.status();
-        record.text_ = std::move(*text);
+        if (Status status = read_all(record.fd_.get(), path).move_to(record.text_); !status.ok()) return status;
         return record;
       }
       if (state != ENOENT) return file_error(state, "Looking at", path);

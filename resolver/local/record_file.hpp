@@ -15,7 +15,6 @@
 // for some system calls; no descriptor is kept.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 

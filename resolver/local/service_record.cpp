@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/local/service_record.hpp"
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/multicast/cache.hpp"
 
-#include <list>
 #include <utility>
 
 namespace ripc::internal::resolver {
@@ -72,7 +71,7 @@ void ServiceCache::doubt(const spi::ServiceRecord& record) noexcept {
   entry.is_doubtful = true;
 }
 
-void ServiceCache::visit(Nanoseconds since, const std::function<void(const spi::ServiceRecord&)>& visit) const {
+void ServiceCache::visit(Nanoseconds since, const spi::Visit& visit) const {
   for (const ripc_service_id id : order_) {
     const Entry& entry = entries_.at(id);
     if (!entry.is_doubtful && entry.learned_at >= since) visit(entry.record);

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <unordered_map>
 
@@ -50,7 +49,7 @@ class ServiceCache {
   void doubt(const spi::ServiceRecord& record) noexcept;
 
   // Every usable record that was learned at `since` or later.
-  void visit(Nanoseconds since, const std::function<void(const spi::ServiceRecord&)>& visit) const;
+  void visit(Nanoseconds since, const spi::Visit& visit) const;
 
   std::size_t size() const noexcept { return entries_.size(); }
 

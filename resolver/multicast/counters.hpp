@@ -32,7 +32,6 @@ struct MulticastCounters {
   std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
   std::uint64_t refused_users = 0;  // of processes of this host whose user is not admitted
   std::uint64_t unknown_users = 0;  // of unidentified users of this host: only ends are taken from them
-  std::uint64_t crowded_out = 0;    // more contexts than max_peers are active
   std::uint64_t limited = 0;        // questions that were not answered: too many at once
   std::uint64_t outdated = 0;       // records of an older incarnation than the one known
   std::uint64_t conflicts = 0;      // someone else claims an ID of ours

@@ -23,7 +23,8 @@ constexpr std::size_t kMaxInterests = 1024;
 }  // namespace
 
 Status MulticastResolver::update(const spi::ServiceRecord& record) {
-  if (Status status = check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
+  if (Status status =
+          spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
       !status.ok())
     return status;
   if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
@@ -42,9 +43,8 @@ Status MulticastResolver::update(const spi::ServiceRecord& record) {
 // The one of the group; makes room for it. The lock is held.
 MulticastResolver::Interest& MulticastResolver::interest_in(ripc_service_id group, Nanoseconds now) {
   if (interests_.size() >= kMaxInterests && interests_.count(group) == 0) {
-    const auto oldest = std::min_element(interests_.begin(), interests_.end(), [](const auto& one, const auto& other) {
-      return one.second.used < other.second.used;
-    });
+    const auto oldest = std::ranges::min_element(
+        interests_, [](const auto& one, const auto& other) { return one.second.used < other.second.used; });
     if (oldest->second.question) questions_.erase(oldest->second.question->nonce);
     interests_.erase(oldest);
   }
@@ -68,8 +68,7 @@ void MulticastResolver::ask_for_members(ripc_service_id group, Nanoseconds now, 
   ask(*question, lock);
 }
 
-Status MulticastResolver::members(ripc_service_id group, Deadline deadline,
-                                  const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status MulticastResolver::members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   {
     std::unique_lock lock(mutex_);

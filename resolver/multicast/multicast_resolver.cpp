@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -53,7 +52,7 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
       reply_limit_(kRepliesPerSecond, kReplyBurst),
       list_limit_(kListsPerSecond, kListBurst),
       hint_limit_(kHintsPerSecond, kHintBurst),
-      buffer_(kMaxPacket) {}
+      buffer_(spi::kMaxPacket) {}
 
 Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const MulticastOptions& options,
                                                                      std::uint64_t own_context, Networks others) {
@@ -71,7 +70,7 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
   resolver->largest_limit_ = 0;
   for (const auto& network : resolver->networks_) {
     resolver->common_limit_ = std::min(resolver->common_limit_, network->packet_limit());
-    resolver->largest_limit_ = std::max(resolver->largest_limit_, std::min(kMaxPacket, network->packet_limit()));
+    resolver->largest_limit_ = std::max(resolver->largest_limit_, std::min(spi::kMaxPacket, network->packet_limit()));
   }
   try {
     resolver->thread_ = std::thread(
@@ -101,10 +100,10 @@ void MulticastResolver::count(const spi::SentPackets& sent) noexcept {
   counters_.send_failures += sent.failures;
 }
 
-PacketHeader MulticastResolver::new_header(PacketType type) {
+spi::PacketHeader MulticastResolver::new_header(spi::PacketType type) {
   // Never the same twice: receivers tell packets apart by it.
   last_timestamp_ = std::max<std::uint64_t>(realtime_now(), last_timestamp_ + 1);
-  PacketHeader header;
+  spi::PacketHeader header;
   header.type = type;
   header.context = own_context_;
   header.pid = static_cast<std::uint32_t>(::getpid());
@@ -115,12 +114,12 @@ PacketHeader MulticastResolver::new_header(PacketType type) {
 // ---- Resolve -------------------------------------------------------------------------------------------------
 
 MulticastResolver::Bytes MulticastResolver::encode_question(const Question& question) {
-  PacketHeader header = new_header(PacketType::question);
+  spi::PacketHeader header = new_header(spi::PacketType::question);
   header.is_probe = question.is_probe;
   header.nonce = question.nonce;
   header.id = question.id;
   header.number = question.incarnation;
-  PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, common_limit_);
+  spi::PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, common_limit_);
   // The next services each time, so that in the end all were announced.
   auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
@@ -333,7 +332,8 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
 
 Status MulticastResolver::publish(spi::ServiceRecord& record, bool takeover,
                                   std::vector<spi::ServiceRecord>* displaced) {
-  if (Status status = check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
+  if (Status status =
+          spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
       !status.ok())
     return status;
   if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
@@ -403,7 +403,7 @@ void MulticastResolver::schedule(const spi::ServiceRecord& record, bool is_gone)
 
 // ---- List and state ------------------------------------------------------------------------------------------
 
-Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status MulticastResolver::list(const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   {
     const auto question = std::make_shared<Question>();
@@ -413,9 +413,9 @@ Status MulticastResolver::list(const std::function<void(const spi::ServiceRecord
     cache_.visit(0, [&](const spi::ServiceRecord& record) { expected.insert(record.context); });
     std::optional<Asking> asking(std::in_place, *this, question, lock);
     ask_until(*question, {}, lock, [&](Nanoseconds) {
-      const bool complete =
-          question->has_all_parts() && std::all_of(expected.begin(), expected.end(),
-                                                   [&](auto context) { return question->parts.count(context) != 0; });
+      const bool complete = question->has_all_parts() && std::ranges::all_of(expected, [&](auto context) {
+                              return question->parts.count(context) != 0;
+                            });
       if (question->rounds != 0 && !question->reaches_more)
         question->next_round = question->rounds == 1 && !complete ? started + kShortList : UINT64_MAX;
       return complete ? std::max(started + kShortList, question->last_received + kQuiet) : started + kLongList;
@@ -442,8 +442,7 @@ std::string MulticastResolver::text() const {
 }
 
 bool MulticastResolver::reaches_no_network() const {
-  return std::all_of(networks_.begin(), networks_.end(),
-                     [](const auto& network) { return network->interfaces().empty(); });
+  return std::ranges::all_of(networks_, [](const auto& network) { return network->interfaces().empty(); });
 }
 
 MulticastState MulticastResolver::state() const {

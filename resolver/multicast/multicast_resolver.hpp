@@ -13,8 +13,6 @@
 
 #include <poll.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,12 +31,12 @@
 #include "resolver/multicast/cache.hpp"
 #include "resolver/multicast/counters.hpp"
 #include "resolver/multicast/options.hpp"
-#include "resolver/multicast/packet.hpp"
 #include "resolver/multicast/question.hpp"
 #include "resolver/multicast/rate_limit.hpp"
 #include "resolver/multicast/replay_guard.hpp"
 #include "spi/multicast_network.hpp"
 #include "spi/resolver.hpp"
+#include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
 
@@ -86,8 +84,7 @@ class MulticastResolver final : public spi::Resolver {
 
   // Those of the cache and of this context. The first call for a group asks the network and waits for 100 ms. Later
   // calls ask every 10 s and do not wait. The 1024 groups asked for last are remembered.
-  Status members(ripc_service_id group, Deadline deadline,
-                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
 
   // Announces the end.
   void withdraw(const spi::ServiceRecord& record) noexcept override;
@@ -99,7 +96,7 @@ class MulticastResolver final : public spi::Resolver {
   Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
   // Asks everyone, and visits those who answer within some tenths of a second and the services of this context.
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status list(const spi::Visit& visit) override;
 
   MulticastCounters counters() const;
   MulticastState state() const;
@@ -144,7 +141,7 @@ class MulticastResolver final : public spi::Resolver {
   Status no_service(ripc_service_id id, const Question& question, Nanoseconds waited) const;
   std::optional<spi::ServiceRecord> probe(const spi::ServiceRecord& candidate);
   Bytes encode_question(const Question& question);
-  PacketHeader new_header(PacketType type);
+  spi::PacketHeader new_header(spi::PacketType type);
   void ask(const Question& question, std::unique_lock<std::mutex>& lock);
   ChannelPointer take_channel(Question& question);
   void wait(Question& question, const ChannelPointer& channel, Nanoseconds until, std::unique_lock<std::mutex>& lock);
@@ -173,16 +170,16 @@ class MulticastResolver final : public spi::Resolver {
   void read_all(spi::MulticastNetwork& network, int fd);
   void ask_again();
   void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);
-  bool is_expected(const spi::ReceivedPacket& received, const PacketHeader& header);
-  bool is_fresh(const PacketHeader& header);
-  void reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
-  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, MulticastPacket& packet);
-  void learn(const MulticastPacket& packet);
+  bool is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header);
+  bool is_fresh(const spi::PacketHeader& header);
+  void reply_without_key(const spi::PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
+  bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, spi::MulticastPacket& packet);
+  void learn(const spi::MulticastPacket& packet);
   void learn_alive(const spi::ServiceRecord& record, Question* question, std::uint64_t timestamp);
   void claimed_by_other(Published& own, const spi::ServiceRecord& record);
-  void end_of_list(const PacketHeader& header, Question& question);
-  void reply(const MulticastPacket& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
-  void reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network, const spi::PeerAddress& to);
+  void end_of_list(const spi::PacketHeader& header, Question& question);
+  void reply(const spi::MulticastPacket& packet, spi::MulticastNetwork& network, const spi::PeerAddress& to);
+  void reply_with_list(const spi::PacketHeader& asked, spi::MulticastNetwork& network, const spi::PeerAddress& to);
   void announce_due(bool is_last_chance);
   void reply_lists_due();
   Nanoseconds next_due() const;
@@ -190,9 +187,9 @@ class MulticastResolver final : public spi::Resolver {
   const MulticastOptions options_;
   const std::uint64_t own_context_;
   Networks networks_;
-  UdpNetwork* udp_ = nullptr;               // one of them; null: it is not used
-  std::size_t common_limit_ = kMaxPacket;   // bytes of a packet that every network carries
-  std::size_t largest_limit_ = kMaxPacket;  // that one of them does
+  UdpNetwork* udp_ = nullptr;                    // one of them; null: it is not used
+  std::size_t common_limit_ = spi::kMaxPacket;   // bytes of a packet that every network carries
+  std::size_t largest_limit_ = spi::kMaxPacket;  // that one of them does
   UniqueFd wake_;
 
   mutable std::mutex mutex_;  // everything up to the next blank line; never held while packets are sent

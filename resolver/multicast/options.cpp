@@ -28,8 +28,7 @@ std::optional<std::uint64_t> number(std::string_view text, std::uint64_t most) n
 Status add_interface(MulticastOptions& options, std::string_view item, std::string_view name) {
   if (name.empty() || name.size() >= IF_NAMESIZE || name.find('/') != std::string_view::npos)
     return refuse(item, "names no network interface: it has 1 to 15 characters, see `ip link`");
-  if (std::find(options.interfaces.begin(), options.interfaces.end(), name) == options.interfaces.end())
-    options.interfaces.emplace_back(name);
+  if (std::ranges::find(options.interfaces, name) == options.interfaces.end()) options.interfaces.emplace_back(name);
   return {};
 }
 

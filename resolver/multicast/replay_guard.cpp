@@ -2,7 +2,6 @@
 #include "resolver/multicast/replay_guard.hpp"
 
 #include <algorithm>
-#include <list>
 
 namespace ripc::internal::resolver {
 

@@ -115,27 +115,27 @@ void MulticastResolver::ask_again() {
 // By the thread, and for replies also by the threads that wait for them: only what is_expected() refuses to others may
 // touch the replay guard.
 void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
-  PacketHeader header;
-  const DecodeStatus decoded = decode_header(received.bytes, header);
+  spi::PacketHeader header;
+  const spi::DecodeStatus decoded = spi::decode_header(received.bytes, header);
   bool has_other_key = false;
   {
     const std::lock_guard lock(mutex_);
-    if (decoded == DecodeStatus::ok && header.context == own_context_) {
+    if (decoded == spi::DecodeStatus::ok && header.context == own_context_) {
       ++counters_.own_packets;
       if (!received.interface.empty()) echoing_interfaces_.emplace(received.interface);
       return;
     }
     ++counters_.packets_received;
     counters_.bytes_received += received.bytes.size();
-    if (decoded != DecodeStatus::ok) {
-      ++(decoded == DecodeStatus::other_version ? counters_.other_version : counters_.malformed);
+    if (decoded != spi::DecodeStatus::ok) {
+      ++(decoded == spi::DecodeStatus::other_version ? counters_.other_version : counters_.malformed);
       return;
     }
     has_other_key = header.is_signed != (options_.credentials.keys != nullptr) &&
-                    received.to_group != (header.type == PacketType::reply);
+                    received.to_group != (header.type == spi::PacketType::reply);
     if (!is_expected(received, header) && !has_other_key) return;
   }
-  if (!has_other_key && header.is_signed && !verify_packet(received.bytes, *options_.credentials.keys)) {
+  if (!has_other_key && header.is_signed && !spi::verify_packet(received.bytes, *options_.credentials.keys)) {
     const std::lock_guard lock(mutex_);
     ++counters_.forged;
     has_other_key = true;
@@ -144,8 +144,8 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     reply_without_key(header, network, received.from);
     return;
   }
-  MulticastPacket packet;
-  if (decode_packet(received.bytes, options_.hash_name, packet) != DecodeStatus::ok) {
+  spi::MulticastPacket packet;
+  if (spi::decode_packet(received.bytes, options_.hash_name, packet) != spi::DecodeStatus::ok) {
     const std::lock_guard lock(mutex_);
     ++counters_.malformed;
     return;
@@ -163,34 +163,34 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
   }
   if (!is_authorized(network, received.from, packet)) return;
   // Only now: what is not authentic must not make later packets look like copies.
-  if (header.type != PacketType::reply)
+  if (header.type != spi::PacketType::reply)
     static_cast<void>(guard_.accept(header.context, header.timestamp, realtime_now()));
   {
     const std::lock_guard lock(mutex_);
     learn(packet);
   }
-  if (header.type == PacketType::question) reply(packet, network, received.from);
+  if (header.type == spi::PacketType::question) reply(packet, network, received.from);
 }
 
 // Someone who does not have our key, or has one where we have none. An asker learns that there are others, and no
 // more: the same whatever is asked for, in less than 100 bytes, and seldom. The MAC is random, because a right one
 // would be a reply that someone could use.
-void MulticastResolver::reply_without_key(const PacketHeader& header, spi::MulticastNetwork& network,
+void MulticastResolver::reply_without_key(const spi::PacketHeader& header, spi::MulticastNetwork& network,
                                           const spi::PeerAddress& from) {
   Bytes hint;
   {
     const std::lock_guard lock(mutex_);
-    if (header.type == PacketType::reply) {
+    if (header.type == spi::PacketType::reply) {
       const auto question = questions_.find(header.nonce);
       if (question != questions_.end() && question->second->id == header.id) ++question->second->other_key_replies;
       return;
     }
-    if (header.type != PacketType::question || options_.credentials.keys == nullptr || published_.empty()) return;
+    if (header.type != spi::PacketType::question || options_.credentials.keys == nullptr || published_.empty()) return;
     if (!hint_limit_.take(monotonic_now())) return;
-    PacketHeader reply = new_header(PacketType::reply);
+    spi::PacketHeader reply = new_header(spi::PacketType::reply);
     reply.nonce = header.nonce;
     reply.id = header.id;
-    hint = PacketBuilder(reply, spi::Seal(options_.credentials.keys.get())).finish(true);
+    hint = spi::PacketBuilder(reply, spi::Seal(options_.credentials.keys.get())).finish(true);
     std::generate(hint.end() - ClusterKeys::kMacSize, hint.end(),
                   [] { return static_cast<std::byte>(random_u64() & 0xff); });
   }
@@ -201,7 +201,7 @@ void MulticastResolver::reply_without_key(const PacketHeader& header, spi::Multi
 }
 
 bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from,
-                                      MulticastPacket& packet) {
+                                      spi::MulticastPacket& packet) {
   const PeerAuthorizer::Verdict verdict = network.authorize(from);
   if (verdict == PeerAuthorizer::Verdict::admitted) return true;
   const std::lock_guard lock(mutex_);
@@ -211,14 +211,14 @@ bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi:
   }
   ++counters_.unknown_users;
   // A process that ends says so, and has closed its socket. A false word of it only makes this side ask again.
-  std::erase_if(packet.services, [](const PacketService& service) { return !service.is_gone; });
-  if (packet.header.type == PacketType::announcement) learn(packet);
+  std::erase_if(packet.services, [](const spi::PacketService& service) { return !service.is_gone; });
+  if (packet.header.type == spi::PacketType::announcement) learn(packet);
   return false;
 }
 
 // Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.
-bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const PacketHeader& header) {
-  if (received.to_group == (header.type == PacketType::reply)) {
+bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header) {
+  if (received.to_group == (header.type == spi::PacketType::reply)) {
     ++counters_.malformed;
     return false;
   }
@@ -226,7 +226,7 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const P
     ++(header.is_signed ? counters_.signed_ones : counters_.unsigned_ones);
     return false;
   }
-  if (header.type != PacketType::reply) return is_fresh(header);
+  if (header.type != spi::PacketType::reply) return is_fresh(header);
   const auto question = questions_.find(header.nonce);
   if (question != questions_.end() && question->second->id == header.id) return true;
   ++counters_.unsolicited;
@@ -234,7 +234,7 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const P
 }
 
 // The lock is held.
-bool MulticastResolver::is_fresh(const PacketHeader& header) {
+bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
   switch (guard_.check(header.context, header.timestamp, realtime_now())) {
     case ReplayGuard::Verdict::fresh:
       return true;
@@ -244,24 +244,23 @@ bool MulticastResolver::is_fresh(const PacketHeader& header) {
     case ReplayGuard::Verdict::stale:
       ++counters_.stale;
       break;
-    case ReplayGuard::Verdict::full:
-      ++counters_.crowded_out;
+    case ReplayGuard::Verdict::full:  // more contexts than max_peers are active
       break;
   }
   return false;
 }
 
 // The lock is held; the packet is authentic where there is a key.
-void MulticastResolver::learn(const MulticastPacket& packet) {
+void MulticastResolver::learn(const spi::MulticastPacket& packet) {
   Question* question = nullptr;
-  if (packet.header.type == PacketType::reply) {
+  if (packet.header.type == spi::PacketType::reply) {
     // It may have been answered since the header was looked at.
     const auto found = questions_.find(packet.header.nonce);
     if (found == questions_.end()) return;
     question = found->second.get();
     if (question->id == 0) end_of_list(packet.header, *question);
   }
-  for (const PacketService& service : packet.services) {
+  for (const spi::PacketService& service : packet.services) {
     if (service.is_gone) {
       cache_.doubt(service.record);
     } else {
@@ -317,7 +316,7 @@ void MulticastResolver::claimed_by_other(Published& own, const spi::ServiceRecor
   announcements_.erase(record.id);
 }
 
-void MulticastResolver::end_of_list(const PacketHeader& header, Question& question) {
+void MulticastResolver::end_of_list(const spi::PacketHeader& header, Question& question) {
   question.last_received = monotonic_now();
   question.notify();
   std::size_t total = 0;
@@ -330,9 +329,9 @@ void MulticastResolver::end_of_list(const PacketHeader& header, Question& questi
 
 // ---- What goes out -------------------------------------------------------------------------------------------
 
-void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwork& network,
+void MulticastResolver::reply(const spi::MulticastPacket& packet, spi::MulticastNetwork& network,
                               const spi::PeerAddress& to) {
-  const PacketHeader& asked = packet.header;
+  const spi::PacketHeader& asked = packet.header;
   if (asked.id == 0 || is_group(asked.id)) {
     reply_with_list(asked, network, to);
     return;
@@ -354,11 +353,11 @@ void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwo
       ++counters_.limited;
       return;
     }
-    PacketHeader header = new_header(PacketType::reply);
+    spi::PacketHeader header = new_header(spi::PacketType::reply);
     header.nonce = asked.nonce;
     header.id = asked.id;
     header.is_last = true;
-    PacketBuilder builder(header, spi::Seal(options_.credentials));
+    spi::PacketBuilder builder(header, spi::Seal(options_.credentials));
     if (!builder.add(*record, false)) return;
     bytes = builder.finish();
     if (bytes.size() > network.packet_limit()) {
@@ -373,14 +372,14 @@ void MulticastResolver::reply(const MulticastPacket& packet, spi::MulticastNetwo
   count(sent);
 }
 
-void MulticastResolver::reply_with_list(const PacketHeader& asked, spi::MulticastNetwork& network,
+void MulticastResolver::reply_with_list(const spi::PacketHeader& asked, spi::MulticastNetwork& network,
                                         const spi::PeerAddress& to) {
   const std::lock_guard lock(mutex_);
   const bool is_for_group = asked.id != 0;
   const auto is_wanted = [&](const auto& own) {
     return !own.second.is_superseded && own.second.record.is_in(asked.id);
   };
-  if (is_for_group && std::none_of(published_.begin(), published_.end(), is_wanted)) return;
+  if (is_for_group && std::ranges::none_of(published_, is_wanted)) return;
   const Nanoseconds now = monotonic_now();
   if (list_replies_.size() >= kMaxListReplies || !(is_for_group ? reply_limit_ : list_limit_).take(now)) {
     ++counters_.limited;
@@ -404,11 +403,9 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   const auto is_due = [&](const Announcement& announcement, Nanoseconds time) {
     return is_last_chance ? announcement.is_gone : announcement.due <= time;
   };
-  if (std::none_of(announcements_.begin(), announcements_.end(),
-                   [&](const auto& entry) { return is_due(entry.second, now); }))
-    return;
-  const std::size_t limit = std::min(kFullPacket, common_limit_);
-  std::optional<PacketBuilder> builder;
+  if (std::ranges::none_of(announcements_, [&](const auto& entry) { return is_due(entry.second, now); })) return;
+  const std::size_t limit = std::min(spi::kFullPacket, common_limit_);
+  std::optional<spi::PacketBuilder> builder;
   const auto finish = [&] {
     if (builder && !builder->empty()) packets.push_back(builder->finish());
     builder.reset();
@@ -417,10 +414,10 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   const Nanoseconds until = now + kGather;
   for (const auto& [id, announcement] : announcements_) {
     if (!is_due(announcement, until)) continue;
-    if (!builder) builder.emplace(new_header(PacketType::announcement), spi::Seal(options_.credentials), limit);
+    if (!builder) builder.emplace(new_header(spi::PacketType::announcement), spi::Seal(options_.credentials), limit);
     if (!builder->add(announcement.record, announcement.is_gone)) {
       finish();
-      builder.emplace(new_header(PacketType::announcement), spi::Seal(options_.credentials), limit);
+      builder.emplace(new_header(spi::PacketType::announcement), spi::Seal(options_.credentials), limit);
       static_cast<void>(builder->add(announcement.record, announcement.is_gone));
     }
   }
@@ -457,15 +454,15 @@ void MulticastResolver::reply_lists_due() {
       continue;
     }
     std::vector<Bytes> packets;
-    const std::size_t largest = std::min(kMaxPacket, job.network->packet_limit());
+    const std::size_t largest = std::min(spi::kMaxPacket, job.network->packet_limit());
     auto position = published_.upper_bound(job.after);
     bool is_last = false;
     while (!is_last && packets.size() < kListPortion) {
-      PacketHeader header = new_header(PacketType::reply);
+      spi::PacketHeader header = new_header(spi::PacketType::reply);
       header.nonce = job.nonce;
       header.id = job.group;
       header.number = job.number++;
-      PacketBuilder builder(header, spi::Seal(options_.credentials), std::min(kFullPacket, largest), largest);
+      spi::PacketBuilder builder(header, spi::Seal(options_.credentials), std::min(spi::kFullPacket, largest), largest);
       for (; position != published_.end(); ++position) {
         const auto& [record, is_superseded] = position->second;
         const bool is_wanted = !is_superseded && (job.group == 0 || record.is_in(job.group));

@@ -30,7 +30,7 @@ bool set_option(int fd, int level, int name, int value) noexcept {
 // Lets the kernel drop the packets of one context. Without it they are dropped later, which only costs time.
 void ignore_context(int fd, std::uint64_t context) noexcept {
   constexpr std::uint32_t kUdpHeader = 8;
-  constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + kContextOffset);
+  constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + spi::kContextOffset);
   // The filter loads words as big-endian numbers, and the packet has little-endian ones.
   const auto first = __builtin_bswap32(static_cast<std::uint32_t>(context));
   const auto second = __builtin_bswap32(static_cast<std::uint32_t>(context >> 32));
@@ -181,7 +181,7 @@ Status UdpNetwork::ReplyChannel::open() {
   Status status;
   if (network_.sender4_) status = network_.open_sender(false, sender4_);
   if (status.ok() && network_.sender6_) status = network_.open_sender(true, sender6_);
-  buffer_.resize(kMaxPacket);
+  buffer_.resize(spi::kMaxPacket);
   return status;
 }
 
@@ -236,14 +236,14 @@ void UdpNetwork::refresh() {
   // What is gone first: the kernel limits how many a socket may have.
   for (const Membership& membership : *old) {
     const auto is_same = [&](const Interface& interface) { return interface == membership.interface; };
-    if (std::none_of(usable->begin(), usable->end(), is_same)) static_cast<void>(change_membership(membership, false));
+    if (std::ranges::none_of(*usable, is_same)) static_cast<void>(change_membership(membership, false));
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     if (!groups_[group]) continue;
     for (const Interface& interface : *usable) {
       if (!(options_.groups[group].is_ipv6 ? interface.has_ipv6 : interface.has_ipv4)) continue;
       const Membership membership{group, interface};
-      const bool is_joined = std::find(old->begin(), old->end(), membership) != old->end();
+      const bool is_joined = std::ranges::find(*old, membership) != old->end();
       if (is_joined || change_membership(membership, true)) fresh->push_back(membership);
     }
   }
@@ -260,8 +260,7 @@ std::vector<std::string> UdpNetwork::interfaces() const {
   std::vector<std::string> names;
   const std::shared_ptr<const Memberships> current = memberships();
   for (const Membership& membership : *current) {
-    if (std::find(names.begin(), names.end(), membership.interface.name) == names.end())
-      names.push_back(membership.interface.name);
+    if (std::ranges::find(names, membership.interface.name) == names.end()) names.push_back(membership.interface.name);
   }
   return names;
 }
@@ -353,8 +352,7 @@ spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::Recei
     is_outdated_ = false;
   }
   if (fd == watch_.get()) return spi::Arrival::nothing;
-  const auto group =
-      std::find_if(groups_.begin(), groups_.end(), [&](const UniqueFd& item) { return item.get() == fd; });
+  const auto group = std::ranges::find_if(groups_, [&](const UniqueFd& item) { return item.get() == fd; });
   for (int attempt = 0; attempt < kReceiveAttempts; ++attempt) {
     received = {};
     iovec data{buffer.data(), buffer.size()};

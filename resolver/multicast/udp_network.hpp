@@ -6,7 +6,6 @@
 // packet). Questions go out on each joined interface by its number, so no route is needed.
 #pragma once
 
-#include <netinet/in.h>
 #include <poll.h>
 
 #include <cstddef>
@@ -22,8 +21,8 @@
 #include "base/unique_fd.hpp"
 #include "resolver/multicast/interfaces.hpp"
 #include "resolver/multicast/options.hpp"
-#include "resolver/multicast/packet.hpp"
 #include "spi/multicast_network.hpp"
+#include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
 
@@ -64,7 +63,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
   // another program has the port for itself).
   static Result<std::unique_ptr<UdpNetwork>> open(const MulticastOptions& options, std::uint64_t own_context);
 
-  std::size_t packet_limit() const noexcept override { return kMaxPacket; }
+  std::size_t packet_limit() const noexcept override { return spi::kMaxPacket; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;

@@ -46,8 +46,7 @@ Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline 
   return lookup_((*current)->records[found->second], deadline);
 }
 
-Status StaticResolver::members(ripc_service_id group, Deadline deadline,
-                               const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status StaticResolver::members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) {
   const Result<std::shared_ptr<const Table>> current = table();
   if (!current.ok()) return current.status();
   for (const spi::ServiceRecord& record : (*current)->records) {
@@ -57,9 +56,7 @@ Status StaticResolver::members(ripc_service_id group, Deadline deadline,
   return {};
 }
 
-Status StaticResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
-  return members(0, Deadline::after(0), visit);
-}
+Status StaticResolver::list(const spi::Visit& visit) { return members(0, Deadline::after(0), visit); }
 
 bool StaticResolver::is_fresh(const struct stat& info) const noexcept {
   return was_read_ && same_version(info, read_info_) && is_settled(info.st_mtim, read_at_);

@@ -44,9 +44,8 @@ class StaticResolver final : public spi::Resolver {
   Status observe(EventLoop&, spi::Observer, spi::Observe) override { return {}; }
 
   // Both visit what the lookup finds, in the order of the file. The errors of check().
-  Status members(ripc_service_id group, Deadline deadline,
-                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
+  Status list(const spi::Visit& visit) override;
 
  private:
   struct Table {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the resolver knows of services of others, and how it learns of changes.
-#include <algorithm>
 #include <new>
 #include <unordered_set>
-#include <utility>
 
 #include "resolver/zookeeper/directory_resolver.hpp"
 

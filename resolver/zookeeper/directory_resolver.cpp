@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/plain_text.hpp"
-#include "spi/holder_rules.hpp"
 #include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
@@ -162,8 +161,7 @@ Status DirectoryResolver::observe(EventLoop&, spi::Observer observer, spi::Obser
 
 // ---- Members and list ----------------------------------------------------------------------------------------
 
-Status DirectoryResolver::members(ripc_service_id id, Deadline deadline,
-                                  const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status DirectoryResolver::members(ripc_service_id id, Deadline deadline, const spi::Visit& visit) {
   std::vector<spi::ServiceRecord> found;
   {
     Lock lock(mutex_);
@@ -275,7 +273,7 @@ void list_folder(Directory& directory, const std::shared_ptr<Listing>& listing, 
 
 }  // namespace
 
-Status DirectoryResolver::list(const std::function<void(const spi::ServiceRecord&)>& visit) {
+Status DirectoryResolver::list(const spi::Visit& visit) {
   {
     Lock lock(mutex_);
     while (!is_linked_ && !is_unreachable(monotonic_now())) wait(lock, down_since_ + options_.patience);

@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -98,13 +97,12 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
   // The first call for a group waits for the directory; then it is watched.
-  Status members(ripc_service_id id, Deadline deadline,
-                 const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status members(ripc_service_id id, Deadline deadline, const spi::Visit& visit) override;
 
   Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
   // RIPC_TIMEOUT: no server has answered for ten seconds.
-  Status list(const std::function<void(const spi::ServiceRecord&)>& visit) override;
+  Status list(const spi::Visit& visit) override;
 
   DirectoryState state() const;
 

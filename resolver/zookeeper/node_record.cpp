@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/group_id.hpp"
+#include "base/plain_text.hpp"
 #include "base/runtime_directory.hpp"
 #include "spi/service_packet.hpp"
 
@@ -14,10 +15,8 @@ namespace {
 constexpr std::size_t kHexSize = 16;
 
 std::string hex_text(std::uint64_t number, std::size_t digits) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text(digits, '0');
-  for (std::size_t i = digits; i-- > 0; number >>= 4) text[i] = kDigits[number & 15];
-  return text;
+  const std::string text = id_text(number);
+  return text.substr(text.size() - digits);
 }
 
 // As it is written here, so that each number has one name.

@@ -9,11 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "security/credentials.hpp"
 #include "spi/record_rights.hpp"

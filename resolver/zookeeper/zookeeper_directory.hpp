@@ -10,7 +10,6 @@
 // whose version an exact read remembers; a commit is refused if a node of the folder was made since then.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -53,18 +52,18 @@ class ZooKeeperDirectory final : public Directory {
     enum class Kind : std::uint8_t { get, children, commit, sync, forget };
     ZooKeeperDirectory* directory = nullptr;
     Kind kind = Kind::get;
-    std::string path;  // with the chroot
+    std::string path{};  // with the chroot
     Read how = Read::plain;
-    std::vector<Write> writes;
-    Done done;
-    Answer answer;
+    std::vector<Write> writes{};
+    Done done{};
+    Answer answer{};
     unsigned attempts = 0;
     int failure = 0;  // of the second half of an exact read, which could not be asked
     // What the client reads and writes while a transaction is under way.
-    std::vector<std::string> folders;
-    std::vector<zk::Operation> operations;
-    std::vector<zk::OperationResult> results;
-    std::vector<bool> is_folder;  // of operations: it needs only the folder
+    std::vector<std::string> folders{};
+    std::vector<zk::Operation> operations{};
+    std::vector<zk::OperationResult> results{};
+    std::vector<bool> is_folder{};  // of operations: it needs only the folder
   };
   // What the client has reported, in its order.
   struct Arrival {
@@ -73,7 +72,7 @@ class ZooKeeperDirectory final : public Directory {
   };
 
   ZooKeeperDirectory(ZooKeeperOptions options, std::shared_ptr<const zk::Library> library);
-  void ask(std::unique_ptr<Request> request);
+  void ask(Request request);
 
   // The thread's.
   void run() noexcept;
@@ -87,6 +86,7 @@ class ZooKeeperDirectory final : public Directory {
   int submit_read(Request& request);
   int submit_commit(Request& request);
   void make_folders(const Request& request);
+  void read_done(Request& request, int code);
   void finish(Request& request, int code);
   bool has_missing_folder(const Request& request, int code) const;
   std::string_view without_chroot(std::string_view path) const noexcept;

@@ -31,7 +31,7 @@ Result<ZooKeeperServer> parse_server(std::string_view item) {
     const std::size_t end = item.find(']');
     if (end == std::string_view::npos) return wrong_ensemble(item, "has no closing bracket");
     server.host = item.substr(1, end - 1);
-    is_valid = std::all_of(server.host.begin(), server.host.end(), is_address_character);
+    is_valid = std::ranges::all_of(server.host, is_address_character);
     const std::string_view rest = item.substr(end + 1);
     has_port = !rest.empty();
     if (has_port && rest[0] != ':') return wrong_ensemble(item, "has something else than a port after the address");
@@ -41,7 +41,7 @@ Result<ZooKeeperServer> parse_server(std::string_view item) {
     has_port = colon != std::string_view::npos;
     server.host = item.substr(0, colon);
     if (has_port) port = item.substr(colon + 1);
-    is_valid = std::all_of(server.host.begin(), server.host.end(), is_host_character);
+    is_valid = std::ranges::all_of(server.host, is_host_character);
   }
   if (server.host.empty() || server.host.size() > kMaxHostSize || !is_valid)
     return wrong_ensemble(item, "names no host");
@@ -58,8 +58,7 @@ bool is_chroot(std::string_view path) {
   while (!path.empty()) {
     path.remove_prefix(1);
     const std::string_view part = path.substr(0, path.find('/'));
-    if (part.empty() || part == "." || part == ".." || !std::all_of(part.begin(), part.end(), is_host_character))
-      return false;
+    if (part.empty() || part == "." || part == ".." || !std::ranges::all_of(part, is_host_character)) return false;
     path.remove_prefix(part.size());
   }
   return true;

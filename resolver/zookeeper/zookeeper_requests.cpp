@@ -28,55 +28,39 @@ RequestType& request_of(const void* data) noexcept {
 
 }  // namespace
 
-void ZooKeeperDirectory::ask(std::unique_ptr<Request> request) {
+void ZooKeeperDirectory::ask(Request request) {
+  auto owned = std::make_unique<Request>(std::move(request));
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
     is_first = asked_.empty();
-    asked_.push_back(std::move(request));
+    asked_.push_back(std::move(owned));
   }
   if (is_first) signal_event(wake_.get());
 }
 
 void ZooKeeperDirectory::get(std::string path, Read how, Done done) {
-  auto request = std::make_unique<Request>();
-  request->path = options_.chroot + path;
-  request->how = how;
-  request->done = std::move(done);
-  ask(std::move(request));
+  ask({.path = options_.chroot + path, .how = how, .done = std::move(done)});
 }
 
 void ZooKeeperDirectory::children(std::string path, bool is_watched, Done done) {
-  auto request = std::make_unique<Request>();
-  request->kind = Request::Kind::children;
-  request->path = options_.chroot + path;
-  request->how = is_watched ? Read::watched : Read::plain;
-  request->done = std::move(done);
-  ask(std::move(request));
+  ask({.kind = Request::Kind::children,
+       .path = options_.chroot + path,
+       .how = is_watched ? Read::watched : Read::plain,
+       .done = std::move(done)});
 }
 
 void ZooKeeperDirectory::commit(std::vector<Write> writes, Done done) {
-  auto request = std::make_unique<Request>();
-  request->kind = Request::Kind::commit;
-  request->writes = std::move(writes);
-  for (Write& write : request->writes) write.path = options_.chroot + write.path;
-  request->done = std::move(done);
-  ask(std::move(request));
+  for (Write& write : writes) write.path = options_.chroot + write.path;
+  ask({.kind = Request::Kind::commit, .writes = std::move(writes), .done = std::move(done)});
 }
 
 void ZooKeeperDirectory::sync(Done done) {
-  auto request = std::make_unique<Request>();
-  request->kind = Request::Kind::sync;
-  request->path = options_.chroot.empty() ? "/" : options_.chroot;
-  request->done = std::move(done);
-  ask(std::move(request));
+  ask({.kind = Request::Kind::sync, .path = options_.chroot.empty() ? "/" : options_.chroot, .done = std::move(done)});
 }
 
 void ZooKeeperDirectory::forget(std::string path) {
-  auto request = std::make_unique<Request>();
-  request->kind = Request::Kind::forget;
-  request->path = options_.chroot + path;
-  ask(std::move(request));
+  ask({.kind = Request::Kind::forget, .path = options_.chroot + path});
 }
 
 // ---- To the client -------------------------------------------------------------------------------------------
@@ -105,11 +89,8 @@ void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
   int code = zk::kOk;
   switch (request.kind) {
     case Request::Kind::get:
-      code = submit_read(request);
-      break;
     case Request::Kind::children:
-      code = library_->children(handle_, request.path.c_str(), request.how == Read::watched ? &watched : nullptr, this,
-                                &children_done, &request);
+      code = submit_read(request);
       break;
     case Request::Kind::commit:
       code = submit_commit(request);
@@ -128,14 +109,16 @@ void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
 }
 
 int ZooKeeperDirectory::submit_read(Request& request) {
+  const auto watch = request.how == Read::watched ? &watched : nullptr;
+  if (request.kind == Request::Kind::children)
+    return library_->children(handle_, request.path.c_str(), watch, this, &children_done, &request);
   if (request.how == Read::exact) {
     // First the folder: what comes between changes its version.
     const int code =
         library_->exists(handle_, folder_of(request.path).c_str(), nullptr, nullptr, &folder_looked_at, &request);
     if (code != zk::kOk) return code;
   }
-  const int code = library_->get(handle_, request.path.c_str(), request.how == Read::watched ? &watched : nullptr, this,
-                                 &get_done, &request);
+  const int code = library_->get(handle_, request.path.c_str(), watch, this, &get_done, &request);
   if (request.how != Read::exact) return code;
   // The first half still comes back, and ends it.
   request.failure = code;
@@ -162,8 +145,7 @@ int ZooKeeperDirectory::submit_commit(Request& request) {
       const bool is_checked = removed != nullptr && removed->path == write.path;
       const char* const folder = request.folders.emplace_back(folder_of(write.path)).c_str();
       const auto is_next = [&](const Write& other) { return other.kind == Kind::create && other.path == write.path; };
-      const bool is_takeover =
-          write.kind == Kind::remove && std::any_of(request.writes.begin(), request.writes.end(), is_next);
+      const bool is_takeover = write.kind == Kind::remove && std::ranges::any_of(request.writes, is_next);
       if (is_takeover || (write.kind == Kind::create && !is_checked)) {
         library_->set_op(next(true), folder, "", 0, is_takeover ? write.seen.guard : -1, nullptr);
       } else if (!is_checked) {
@@ -295,10 +277,18 @@ void ZooKeeperDirectory::folder_looked_at(int code, const zk::Stat* stat, const 
   if (request.failure != zk::kOk) request.directory->finish(request, request.failure);
 }
 
+// What is not there is watched until it comes. It may have come in this moment: then there is more to read.
+void ZooKeeperDirectory::read_done(Request& request, int code) {
+  if (code == zk::kNoNode && request.how == Read::watched && handle_ != nullptr) {
+    code = library_->exists(handle_, request.path.c_str(), &watched, this, &exists_done, &request);
+    if (code == zk::kOk) return;
+  }
+  finish(request, code);
+}
+
 void ZooKeeperDirectory::get_done(int code, const char* value, int size, const zk::Stat* stat,
                                   const void* data) noexcept {
   auto& request = request_of<Request>(data);
-  ZooKeeperDirectory& directory = *request.directory;
   if (code == zk::kOk) {
     const std::int32_t guard = request.answer.node.guard;
     request.answer.node = node_of(*stat);
@@ -308,26 +298,15 @@ void ZooKeeperDirectory::get_done(int code, const char* value, int size, const z
     } catch (const std::bad_alloc&) {
       code = zk::kOperationTimeout;
     }
-  } else if (code == zk::kNoNode && request.how == Read::watched && directory.handle_ != nullptr) {
-    // Watched until it comes. It may have come in this moment: then there is more to read.
-    code = directory.library_->exists(directory.handle_, request.path.c_str(), &watched, &directory, &exists_done,
-                                      &request);
-    if (code == zk::kOk) return;
   }
-  directory.finish(request, code);
+  request.directory->read_done(request, code);
 }
 
 void ZooKeeperDirectory::exists_done(int code, const zk::Stat*, const void* data) noexcept {
   auto& request = request_of<Request>(data);
   ZooKeeperDirectory& directory = *request.directory;
   if (code == zk::kOk && directory.handle_ != nullptr) {
-    if (request.kind == Request::Kind::children) {
-      code = directory.library_->children(directory.handle_, request.path.c_str(), &watched, &directory, &children_done,
-                                          &request);
-    } else {
-      code =
-          directory.library_->get(directory.handle_, request.path.c_str(), &watched, &directory, &get_done, &request);
-    }
+    code = directory.submit_read(request);
     if (code == zk::kOk) return;
   }
   directory.finish(request, code);
@@ -341,14 +320,7 @@ void ZooKeeperDirectory::children_done(int code, const zk::Strings* names, const
   } catch (const std::bad_alloc&) {
     code = zk::kOperationTimeout;
   }
-  ZooKeeperDirectory& directory = *request.directory;
-  if (code == zk::kNoNode && request.how == Read::watched && directory.handle_ != nullptr) {
-    // Watched until the folder comes.
-    code = directory.library_->exists(directory.handle_, request.path.c_str(), &watched, &directory, &exists_done,
-                                      &request);
-    if (code == zk::kOk) return;
-  }
-  directory.finish(request, code);
+  request.directory->read_done(request, code);
 }
 
 void ZooKeeperDirectory::void_done(int code, const void* data) noexcept {

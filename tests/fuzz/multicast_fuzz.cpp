@@ -9,15 +9,13 @@
 #include "base/plain_text.hpp"
 #include "core/service_id.hpp"
 #include "require.hpp"
-#include "resolver/multicast/packet.hpp"
 #include "spi/holder_rules.hpp"
+#include "spi/service_packet.hpp"
 
 namespace {
 
 using fuzz::require;
-using namespace ripc::internal::resolver;  // NOLINT: this program is about nothing else
-using ripc::internal::Result;
-using ripc::internal::Status;
+using namespace ripc::internal::spi;  // NOLINT: this program is about nothing else
 
 void check(const MulticastPacket& packet) {
   require(packet.header.context != 0 && packet.header.timestamp != 0);

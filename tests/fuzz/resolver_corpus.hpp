@@ -9,14 +9,14 @@
 
 #include "core/service_id.hpp"
 #include "corpus_files.hpp"
-#include "resolver/multicast/packet.hpp"
+#include "spi/service_packet.hpp"
 
 namespace corpus {
 
 inline void write_directory_records(const std::filesystem::path& folder) {
-  using ripc::internal::resolver::PacketBuilder;
-  using ripc::internal::resolver::PacketHeader;
-  using ripc::internal::resolver::PacketType;
+  using ripc::internal::spi::PacketBuilder;
+  using ripc::internal::spi::PacketHeader;
+  using ripc::internal::spi::PacketType;
   ripc::internal::spi::ServiceRecord record;
   record.id = 4711;
   record.incarnation = 1'700'000'000'000'000'000;
@@ -42,9 +42,9 @@ inline void write_directory_records(const std::filesystem::path& folder) {
 }
 
 inline void write_multicast(const std::filesystem::path& folder) {
-  using ripc::internal::resolver::PacketBuilder;
-  using ripc::internal::resolver::PacketHeader;
-  using ripc::internal::resolver::PacketType;
+  using ripc::internal::spi::PacketBuilder;
+  using ripc::internal::spi::PacketHeader;
+  using ripc::internal::spi::PacketType;
   ripc::internal::spi::ServiceRecord record;
   record.id = 7;
   record.incarnation = 1'700'000'000'000'000'000;
@@ -100,8 +100,8 @@ inline void write_multicast(const std::filesystem::path& folder) {
 
 // By the member of record_rights_fuzz.cpp.
 inline void write_record_rights(const std::filesystem::path& folder) {
-  using ripc::internal::resolver::PacketBuilder;
-  using ripc::internal::resolver::PacketType;
+  using ripc::internal::spi::PacketBuilder;
+  using ripc::internal::spi::PacketType;
   const auto alice = ripc::internal::security::Identity::parse(
       "secret ed25519:0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\n", "the corpus");
   if (!alice.ok()) failed = true;

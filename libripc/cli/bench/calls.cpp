@@ -327,11 +327,9 @@ BenchResult run_calls(const BenchOptions& options) {
     const std::uint64_t by_size = (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 50, options.transport == "shm" ? 500'000 : 50'000);
   }
-  auto result = run_pair(
+  return run_pair(
       actual, [&](Side& side) { return calls_side(side, actual); },
       [&](Side& side) { return measure_calls(side, actual); });
-  if (result.ok()) (*result)["iterations"] = actual.iterations;
-  return result;
 }
 
 }  // namespace cli::bench

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,14 +26,12 @@ class Floor {
 
   // The two sides: `count` round trips, whose times are appended to samples.
   ripc::Error measure(Side& side, std::uint64_t count, std::vector<double>& samples, Tally& tally) {
-    if (kind_ == Kind::udp) return measure_datagrams(sockets_, size(), count, spins(), samples, tally);
-    if (kind_ == Kind::tcp) return measure_stream(sockets_, size(), count, spins(), samples, tally);
+    if (kind_ != Kind::cacheline) return measure_round_trips(sockets(), size(), count, spins(), samples, tally);
     measure_cacheline(side, Lines::two_lines, count, samples);
     return {};
   }
   ripc::Error answer(Side& side, std::uint64_t count) {
-    if (kind_ == Kind::udp) return answer_datagrams(sockets_, size(), count, spins());
-    if (kind_ == Kind::tcp) return answer_stream(sockets_, size(), count, spins());
+    if (kind_ != Kind::cacheline) return answer_round_trips(sockets(), size(), count, spins());
     answer_cacheline(side, Lines::two_lines, count);
     return {};
   }
@@ -55,6 +54,7 @@ class Floor {
     if (options.transport != "socket" || !is_even) return Kind::cacheline;
     return options.size <= kDatagram && options.kind != "long" ? Kind::udp : Kind::tcp;
   }
+  const std::array<int, 2>& sockets() const { return kind_ == Kind::udp ? sockets_.datagram : sockets_.stream; }
   bool spins() const { return options_.wait == "spin"; }
 
   // An empty datagram would look like the end.

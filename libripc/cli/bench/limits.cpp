@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -67,8 +66,9 @@ ripc::Error limits_side(Side& side, const BenchOptions& options, const SharedFil
     if (!side.control.send(*order)) break;  // ready
     if (order->kind == kTwoLines) answer_cacheline(side, Lines::two_lines, order->count);
     if (order->kind == kSameLine) answer_cacheline(side, Lines::same_line, order->count);
-    if (order->kind == kUdp) error = answer_datagrams(sockets, kRoundTrip, order->count, options.wait == "spin");
-    if (order->kind == kTcp) error = answer_stream(sockets, kRoundTrip, order->count, options.wait == "spin");
+    if (order->kind == kUdp || order->kind == kTcp)
+      error = answer_round_trips(order->kind == kUdp ? sockets.datagram : sockets.stream, kRoundTrip, order->count,
+                                 options.wait == "spin");
     if (order->kind == kTcpStream) {
       std::vector<std::byte> buffer(kStreamBuffer);
       fill_pattern(buffer, 0);
@@ -105,8 +105,8 @@ class Limits {
     for (const LimitsCommand command : {kUdp, kTcp}) {
       samples.clear();
       if (!order(command, socket_rounds)) return other_side_ended();
-      const auto error = command == kUdp ? measure_datagrams(sockets_, kRoundTrip, socket_rounds, spin, samples, tally_)
-                                         : measure_stream(sockets_, kRoundTrip, socket_rounds, spin, samples, tally_);
+      const auto error = measure_round_trips(command == kUdp ? sockets_.datagram : sockets_.stream, kRoundTrip,
+                                             socket_rounds, spin, samples, tally_);
       if (!error.ok()) return error;
       put(json, command == kUdp ? "udp_rtt" : "tcp_rtt", samples);
     }
@@ -185,11 +185,9 @@ BenchResult run_limits(const BenchOptions& options) {
   if (const auto error = file.create(); !error.ok()) return error;
   SocketPair sockets;
   if (const auto error = sockets.open(); !error.ok()) return error;
-  auto result = run_pair(
+  return run_pair(
       actual, [&](Side& side) { return limits_side(side, actual, file, sockets); },
       [&](Side& side) { return Limits(side, actual, file, sockets).run(); });
-  if (result.ok()) (*result)["iterations"] = actual.iterations;
-  return result;
 }
 
 }  // namespace cli::bench

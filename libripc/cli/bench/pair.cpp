@@ -17,7 +17,6 @@
 #include <ctime>
 #include <new>
 #include <type_traits>
-#include <vector>
 
 #include "bench/ticks.hpp"
 
@@ -160,6 +159,7 @@ BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Erro
   if (!result.ok()) return result;
   if (!ended_well) return other_side_ended();
   (*result)["pinned"] = pin ? Json{processors[0], processors[1]} : Json(nullptr);
+  if (!result->contains("iterations")) (*result)["iterations"] = options.iterations;
   return result;
 }
 

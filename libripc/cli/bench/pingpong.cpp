@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <memory>
 #include <vector>
 
 #include "bench/floor.hpp"
@@ -274,11 +273,9 @@ BenchResult run_pingpong(const BenchOptions& options) {
   auto result = run_pair(
       actual, [&](Side& side) { return pingpong_side(side, actual, floor); },
       [&](Side& side) { return measure_pingpong(side, actual, floor); });
-  if (result.ok()) {
-    (*result)["iterations"] = actual.iterations;
+  if (result.ok())
     (*result)["pattern"] = options.kind == "return" || options.kind == "lend" ? "short request, payload in the reply"
                                                                               : "payload both ways";
-  }
   return result;
 }
 

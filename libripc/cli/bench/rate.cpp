@@ -202,11 +202,9 @@ BenchResult run_rate(const BenchOptions& options) {
   SocketPair sockets;
   if (has_bare(actual))
     if (const auto error = sockets.open(); !error.ok()) return error;
-  auto result = run_pair(
+  return run_pair(
       actual, [&](Side& side) { return rate_side(side, actual, sockets); },
       [&](Side& side) { return measure_rate(side, actual, sockets); });
-  if (result.ok()) (*result)["iterations"] = actual.iterations;
-  return result;
 }
 
 }  // namespace cli::bench

@@ -13,7 +13,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -78,8 +77,6 @@ class Intake {
     (void)service_.interrupt();
     thread_.join();
   }
-  Intake(const Intake&) = delete;
-  Intake& operator=(const Intake&) = delete;
 
   // RIPC_TIMEOUT or RIPC_EMPTY: nothing came.
   ripc::Result<ripc::Message> take(std::chrono::nanoseconds timeout) {

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <string>
 
 #include "bench/pair.hpp"
 #include "bench/payload.hpp"
@@ -51,41 +49,11 @@ ripc::Error send_exactly(int fd, ripc::Bytes bytes) {
   return {};
 }
 
-ripc::Error measure_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin, std::vector<double>& samples,
-                                Tally& tally) {
-  const TickClock clock;
-  std::vector<std::byte> out(size);
-  std::vector<std::byte> in(size);
-  for (std::uint64_t round = 0; round < count; ++round) {
-    fill_pattern(out, round);
-    const std::uint64_t start = clock.now();
-    if (const auto error = send_exactly(fd, out); !error.ok()) return error;
-    if (const auto error = receive_exactly(fd, in, spin); !error.ok()) return error;
-    samples.push_back(clock.nanoseconds(clock.now() - start));
-    tally.check(check_pattern(in, round));
-  }
-  return {};
-}
-
-ripc::Error answer_round_trips(int fd, std::size_t size, std::uint64_t count, bool spin) {
-  std::vector<std::byte> bytes(size);
-  for (std::uint64_t round = 0; round < count; ++round) {
-    if (const auto error = receive_exactly(fd, bytes, spin); !error.ok()) return error;
-    if (const auto error = send_exactly(fd, bytes); !error.ok()) return error;
-  }
-  return {};
-}
-
-sockaddr_in loopback() noexcept {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 // Binds to a free port of the loopback interface and says which.
 bool bind_free(int fd, sockaddr_in& address) noexcept {
-  address = loopback();
+  address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
   return bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
          getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
@@ -136,19 +104,29 @@ ripc::Error SocketPair::open() {
   return {};
 }
 
-ripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                              std::vector<double>& samples, Tally& tally) {
-  return measure_round_trips(sockets.datagram[0], size, count, spin, samples, tally);
+ripc::Error measure_round_trips(const std::array<int, 2>& sockets, std::size_t size, std::uint64_t count, bool spin,
+                                std::vector<double>& samples, Tally& tally) {
+  const TickClock clock;
+  std::vector<std::byte> out(size);
+  std::vector<std::byte> in(size);
+  for (std::uint64_t round = 0; round < count; ++round) {
+    fill_pattern(out, round);
+    const std::uint64_t start = clock.now();
+    if (const auto error = send_exactly(sockets[0], out); !error.ok()) return error;
+    if (const auto error = receive_exactly(sockets[0], in, spin); !error.ok()) return error;
+    samples.push_back(clock.nanoseconds(clock.now() - start));
+    tally.check(check_pattern(in, round));
+  }
+  return {};
 }
-ripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
-  return answer_round_trips(sockets.datagram[1], size, count, spin);
-}
-ripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                           std::vector<double>& samples, Tally& tally) {
-  return measure_round_trips(sockets.stream[0], size, count, spin, samples, tally);
-}
-ripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin) {
-  return answer_round_trips(sockets.stream[1], size, count, spin);
+
+ripc::Error answer_round_trips(const std::array<int, 2>& sockets, std::size_t size, std::uint64_t count, bool spin) {
+  std::vector<std::byte> bytes(size);
+  for (std::uint64_t round = 0; round < count; ++round) {
+    if (const auto error = receive_exactly(sockets[1], bytes, spin); !error.ok()) return error;
+    if (const auto error = send_exactly(sockets[1], bytes); !error.ok()) return error;
+  }
+  return {};
 }
 
 ripc::Error send_stream(const SocketPair& sockets, ripc::Bytes bytes) { return send_exactly(sockets.stream[1], bytes); }

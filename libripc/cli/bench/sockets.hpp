@@ -27,12 +27,9 @@ struct SocketPair {
 
 // Round trips of `size` bytes each way: `count` on each side. Waiting is polling with MSG_DONTWAIT if `spin`, else a
 // blocking call.
-ripc::Error measure_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                              std::vector<double>& samples, Tally& tally);
-ripc::Error answer_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
-ripc::Error measure_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin,
-                           std::vector<double>& samples, Tally& tally);
-ripc::Error answer_stream(const SocketPair& sockets, std::size_t size, std::uint64_t count, bool spin);
+ripc::Error measure_round_trips(const std::array<int, 2>& sockets, std::size_t size, std::uint64_t count, bool spin,
+                                std::vector<double>& samples, Tally& tally);
+ripc::Error answer_round_trips(const std::array<int, 2>& sockets, std::size_t size, std::uint64_t count, bool spin);
 
 // One direction, to the measuring side, as fast as it goes.
 ripc::Error send_stream(const SocketPair& sockets, ripc::Bytes bytes);

@@ -446,11 +446,9 @@ BenchResult run_stream(const BenchOptions& options) {
   SocketPair sockets;
   if (baseline_of(actual) == Baseline::tcp)
     if (const auto error = sockets.open(); !error.ok()) return error;
-  auto result = run_pair(
+  return run_pair(
       actual, [&](Side& side) { return stream_side(side, actual, sockets); },
       [&](Side& side) { return measure_bandwidth(side, actual, sockets); });
-  if (result.ok()) (*result)["iterations"] = actual.iterations;
-  return result;
 }
 
 }  // namespace cli::bench

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <deque>
 #include <string>
-#include <vector>
 
 #include "exit_code.hpp"
 #include "file/connection.hpp"

@@ -14,8 +14,6 @@
 #include <limits>
 #include <new>
 
-#include "base/event_signal.hpp"
-
 namespace ripc::internal {
 
 namespace {
@@ -68,8 +66,7 @@ Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wak
 Result<EventSet> EventSet::create() {
   EventSet set;
   set.wake_ = std::make_shared<Wake>();
-  Status status = create_epoll_with_wake(set.epoll_, set.wake_->fd, EPOLLIN | EPOLLET);
-  if (!status.ok()) return status;
+  if (Status status = create_epoll_with_wake(set.epoll_, set.wake_->fd, EPOLLIN | EPOLLET); !status.ok()) return status;
   return set;
 }
 

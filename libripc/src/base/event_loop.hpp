@@ -13,7 +13,6 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "base/event_signal.hpp"

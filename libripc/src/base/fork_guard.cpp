@@ -5,10 +5,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-#include <atomic>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
 
 namespace ripc::internal {
 namespace {

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <string_view>
 #include <vector>
 
 #include "base/cluster_key.hpp"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/runtime_directory.hpp"
 #include "ripc/ripc.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -112,8 +111,7 @@ PeerAuthorizer::Verdict PeerAuthorizer::authorize_sender(const sockaddr& from) {
   if (!owners_.is_own(from)) return Verdict::admitted;
   const std::vector<uid_t> users = owners_.of_sender(from);
   if (users.empty()) return Verdict::unknown;
-  if (std::all_of(users.begin(), users.end(), [&](uid_t user) { return policy_.admits(user); }))
-    return Verdict::admitted;
+  if (std::ranges::all_of(users, [&](uid_t user) { return policy_.admits(user); })) return Verdict::admitted;
   const std::lock_guard lock(mutex_);
   place_of(port) = {.source = source, .until = monotonic_now() + kRefusalLasts};
   return Verdict::refused;

@@ -140,9 +140,7 @@ Status RuntimeDirectory::open_all(mode_t mode, gid_t group) {
   // it cannot be had.
   static_cast<void>(::flock(base_fd_.get(), LOCK_SH | LOCK_NB));
   for (auto [name, fd] : {std::pair{"contexts", &contexts_fd_}, std::pair{"services", &services_fd_}}) {
-    Result<UniqueFd> opened = open_subdirectory(name, mode, group);
-    if (!opened.ok()) return opened.status();
-    *fd = std::move(*opened);
+    if (Status status = open_subdirectory(name, mode, group).move_to(*fd); !status.ok()) return status;
   }
   through_proc_ = proc_works(contexts_fd_.get());
   probe_socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -14,9 +14,6 @@ class StandingTimer {
   static constexpr Nanoseconds kNow = 0;
   static constexpr Nanoseconds kNever = UINT64_MAX;
 
-  StandingTimer() noexcept = default;
-  StandingTimer(const StandingTimer&) = delete;
-  StandingTimer& operator=(const StandingTimer&) = delete;
   // The loop is there, or the timer was cancelled.
   ~StandingTimer() { cancel(); }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +53,10 @@ class [[nodiscard]] Result {
   Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by design
   Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
   Result(ripc_status code) : status_(code) {}            // NOLINT: implicit by design
+  template <typename From>
+  Result(Result<From> other) : status_(other.status()) {  // NOLINT: implicit by design
+    if (other.ok()) value_ = std::move(other).value();
+  }
 
   bool ok() const noexcept { return value_.has_value(); }
   const Status& status() const noexcept { return status_; }
@@ -64,6 +67,13 @@ class [[nodiscard]] Result {
   const T* operator->() const noexcept { return &*value_; }
   T& operator*() & noexcept { return *value_; }
   const T& operator*() const& noexcept { return *value_; }
+
+  // The value goes there, if there is one. The status.
+  template <typename To>
+  Status move_to(To& to) && {
+    if (ok()) to = *std::move(value_);
+    return std::move(status_);
+  }
 
  private:
   std::optional<T> value_;

@@ -2,7 +2,6 @@
 #include "base/status_text.hpp"
 
 #include <array>
-#include <cstddef>
 
 namespace ripc::internal {
 namespace {

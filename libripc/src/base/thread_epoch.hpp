@@ -77,7 +77,6 @@ class ThreadEpoch {
   // Sections that had begun when it was made, and are not over yet.
   class Waiting {
    public:
-    Waiting() = default;
     static Waiting for_all();
     bool over() noexcept;
 
@@ -96,10 +95,7 @@ class ThreadEpoch {
 // Deferred destruction of what read sections may still see.
 class EpochDomain {
  public:
-  EpochDomain() = default;
   ~EpochDomain() { reclaim_all(); }  // no section that reads from the domain may be going on
-  EpochDomain(const EpochDomain&) = delete;
-  EpochDomain& operator=(const EpochDomain&) = delete;
 
   // What destroys one object. Made together with the object, so that retiring it later takes no memory.
   using Retirement = std::list<std::function<void()>>;

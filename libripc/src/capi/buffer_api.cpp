@@ -13,9 +13,7 @@ ripc_status ripc_buffer_lease(ripc_context* context, size_t size, void** data) {
     if (data == nullptr) return RIPC_INVALID_ARGUMENT;
     *data = nullptr;
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
-    Result<std::byte*> lease = from(context)->pool().lease(size);
-    if (lease.ok()) *data = *lease;
-    return lease.status();
+    return from(context)->pool().lease(size).move_to(*data);
   });
 }
 

@@ -12,6 +12,8 @@
 #include "base/other_directories.hpp"
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
+#include "capi/credentials.hpp"
+#include "capi/directory_options.hpp"
 #include "capi/environment.hpp"
 #include "capi/multicast_options.hpp"
 #include "capi/transport_options.hpp"
@@ -43,7 +45,7 @@ constexpr std::string_view kBuilt = "shm and socket";
 
 template <std::size_t Count>
 bool contains(const std::array<std::string_view, Count>& list, std::string_view item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
+  return std::ranges::find(list, item) != list.end();
 }
 
 // Every setting that the library reads. One that is set to nothing, as by a script whose own variable is empty, asks
@@ -96,7 +98,7 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
     if (!contains(kKnownTransports, name))
       return Status(RIPC_INVALID_ARGUMENT,
                     "'" + name + "' is not a transport: list some of shm, socket, verbs, separated by commas.");
-    if (contains(kBuiltTransports, name) && std::find(transports.begin(), transports.end(), name) == transports.end())
+    if (contains(kBuiltTransports, name) && std::ranges::find(transports, name) == transports.end())
       transports.push_back(std::move(name));
   }
   if (transports.empty())
@@ -110,8 +112,7 @@ Result<Spin> read_spin(std::uint64_t option) {
   if (option != RIPC_DEFAULT_TIME) return Spin{std::min<std::uint64_t>(option, 31'536'000'000'000'000), false};
   if (environment("RIPC_SPIN_US").empty()) return Spin{};
   std::uint64_t microseconds = 0;
-  Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds);
-  if (!status.ok()) return status;
+  if (Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds); !status.ok()) return status;
   return Spin{microseconds * 1000, false};
 }
 
@@ -139,7 +140,7 @@ std::uint64_t random_context_id() {
 }
 
 bool is_used(const Settings& settings, std::string_view resolver) {
-  return std::find(settings.resolvers.begin(), settings.resolvers.end(), resolver) != settings.resolvers.end();
+  return std::ranges::find(settings.resolvers, resolver) != settings.resolvers.end();
 }
 
 // Takes what the network access does not allow out of the transports.
@@ -164,7 +165,7 @@ Status withhold(Settings& settings, bool are_chosen) {
 
 // RDMA devices move what a key cannot cover.
 Status leave_out_unencrypted(Settings& settings, bool are_chosen) {
-  const auto verbs = std::find(settings.transports.begin(), settings.transports.end(), "verbs");
+  const auto verbs = std::ranges::find(settings.transports, "verbs");
   if (settings.encrypt != RIPC_ENCRYPT_REQUIRED || verbs == settings.transports.end()) return {};
   if (are_chosen)
     return Status(
@@ -186,42 +187,29 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   settings.may_lack_rdma = !transports->has_value();
   settings.transports =
       transports->value_or(std::vector<std::string>(kBuiltTransports.begin(), kBuiltTransports.end()));
-  Result<NetworkAccess> network = read_network_access(options);
-  if (!network.ok()) return network.status();
-  settings.network = std::move(*network);
-  Result<security::Credentials> credentials = read_credentials(options, settings.network);
-  if (!credentials.ok()) return credentials.status();
-  settings.credentials = std::move(*credentials);
-  Result<std::uint32_t> encrypt = read_encrypt(options, settings.network);
-  if (!encrypt.ok()) return encrypt.status();
-  settings.encrypt = *encrypt;
+  if (Status status = read_network_access(options).move_to(settings.network); !status.ok()) return status;
+  if (Status status = read_credentials(options, settings.network).move_to(settings.credentials); !status.ok())
+    return status;
+  if (Status status = read_encrypt(options, settings.network).move_to(settings.encrypt); !status.ok()) return status;
   if (Status status = withhold(settings, transports->has_value()); !status.ok()) return status;
   if (Status status = leave_out_unencrypted(settings, transports->has_value()); !status.ok()) return status;
   settings.static_resolver =
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
   settings.resolve_timeout = options.resolve_timeout != RIPC_DEFAULT_TIME ? options.resolve_timeout : 1'000'000'000;
-  Result<Spin> spin = read_spin(options.spin);
-  if (!spin.ok()) return spin.status();
-  settings.spin = *spin;
+  if (Status status = read_spin(options.spin).move_to(settings.spin); !status.ok()) return status;
   std::uint64_t refresh = 250;
-  Status readable = read_number("RIPC_GROUP_REFRESH_MS", 1, 3'600'000, refresh);
-  if (!readable.ok()) return readable;
+  if (Status status = read_number("RIPC_GROUP_REFRESH_MS", 1, 3'600'000, refresh); !status.ok()) return status;
   settings.group_refresh = refresh * 1'000'000;
-  Result<std::uint32_t> policy = read_policy(options.peer_policy);
-  if (!policy.ok()) return policy.status();
-  settings.peer_policy = *policy;
+  if (Status status = read_policy(options.peer_policy).move_to(settings.peer_policy); !status.ok()) return status;
   settings.max_peers = options.max_peers != 0 ? options.max_peers : 4096;
-  Result<std::optional<resolver::MulticastOptions>> multicast =
-      read_multicast_options(settings.transports, settings.network, core::id_of_name);
-  if (!multicast.ok()) return multicast.status();
-  settings.multicast = std::move(*multicast);
-  Result<std::optional<resolver::ZooKeeperOptions>> zookeeper = read_zookeeper_options(options, settings.network);
-  if (!zookeeper.ok()) return zookeeper.status();
-  settings.zookeeper = std::move(*zookeeper);
-  Result<std::vector<std::string>> resolvers = read_resolvers();
-  if (!resolvers.ok()) return resolvers.status();
-  settings.resolvers = std::move(*resolvers);
+  if (Status status =
+          read_multicast_options(settings.transports, settings.network, core::id_of_name).move_to(settings.multicast);
+      !status.ok())
+    return status;
+  if (Status status = read_zookeeper_options(options, settings.network).move_to(settings.zookeeper); !status.ok())
+    return status;
+  if (Status status = read_resolvers().move_to(settings.resolvers); !status.ok()) return status;
   if (settings.multicast && !is_used(settings, "multicast")) settings.multicast.reset();
   if (settings.zookeeper && !is_used(settings, "zookeeper")) settings.zookeeper.reset();
   if (!is_used(settings, "static")) settings.static_resolver.clear();
@@ -235,13 +223,12 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   // Read where they are not used, too: what is wrong is told before a cluster key makes it matter.
   Result<socket::TransportOptions> socket = read_socket_options(sessions);
   if (!socket.ok()) return socket.status();
-  if (std::find(settings.transports.begin(), settings.transports.end(), "socket") != settings.transports.end())
+  if (std::ranges::find(settings.transports, "socket") != settings.transports.end())
     settings.socket = std::move(*socket);
 #ifdef RIPC_WITH_VERBS
   Result<verbs::TransportOptions> verbs = read_verbs_options(sessions);
   if (!verbs.ok()) return verbs.status();
-  if (std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end())
-    settings.verbs = std::move(*verbs);
+  if (std::ranges::find(settings.transports, "verbs") != settings.transports.end()) settings.verbs = std::move(*verbs);
 #endif
   return settings;
 }
@@ -286,7 +273,7 @@ MadeResolver make_static(const Settings& settings) {
 MadeResolver make_local(const Settings& settings, const std::shared_ptr<RuntimeDirectory>& directory,
                         std::uint64_t context) {
   auto local = std::make_unique<resolver::LocalResolver>(directory, context);
-  if (std::find(settings.transports.begin(), settings.transports.end(), "shm") == settings.transports.end()) {
+  if (std::ranges::find(settings.transports, "shm") == settings.transports.end()) {
     if (Status shown = local->show_life(); !shown.ok()) return shown;
   }
   return std::unique_ptr<spi::Resolver>(std::move(local));
@@ -298,18 +285,12 @@ MadeResolver make_zookeeper(const Settings& settings, std::uint64_t context) {
   if (!ensemble.ok()) return ensemble.status();
   resolver::DirectoryOptions options = directory_options(settings);
   options.waits_for_services = !settings.multicast;
-  Result<std::unique_ptr<resolver::DirectoryResolver>> made =
-      resolver::DirectoryResolver::create(std::move(*ensemble), options, context);
-  if (!made.ok()) return made.status();
-  return std::unique_ptr<spi::Resolver>(std::move(*made));
+  return resolver::DirectoryResolver::create(std::move(*ensemble), options, context);
 }
 
 MadeResolver make_multicast(const Settings& settings, std::uint64_t context,
                             resolver::MulticastResolver::Networks networks) {
-  Result<std::unique_ptr<resolver::MulticastResolver>> made =
-      resolver::MulticastResolver::create(*settings.multicast, context, std::move(networks));
-  if (!made.ok()) return made.status();
-  return std::unique_ptr<spi::Resolver>(std::move(*made));
+  return resolver::MulticastResolver::create(*settings.multicast, context, std::move(networks));
 }
 
 // Those that are set up, in their order.
@@ -384,9 +365,8 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   resolver::MulticastResolver::Networks networks;
 #ifdef RIPC_WITH_VERBS
   if (settings.multicast && used_devices) {
-    Result<resolver::MulticastResolver::Networks> opened = fabric_networks(*settings.multicast, used_devices);
-    if (!opened.ok()) return opened.status();
-    networks = std::move(*opened);
+    if (Status status = fabric_networks(*settings.multicast, used_devices).move_to(networks); !status.ok())
+      return status;
   }
 #endif
   Result<Resolvers> resolvers = make_resolvers(settings, *directory, parts.id, std::move(networks));

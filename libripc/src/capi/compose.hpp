@@ -9,8 +9,6 @@
 
 #include "base/spin.hpp"
 #include "base/status.hpp"
-#include "capi/credentials.hpp"
-#include "capi/directory_options.hpp"
 #include "capi/network_access.hpp"
 #include "core/context.hpp"
 #include "resolver/multicast/options.hpp"

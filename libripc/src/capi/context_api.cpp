@@ -42,8 +42,7 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
                   "A well-known ID is at most 2^62 - 1; the rest belongs to names and random IDs: pass a name, or 0.");
   options.id = given.id;
   if (given.name != nullptr) {
-    Status status = core::check_service_name(given.name);
-    if (!status.ok()) return status;
+    if (Status status = core::check_service_name(given.name); !status.ok()) return status;
     options.name = given.name;
     if (options.id == 0) options.id = core::service_id_from_name(options.name);
   }
@@ -178,18 +177,14 @@ void ripc_service_statistics_init(ripc_service_statistics* statistics) { init(st
 ripc_status ripc_id_from_name(const char* name, ripc_service_id* id) {
   return guarded([&]() -> Status {
     if (name == nullptr || id == nullptr) return RIPC_INVALID_ARGUMENT;
-    const Result<ripc_service_id> found = core::id_of_name(name);
-    if (found.ok()) *id = *found;
-    return found.status();
+    return core::id_of_name(name).move_to(*id);
   });
 }
 
 ripc_status ripc_group_id_from_name(const char* name, ripc_service_id* group) {
   return guarded([&]() -> Status {
     if (name == nullptr || group == nullptr) return RIPC_INVALID_ARGUMENT;
-    const Result<ripc_service_id> found = core::id_of_group(name);
-    if (found.ok()) *group = *found;
-    return found.status();
+    return core::id_of_group(name).move_to(*group);
   });
 }
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "base/key_file.hpp"
 #include "capi/environment.hpp"
@@ -57,15 +56,12 @@ Result<security::Credentials> read_credentials(const ripc_context_options& optio
                                              " is named too: unset one of the two.");
   }
   if (is_identity_named || is_there(identity)) {
-    Result<std::shared_ptr<const security::Identity>> loaded = security::Identity::load(identity);
-    if (!loaded.ok()) return loaded.status();
-    credentials.identity = std::move(*loaded);
+    if (Status status = security::Identity::load(identity).move_to(credentials.identity); !status.ok()) return status;
   }
   if (is_trust_named || is_there(trust)) {
-    Result<std::shared_ptr<security::TrustFile>> opened =
-        security::TrustFile::open(trust, trust_reading(access.keys.get()));
-    if (!opened.ok()) return opened.status();
-    credentials.trust = std::move(*opened);
+    if (Status status = security::TrustFile::open(trust, trust_reading(access.keys.get())).move_to(credentials.trust);
+        !status.ok())
+      return status;
   }
   return credentials;
 }

@@ -2,7 +2,6 @@
 // What a context proves itself with and whom it believes, by its options and the environment.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 

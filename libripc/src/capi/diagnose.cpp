@@ -9,14 +9,12 @@
 
 #include <cerrno>
 #include <fstream>
-#include <string>
 
 #include "base/other_directories.hpp"
 #include "base/process_barrier.hpp"
 #include "base/random.hpp"
 #include "base/runtime_directory.hpp"
 #include "base/shared_memory.hpp"
-#include "capi/compose.hpp"
 #include "capi/error.hpp"
 #include "remote/session/endpoint.hpp"
 

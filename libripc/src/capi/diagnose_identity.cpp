@@ -9,8 +9,7 @@ namespace ripc::internal::capi {
 
 void check_encryption(Report& report, const Settings& settings) {
   if (settings.network.is_closed || settings.network.keys == nullptr) return;
-  const bool uses_rdma =
-      std::find(settings.transports.begin(), settings.transports.end(), "verbs") != settings.transports.end();
+  const bool uses_rdma = std::ranges::find(settings.transports, "verbs") != settings.transports.end();
   if (settings.encrypt == RIPC_ENCRYPT_OFF) {
     report.add(Level::limited, "encryption",
                "off: what goes between hosts is authentic, but anybody on the path reads it" +

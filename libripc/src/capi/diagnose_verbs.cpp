@@ -13,7 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <span>
 #include <string>
 
 namespace ripc::internal::capi {

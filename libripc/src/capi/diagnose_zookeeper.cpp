@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The self-check of the ZooKeeper resolver: which servers answer, whether a majority does, and whether this process may
 // read and write where services are published.
-#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "base/random.hpp"
 #include "capi/diagnose.hpp"

@@ -48,16 +48,15 @@ Result<std::vector<std::string>> read_resolvers() {
     const std::size_t end = std::min(text.find(',', start), text.size());
     std::string name = text.substr(start, end - start);
     start = end + 1;
-    if (std::find(kAllResolvers.begin(), kAllResolvers.end(), name) == kAllResolvers.end())
+    if (std::ranges::find(kAllResolvers, name) == kAllResolvers.end())
       return wrong_resolvers("'" + name + "' is not a resolver");
-    if (std::find(names.begin(), names.end(), name) != names.end())
-      return wrong_resolvers("'" + name + "' is there twice");
+    if (std::ranges::find(names, name) != names.end()) return wrong_resolvers("'" + name + "' is there twice");
     names.push_back(std::move(name));
   }
-  if (std::find(names.begin(), names.end(), "local") == names.end())
+  if (std::ranges::find(names, "local") == names.end())
     return wrong_resolvers("'local' is missing, by which the services of one host find each other");
   // Only silence tells it that no one has the ID, so nothing would be left of the time.
-  const auto multicast = std::find(names.begin(), names.end(), "multicast");
+  const auto multicast = std::ranges::find(names, "multicast");
   if (multicast != names.end() && multicast + 1 != names.end())
     return wrong_resolvers("'multicast' must be the last, because it waits until the time is over");
   return names;

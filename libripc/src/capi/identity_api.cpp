@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "base/key_file.hpp"
 #include "capi/credentials.hpp"
@@ -199,9 +198,7 @@ ripc_status ripc_trust_change(const char* file, const char* name, const char* li
       if (Status made = make_key_folders(path); !made.ok()) return made;
     }
     if (name != nullptr) {
-      Result<std::string> changed = changed_text(text, name, line, path);
-      if (!changed.ok()) return changed.status();
-      text = std::move(*changed);
+      if (Status status = changed_text(text, name, line, path).move_to(text); !status.ok()) return status;
     }
     if (signer != nullptr) {
       const Result<std::shared_ptr<const Identity>> identity = Identity::load(signer);

@@ -2,7 +2,6 @@
 // Calls, of the C interface.
 #include <algorithm>
 #include <memory>
-#include <new>
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"

@@ -28,8 +28,7 @@ Result<std::unique_ptr<Context>> Context::create(ContextParts parts) {
   Result<std::unique_ptr<EventLoop>> loop = EventLoop::create();
   if (!loop.ok()) return loop.status();
   std::unique_ptr<Context> context(new Context(std::move(parts), std::move(*loop)));
-  Status status = context->start();
-  if (!status.ok()) return status;
+  if (Status status = context->start(); !status.ok()) return status;
   return context;
 }
 
@@ -39,8 +38,7 @@ Status Context::start() {
     Status status = (*transport)->start(*this, *loop_);
     if (status.ok()) {
       ++transport;
-    } else if (std::find(parts_.optional.begin(), parts_.optional.end(), (*transport)->name()) !=
-               parts_.optional.end()) {
+    } else if (std::ranges::find(parts_.optional, (*transport)->name()) != parts_.optional.end()) {
       (*transport)->stop();
       transport = transports.erase(transport);
     } else {
@@ -75,8 +73,7 @@ Context::~Context() {
   loop_->clear();
 }
 
-Status Context::group_members(ripc_service_id group,
-                              const std::function<void(const spi::ServiceRecord&)>& visit) const {
+Status Context::group_members(ripc_service_id group, const spi::Visit& visit) const {
   if (Status valid = check_group(group); !valid.ok()) return valid;
   return parts_.resolver->members(group, Deadline::after(parts_.resolve_timeout), visit);
 }

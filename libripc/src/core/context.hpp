@@ -2,7 +2,6 @@
 // The library in one process: transports, resolver, pool, paths, services, tickets and the responder thread.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <thread>
 
@@ -49,7 +48,7 @@ class Context final : public spi::Host {
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
 
   // Visits the living members. RIPC_INVALID_ARGUMENT: not a group.
-  Status group_members(ripc_service_id group, const std::function<void(const spi::ServiceRecord&)>& visit) const;
+  Status group_members(ripc_service_id group, const spi::Visit& visit) const;
   Status unregister_memory(void* data);
   // Any thread. A resolver has learned something.
   void resolver_changed(const spi::Change& change) noexcept;

@@ -24,8 +24,6 @@ namespace ripc::internal::core {
 class Service final {
  public:
   Service(Context& context, const ServiceOptions& options, EventSet events);
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
 
   // Opens a port on each transport, then makes the service findable.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports);

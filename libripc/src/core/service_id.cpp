@@ -44,14 +44,12 @@ ripc_service_id group_id_from_name(std::string_view name) noexcept {
 }
 
 Result<ripc_service_id> id_of_name(std::string_view name) {
-  Status status = check_service_name(name);
-  if (!status.ok()) return status;
+  if (Status status = check_service_name(name); !status.ok()) return status;
   return service_id_from_name(name);
 }
 
 Result<ripc_service_id> id_of_group(std::string_view name) {
-  Status status = check_service_name(name);
-  if (!status.ok()) return status;
+  if (Status status = check_service_name(name); !status.ok()) return status;
   return group_id_from_name(name);
 }
 

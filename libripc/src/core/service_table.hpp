@@ -35,8 +35,6 @@ class ServiceTable {
  public:
   // The parts are the context's.
   ServiceTable(Context& context, ContextParts& parts, EventLoop& loop);
-  ServiceTable(const ServiceTable&) = delete;
-  ServiceTable& operator=(const ServiceTable&) = delete;
 
   Result<Service*> add(const ServiceOptions& wanted);
   void remove(Service* service) noexcept;

@@ -189,9 +189,8 @@ void WatchTable::stop() noexcept {
 void WatchTable::run() noexcept {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const auto next = std::min_element(watches_.begin(), watches_.end(), [](const auto& one, const auto& other) {
-      return one->look_at < other->look_at;
-    });
+    const auto next = std::ranges::min_element(
+        watches_, [](const auto& one, const auto& other) { return one->look_at < other->look_at; });
     const Nanoseconds due = next == watches_.end() ? kNever : (*next)->look_at;
     if (due == kNever) {
       changed_.wait(lock);

@@ -31,8 +31,6 @@ class WatchTable {
 
   explicit WatchTable(Context& context) : context_(context) {}
   ~WatchTable() { stop(); }
-  WatchTable(const WatchTable&) = delete;
-  WatchTable& operator=(const WatchTable&) = delete;
 
   // Any thread. The callback runs in the responder, outside of nested loops. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread).
   Result<WatchPointer> add(ripc_service_id id, Callback callback);

@@ -116,8 +116,7 @@ Status Client::start(Lock& lock, Call& call, std::span<const ripc_item> items, N
   try {
     ClientSession& session = *call.session;
     if (!session.is_group() && session.takes_calls() && session.queue.empty()) {
-      Status status = dispatch(lock, call, items, now);
-      if (status != RIPC_PENDING) return status;
+      if (Status status = dispatch(lock, call, items, now); status != RIPC_PENDING) return status;
     }
     keep(call, items);  // until it can be sent, or for other members
     Status status = session.is_group() ? place(lock, call) : enqueue(call, session);

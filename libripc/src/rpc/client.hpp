@@ -8,7 +8,6 @@
 #include <mutex>
 #include <random>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/biased_mutex.hpp"

@@ -55,8 +55,7 @@ Status Client::place(Lock& lock, Call& call) {
   prepare(*member, now);
   call.session = member;
   if (member->takes_calls() && member->queue.empty()) {
-    const Status status = dispatch(lock, call, call.arguments.items(), now);
-    if (status != RIPC_PENDING) return status;
+    if (const Status status = dispatch(lock, call, call.arguments.items(), now); status != RIPC_PENDING) return status;
   }
   return enqueue(call, *member);
 }

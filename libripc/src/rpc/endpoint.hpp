@@ -2,7 +2,6 @@
 // Calls from and to one service: the client half, the server half, and the thread that runs both.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <map>
@@ -31,8 +30,6 @@ class Endpoint {
   // RIPC_ID_IN_USE: the service has one.
   static Result<std::unique_ptr<Endpoint>> create(core::Service& service, const Options& options);
   ~Endpoint();
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
 
   // Any thread.
   Status handle(std::uint32_t method, const Handler& handler);

@@ -29,11 +29,8 @@ class Recorder {
     Event event;
   };
 
-  Recorder() = default;
   // Drops what nobody has read.
   ~Recorder();
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
 
   // ---- Any thread ----
   bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/server.hpp"
 
-#include <algorithm>
 #include <new>
 
 #include "base/random.hpp"
@@ -256,8 +255,7 @@ ripc_status Server::send_header(ripc_service_id client, const Header& header) no
 }
 
 Status Server::send(ripc_service_id client, const CallMessage& message) {
-  const ripc_status status = messenger_.send_short(client, message.items());
-  if (status != RIPC_PENDING) return status;
+  if (const ripc_status status = messenger_.send_short(client, message.items()); status != RIPC_PENDING) return status;
   if (!messenger_.path(client).is_known) return find_path(client);
   // It does not fit.
   core::SendArguments arguments;

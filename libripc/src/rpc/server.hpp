@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -52,8 +51,6 @@ class Server : public std::enable_shared_from_this<Server> {
   Server(Messenger& messenger, Workers* workers, Options options)
       : messenger_(messenger), workers_(workers), options_(options) {}
   ~Server();
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
 
   // ---- The thread that runs the endpoint ----
   // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns

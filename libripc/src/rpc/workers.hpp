@@ -27,8 +27,6 @@ class Workers {
  public:
   Workers(std::uint32_t threads, std::uint32_t queue) : threads_wanted_(threads), queue_limit_(queue) {}
   ~Workers() { stop(); }
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
 
   // RIPC_SYSTEM: a thread cannot be started.
   Status start();

@@ -3,8 +3,6 @@
 // them libsodium does the same, at less than half the rate (docs/dependencies.md).
 #pragma once
 
-#include <cstddef>
-
 namespace ripc::internal::security {
 
 struct OpenSsl {

@@ -15,7 +15,7 @@ const Trust::Member* find(const Map& map, const std::vector<Trust::Member>& memb
 }
 
 bool has(const std::vector<std::size_t>* holders, const Trust::Member& member) noexcept {
-  return holders != nullptr && std::find(holders->begin(), holders->end(), member.number) != holders->end();
+  return holders != nullptr && std::ranges::find(*holders, member.number) != holders->end();
 }
 
 }  // namespace
@@ -63,8 +63,7 @@ bool Trust::may_call(const Member& member, std::string_view name, ripc_service_i
   if (calls.all || is_random(id) || calls.ids.contains(id)) return true;
   if (!is_named(id) || name.empty()) return false;
   return calls.names.contains(std::string(name)) ||
-         std::any_of(calls.prefixes.begin(), calls.prefixes.end(),
-                     [&](const std::string& prefix) { return name.starts_with(prefix); });
+         std::ranges::any_of(calls.prefixes, [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
 bool Trust::may_claim(const Member* member, ripc_service_id id) const {

@@ -20,9 +20,7 @@ Result<std::shared_ptr<TrustFile>> TrustFile::open(const std::string& path, Trus
   // Looked at first: should it change meanwhile, it is read once more.
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) file->stamp_ = stamp_of(info);
-  Result<std::shared_ptr<const Trust>> trust = Trust::load(path, file->reading_);
-  if (!trust.ok()) return trust.status();
-  file->trust_ = std::move(*trust);
+  if (Status status = Trust::load(path, file->reading_).move_to(file->trust_); !status.ok()) return status;
   file->look_at_.store(monotonic_now() + kInterval, std::memory_order_relaxed);
   return file;
 }

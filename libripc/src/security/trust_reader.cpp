@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of a trust file becomes a Trust.
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/group_id.hpp"
 #include "base/guarded_file.hpp"
 #include "base/hexadecimal.hpp"
+#include "base/parse_number.hpp"
 #include "base/plain_text.hpp"
 #include "base/sodium_calls.hpp"
 #include "security/trust.hpp"
@@ -169,8 +169,7 @@ class TrustReader {
 
   Status read_user(std::string_view text, Trust::Member& member) const {
     uid_t user = 0;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), user);
-    if (failure != std::errc() || end != text.data() + text.size() || user == static_cast<uid_t>(-1))
+    if (!parse_number(text, user) || user == static_cast<uid_t>(-1))
       return error(shown(text) + " is no user's number: `id -u NAME` prints it");
     member.user = user;
     return {};
@@ -222,8 +221,7 @@ class TrustReader {
 
   Status read_id(std::string_view entry, bool are_groups, Trust::Grants& grants) const {
     ripc_service_id id = 0;
-    const auto [end, failure] = std::from_chars(entry.data() + 2, entry.data() + entry.size(), id, 16);
-    if (failure != std::errc() || end != entry.data() + entry.size() || id == 0)
+    if (!parse_number(entry.substr(2), id, 16) || id == 0)
       return error(shown(entry) +
                    " is no ID: write 0x and 1 to 16 hexadecimal digits; a name that begins so, as %30x...");
     if (is_group(id) != are_groups)

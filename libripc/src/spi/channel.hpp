@@ -97,8 +97,6 @@ class Channel {
     std::uint32_t registration = 0;
   };
   virtual ~Channel() = default;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
 
   // Any. The largest packet. Changes only when the network's path does.
   std::size_t packet_limit() const noexcept { return packet_limit_.load(std::memory_order_relaxed); }

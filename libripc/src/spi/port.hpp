@@ -58,8 +58,6 @@ struct PortCounters {
 class Port {
  public:
   virtual ~Port() = default;
-  Port(const Port&) = delete;
-  Port& operator=(const Port&) = delete;
 
   const PortOptions& options() const noexcept { return options_; }
   // The largest packet that can arrive.

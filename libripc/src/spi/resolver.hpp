@@ -62,6 +62,8 @@ struct Change {
 };
 using Observer = std::function<void(const Change&)>;
 
+using Visit = std::function<void(const ServiceRecord&)>;
+
 enum class Observe : std::uint8_t {
   what_arrives,  // what the resolver comes to know anyway
   everything,    // and what it has to look for, at a price
@@ -103,8 +105,7 @@ class Resolver {
 
   // Visits every living service that is in the group, also those of this context. With a deadline that is over: those
   // that are known at once; asking goes on behind the caller's back where it takes time, for the next call.
-  virtual Status members(ripc_service_id group, Deadline deadline,
-                         const std::function<void(const ServiceRecord&)>& visit) = 0;
+  virtual Status members(ripc_service_id group, Deadline deadline, const Visit& visit) = 0;
 
   // Calls `observer` from now on, in any thread, when something changes. It is called early rather than late, and not
   // for everything: what no one announces is found by resolve() alone. Called for each of Observe once at most, the
@@ -112,7 +113,7 @@ class Resolver {
   virtual Status observe(EventLoop& loop, Observer observer, Observe what) = 0;
 
   // Visits every living service it can list.
-  virtual Status list(const std::function<void(const ServiceRecord&)>& visit) = 0;
+  virtual Status list(const Visit& visit) = 0;
 };
 
 }  // namespace ripc::internal::spi

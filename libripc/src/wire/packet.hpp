@@ -13,11 +13,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 
-#include "base/group_id.hpp"
 #include "base/status.hpp"
 #include "wire/bytes.hpp"
 

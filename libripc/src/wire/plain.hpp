@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/copy.hpp"
+#include "base/group_id.hpp"
 #include "ripc/ripc.h"
 #include "wire/bytes.hpp"
 #include "wire/packet.hpp"

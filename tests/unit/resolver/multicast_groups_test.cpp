@@ -5,9 +5,9 @@
 namespace ripc::internal::test {
 namespace {
 
-using resolver::DecodeStatus;
-using resolver::MulticastPacket;
 using resolver::ServiceCache;
+using spi::DecodeStatus;
+using spi::MulticastPacket;
 
 constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
 constexpr ripc_service_id kOther = RIPC_GROUP_ID(8);
@@ -53,7 +53,7 @@ std::vector<std::byte> encode(const spi::ServiceRecord& record, bool is_gone = f
 }
 
 DecodeStatus decode(const std::vector<std::byte>& bytes, MulticastPacket& packet) {
-  return resolver::decode_packet(bytes, core::id_of_name, packet);
+  return spi::decode_packet(bytes, core::id_of_name, packet);
 }
 
 TEST(MulticastGroupPacket, TheGroupsOfAServiceTravelWithIt) {
@@ -73,7 +73,7 @@ TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
        {std::vector<ripc_service_id>{9}, {kOther, kGroup}, {kGroup, kGroup}, {0}}) {
     record.groups = groups;
     EXPECT_EQ(decode(encode(record), packet), DecodeStatus::malformed);
-    EXPECT_EQ(resolver::check_packet_record(record, core::id_of_name, {}).code(), RIPC_INVALID_ARGUMENT);
+    EXPECT_EQ(spi::check_packet_record(record, core::id_of_name, {}).code(), RIPC_INVALID_ARGUMENT);
   }
   record.groups.clear();
   for (ripc_service_id number = 0; number <= RIPC_MAX_GROUPS; ++number) record.groups.push_back(RIPC_GROUP_ID(number));
@@ -196,7 +196,7 @@ TEST_F(MulticastGroups, ForgedAndUnaskedRepliesMakeNoOneAMember) {
       outsider.hear([](const PacketHeader& heard) { return heard.id == kGroup; }, &from);
   ASSERT_FALSE(question.empty());
   PacketHeader asked;
-  ASSERT_EQ(resolver::decode_header(question, asked), DecodeStatus::ok);
+  ASSERT_EQ(spi::decode_header(question, asked), DecodeStatus::ok);
   PacketHeader reply = outsider.header(PacketType::reply);
   reply.nonce = asked.nonce;
   reply.id = kGroup;

@@ -23,10 +23,10 @@ namespace ripc::internal::test {
 using resolver::MulticastCounters;
 using resolver::MulticastOptions;
 using resolver::MulticastResolver;
-using resolver::PacketBuilder;
-using resolver::PacketHeader;
-using resolver::PacketType;
 using resolver::UdpNetwork;
+using spi::PacketBuilder;
+using spi::PacketHeader;
+using spi::PacketType;
 
 inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for what must come
 inline const std::string kKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -113,7 +113,7 @@ class Outsider {
   std::vector<std::byte> hear(const Wanted& wanted, spi::PeerAddress* from = nullptr,
                               Nanoseconds patience = kMulticastPatience) {
     const Deadline deadline = Deadline::after(patience);
-    std::vector<std::byte> buffer(resolver::kMaxPacket);
+    std::vector<std::byte> buffer(spi::kMaxPacket);
     std::vector<pollfd> descriptors = network_->descriptors();
     while (::poll(descriptors.data(), descriptors.size(), deadline.remaining_milliseconds()) > 0) {
       for (const pollfd& descriptor : descriptors) {
@@ -121,7 +121,7 @@ class Outsider {
         if (descriptor.revents == 0 || network_->receive(descriptor.fd, buffer, received) != spi::Arrival::packet)
           continue;
         PacketHeader header;
-        if (resolver::decode_header(received.bytes, header) != resolver::DecodeStatus::ok || !wanted(header)) continue;
+        if (spi::decode_header(received.bytes, header) != spi::DecodeStatus::ok || !wanted(header)) continue;
         if (from != nullptr) *from = received.from;
         return {received.bytes.begin(), received.bytes.end()};
       }

@@ -33,7 +33,7 @@ TEST_F(MulticastHostile, RepliesNoOneAskedForChangeNothing) {
       outsider_.hear([](const PacketHeader& header) { return is_question_for(header, 50); }, &to);
   ASSERT_FALSE(question.empty());
   PacketHeader asked;
-  ASSERT_EQ(resolver::decode_header(question, asked), resolver::DecodeStatus::ok);
+  ASSERT_EQ(spi::decode_header(question, asked), spi::DecodeStatus::ok);
   PacketHeader reply = outsider_.header(PacketType::reply);
   reply.is_last = true;
   reply.id = 50;
@@ -54,7 +54,7 @@ TEST_F(MulticastHostile, AReplyThatComesAfterTheQuestionIsOverChangesNothing) {
       outsider_.hear([](const PacketHeader& header) { return is_question_for(header, 50); }, &to);
   asking.join();
   PacketHeader reply;
-  ASSERT_EQ(resolver::decode_header(question, reply), resolver::DecodeStatus::ok);
+  ASSERT_EQ(spi::decode_header(question, reply), spi::DecodeStatus::ok);
   reply.type = PacketType::reply;
   reply.context = 4711;
   reply.is_last = true;
@@ -97,7 +97,7 @@ TEST_F(MulticastHostile, PacketsOfAnotherVersionAndBrokenOnesAreCountedApart) {
   std::vector<std::byte> packet = outsider_.packet(header, {false_record(7)});
   packet[4] = std::byte{1};
   outsider_.send(packet);
-  packet[4] = std::byte{resolver::kPacketVersion};
+  packet[4] = std::byte{spi::kPacketVersion};
   packet.resize(packet.size() - 1);
   outsider_.send(packet);
   outsider_.send(std::vector<std::byte>(1));
@@ -158,7 +158,7 @@ TEST_F(MulticastKeyed, AForgedReplyToAQuestionChangesNothing) {
   const std::vector<std::byte> question =
       outsider_.hear([](const PacketHeader& header) { return is_question_for(header, 50); }, &to);
   PacketHeader reply;
-  ASSERT_EQ(resolver::decode_header(question, reply), resolver::DecodeStatus::ok);
+  ASSERT_EQ(spi::decode_header(question, reply), spi::DecodeStatus::ok);
   reply.type = PacketType::reply;
   reply.context = 4711;
   reply.is_last = true;
@@ -205,7 +205,7 @@ TEST_F(MulticastKeyed, AHintSaysNothingElseAndIsOfNoUseToItsReceiver) {
       return !hint.empty();
     }));
     sizes.push_back(hint.size());
-    EXPECT_FALSE(resolver::verify_packet(hint, *options_.credentials.keys)) << "a member would believe it";
+    EXPECT_FALSE(spi::verify_packet(hint, *options_.credentials.keys)) << "a member would believe it";
   }
   EXPECT_EQ(sizes[0], sizes[1]) << "it says whether the service is there";
   EXPECT_LT(sizes[0], 100U) << "it makes an attack larger";

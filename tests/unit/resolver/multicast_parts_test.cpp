@@ -5,15 +5,15 @@
 namespace ripc::internal::test {
 namespace {
 
-using resolver::DecodeStatus;
 using resolver::MulticastOptions;
-using resolver::MulticastPacket;
-using resolver::PacketBuilder;
-using resolver::PacketHeader;
-using resolver::PacketType;
 using resolver::parse_multicast_options;
 using resolver::ReplayGuard;
 using resolver::ServiceCache;
+using spi::DecodeStatus;
+using spi::MulticastPacket;
+using spi::PacketBuilder;
+using spi::PacketHeader;
+using spi::PacketType;
 
 // ---- Options -------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ TEST(MulticastPacket, WhatIsWrittenIsRead) {
   // The layout of docs/wire.md: header, two addresses once, two services.
   EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (20 + 5 + 2) + (20 + 2));
   MulticastPacket packet;
-  ASSERT_EQ(resolver::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::ok);
+  ASSERT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::ok);
   EXPECT_EQ(packet.header.nonce, 78U);
   ASSERT_EQ(packet.services.size(), 2U);
   EXPECT_EQ(packet.services[0].record, one);
@@ -122,10 +122,10 @@ TEST(MulticastPacket, APacketThatIsCutOrHasMoreIsMalformed) {
   std::vector<std::byte> bytes = builder.finish();
   MulticastPacket packet;
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_EQ(resolver::decode_packet(std::span(bytes).first(size), core::id_of_name, packet), DecodeStatus::malformed)
+    EXPECT_EQ(spi::decode_packet(std::span(bytes).first(size), core::id_of_name, packet), DecodeStatus::malformed)
         << size;
   bytes.push_back(std::byte{0});
-  EXPECT_EQ(resolver::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::malformed);
+  EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::malformed);
 }
 
 TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
@@ -136,7 +136,7 @@ TEST(MulticastPacket, AServiceThatLiesIsMalformed) {
     PacketBuilder builder(header, {});
     EXPECT_TRUE(builder.add(record, is_gone));
     MulticastPacket packet;
-    return resolver::decode_packet(builder.finish(), core::id_of_name, packet);
+    return spi::decode_packet(builder.finish(), core::id_of_name, packet);
   };
   EXPECT_EQ(decode(make_record(9)), DecodeStatus::ok);
   EXPECT_EQ(decode(make_record(9), PacketType::announcement, true), DecodeStatus::ok);
@@ -166,7 +166,7 @@ TEST(MulticastPacket, AHeaderThatCannotBeIsMalformed) {
   const auto decode = [](const PacketHeader& header) {
     PacketBuilder builder(header, {});
     PacketHeader read;
-    return resolver::decode_header(builder.finish(), read);
+    return spi::decode_header(builder.finish(), read);
   };
   PacketHeader header = reply_header();
   EXPECT_EQ(decode(header), DecodeStatus::ok);
@@ -198,7 +198,7 @@ TEST(MulticastPacket, ServicesThatShareAddressesFillAPacketButNeverExceedIt) {
   std::size_t count = 0;
   while (builder.add(record, false)) ++count;
   EXPECT_GT(count, 40U);
-  EXPECT_LE(builder.finish().size(), resolver::kFullPacket);
+  EXPECT_LE(builder.finish().size(), spi::kFullPacket);
 }
 
 #ifdef RIPC_SOURCE_DIR
@@ -208,7 +208,7 @@ TEST(MulticastPacket, SeedsOfTheFuzzerAreUnderstoodUnlessTheirNameSaysRefused) {
     const std::string content = test::read_file(RIPC_SOURCE_DIR "/tests/fuzz/corpus/multicast/" + name);
     const auto bytes = std::as_bytes(std::span(content.data(), content.size()));
     MulticastPacket packet;
-    const DecodeStatus status = resolver::decode_packet(bytes, core::id_of_name, packet);
+    const DecodeStatus status = spi::decode_packet(bytes, core::id_of_name, packet);
     EXPECT_EQ(status == DecodeStatus::ok, !name.starts_with("refused_")) << name;
     ++count;
   }

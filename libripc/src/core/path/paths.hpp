@@ -33,8 +33,6 @@ class Paths {
  public:
   // `parts` outlive it, and so does the loop.
   Paths(const ContextParts& parts, EventLoop& loop);
-  Paths(const Paths&) = delete;
-  Paths& operator=(const Paths&) = delete;
 
   // The channel to a service; finds, connects and remembers it if there is none.
   Result<std::shared_ptr<spi::Channel>> channel_to(ripc_service_id id, Counter& resolutions);

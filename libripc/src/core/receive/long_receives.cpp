@@ -30,7 +30,7 @@ std::uint64_t LongReceive::bytes(bool missing_only) const noexcept {
 }
 
 bool LongReceive::ends_with(const IncomingItem& last) const noexcept {
-  return !any_lent && std::all_of(items.begin(), items.end(), [&](const IncomingItem& item) {
+  return !any_lent && std::ranges::all_of(items, [&](const IncomingItem& item) {
     const bool is_there = &item == &last || (item.done && item.pull.status == RIPC_OK);
     return is_there && item.target != IncomingItem::Target::return_buffer;
   });
@@ -105,9 +105,8 @@ bool LongReceives::must_wait(const LongReceive& receive) const noexcept {
 
 // Whether some window is held by a message that has to wait for another one.
 bool LongReceives::windows_are_ahead() const noexcept {
-  return std::any_of(receives_.begin(), receives_.end(), [&](const LongReceive& receive) {
-    return std::any_of(receive.items.begin(), receive.items.end(),
-                       [](const IncomingItem& item) { return !item.window.empty(); }) &&
+  return std::ranges::any_of(receives_, [&](const LongReceive& receive) {
+    return std::ranges::any_of(receive.items, [](const IncomingItem& item) { return !item.window.empty(); }) &&
            must_wait(receive);
   });
 }
@@ -136,8 +135,7 @@ bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& pac
 // One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
 template <typename Step>
 ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Step&& step) noexcept {
-  const ripc_status status = step();
-  if (status != RIPC_PENDING) return status;
+  if (const ripc_status status = step(); status != RIPC_PENDING) return status;
   const Nanoseconds now = parts_.clock.now();
   if (receive.deadline.is_never()) receive.deadline = Deadline::after(timeout, now);
   if (receive.deadline.remaining(now) != 0) return RIPC_PENDING;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/receive/receiver.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <new>
 

@@ -40,8 +40,6 @@ class Receiver final : private spi::PacketSink {
   ~Receiver() {
     if (pool_ != nullptr) pool_->close();
   }
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
 
   // Before any other call.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, const spi::PortOptions& options,

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <functional>
 #include <iterator>
 #include <memory_resource>
 #include <new>
-#include <vector>
 
 namespace ripc::internal::core {
 
@@ -89,8 +87,8 @@ struct GroupSend::Sending {
 };
 
 Status GroupSend::send(const SendArguments& arguments) {
-  const bool is_short = std::all_of(arguments.items.begin(), arguments.items.end(),
-                                    [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
+  const bool is_short =
+      std::ranges::all_of(arguments.items, [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
   if (!is_short || !arguments.returns.empty())
     return Status(RIPC_UNSUPPORTED,
                   "A group takes short items only: send a short message that says what to fetch, or send to each of "
@@ -142,7 +140,7 @@ void GroupSend::send_to_members(const GroupList& list, Sending& sending) {
 
 void GroupSend::send_together(Sending& sending) noexcept {
   auto& all = sending.together;
-  std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
+  std::ranges::sort(all, [](const auto& one, const auto& other) {
     return std::less<>()(one.channel->multicast(), other.channel->multicast());
   });
   auto& [channels, sent] = sending.one_network;
@@ -153,8 +151,7 @@ void GroupSend::send_together(Sending& sending) noexcept {
     std::transform(first, end, std::back_inserter(channels), [](const auto& one) { return one.channel.get(); });
     sent.assign(channels.size(), 0);
     if (channels.size() > 1) by->send(sending.group, channels, sending.message, sent);
-    if (std::any_of(sent.begin(), sent.end(), [](std::uint8_t one) { return one != 0; }))
-      add(sender_.counters().group_packets);
+    if (std::ranges::any_of(sent, [](std::uint8_t one) { return one != 0; })) add(sender_.counters().group_packets);
     for (std::size_t index = 0; first != end; ++index, ++first) {
       if (sent[index] != 0) sender_.counters().count_plain(ThreadEpoch::current(), sending.message.bytes);
       sending.settle(*first->member, sent[index] != 0 ? RIPC_OK : send_to_member(*first->member, sending));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "core/path/paths.hpp"
 #include "core/send/short_send.hpp"

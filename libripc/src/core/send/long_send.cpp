@@ -76,9 +76,8 @@ Status LongSend::send_prepared(const SendArguments& arguments, Prepared& prepare
   if (!held.ok()) return held;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) {
-      Result<std::shared_ptr<spi::Channel>> found = paths_.channel_to(arguments.to, counters_.resolutions);
-      if (!found.ok()) return found.status();
-      channel = std::move(*found);
+      if (Status status = paths_.channel_to(arguments.to, counters_.resolutions).move_to(channel); !status.ok())
+        return status;
     }
     Status status = transmit(arguments, prepared, channel, ticket);
     if (prepared.has_copies) refused_copies = status == RIPC_AGAIN ? channel.get() : nullptr;

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "core/path/paths.hpp"
 #include "core/protocol/outgoing.hpp"

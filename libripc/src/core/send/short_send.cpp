@@ -86,8 +86,7 @@ Status ShortSend::notify(ripc_service_id to, std::uint64_t handle, std::span<con
   SendArguments arguments;
   arguments.to = to;
   arguments.items = items;
-  Status checked = check(arguments);
-  if (!checked.ok()) return checked;
+  if (Status checked = check(arguments); !checked.ok()) return checked;
   if (is_group(to))
     return Status(RIPC_INVALID_ARGUMENT, "A notification runs a callback of one service, not of a group.");
   wire::Encoder encoder(wire::PacketKind::notification, 0, id_);

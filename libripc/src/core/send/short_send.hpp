@@ -2,7 +2,6 @@
 // Sending messages of short items only: one packet each, no allocation, no lock.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -25,9 +25,8 @@ void GroupMember::failed(Nanoseconds now) noexcept {
 // The lock is held.
 GroupTable::Entry& GroupTable::entry(ripc_service_id group, Nanoseconds now) {
   if (entries_.size() >= kMaxRemembered && !entries_.contains(group)) {
-    entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& one, const auto& other) {
-      return one.second.used < other.second.used;
-    }));
+    entries_.erase(std::ranges::min_element(
+        entries_, [](const auto& one, const auto& other) { return one.second.used < other.second.used; }));
   }
   Entry& entry = entries_[group];
   entry.used = now;
@@ -87,7 +86,7 @@ std::shared_ptr<const GroupList> GroupTable::ask(ripc_service_id group, const st
   if (former != nullptr && !list->failure.ok()) return former;
   if (list->members.size() > kMaxMembers) {
     // Newcomers do not drive out those that are there.
-    std::sort(list->members.begin(), list->members.end(), [](const auto& one, const auto& other) {
+    std::ranges::sort(list->members, [](const auto& one, const auto& other) {
       return std::pair(one->record().incarnation, one->record().id) <
              std::pair(other->record().incarnation, other->record().id);
     });

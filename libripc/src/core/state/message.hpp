@@ -2,7 +2,6 @@
 // Received messages and the pool they come from. The receiving thread takes messages, any thread gives them back.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,11 +25,8 @@ class MessagePool;
 // The pools of one context, so that the context can free at its end what the application never gave back.
 class MessagePools {
  public:
-  MessagePools() = default;
   // Frees every pool that is left, with its messages. No one may use or release one of them any more.
   ~MessagePools();
-  MessagePools(const MessagePools&) = delete;
-  MessagePools& operator=(const MessagePools&) = delete;
 
  private:
   friend class MessagePool;

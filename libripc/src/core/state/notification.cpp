@@ -25,7 +25,6 @@ bool NotificationTable::remove(std::uint64_t handle) noexcept {
   if (found == entries_.end()) return false;
   const std::shared_ptr<Entry> entry = found->second;
   entries_.erase(found);
-  entry->removed = true;
   // Inside the callback itself, waiting for it would never end.
   if (!loop_.in_loop_thread()) idle_.wait(lock, [&] { return !entry->running; });
   return true;

@@ -40,7 +40,6 @@ class NotificationTable : public std::enable_shared_from_this<NotificationTable>
     ripc_notification_callback callback;
     void* user;
     bool running = false;
-    bool removed = false;
   };
   void run(const std::vector<std::byte>& bytes) noexcept;
 

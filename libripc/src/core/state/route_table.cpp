@@ -2,7 +2,6 @@
 #include "core/state/route_table.hpp"
 
 #include <algorithm>
-#include <new>
 
 namespace ripc::internal::core {
 

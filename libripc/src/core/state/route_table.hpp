@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -20,8 +19,6 @@ class RouteTable {
  public:
   explicit RouteTable(EpochDomain& epochs);
   ~RouteTable();
-  RouteTable(const RouteTable&) = delete;
-  RouteTable& operator=(const RouteTable&) = delete;
 
   // The channel to a service, or nullptr. Valid while the caller's ThreadEpoch::Section lives. Any thread, no lock.
   const std::shared_ptr<spi::Channel>* find(ripc_service_id id) const noexcept {

@@ -39,9 +39,6 @@ struct BulkHooks {
 
 class Bulk {
  public:
-  Bulk(const Bulk&) = delete;
-  Bulk& operator=(const Bulk&) = delete;
-
   // ---- Connections -------------------------------------------------------------------------------------------
 
   // Any. The answer to BulkHooks::dial when there will be no connection: asked again after a pause that grows from

@@ -2,9 +2,9 @@
 #include "remote/bulk/exposure_table.hpp"
 
 #include <algorithm>
-#include <new>
 
 #include "base/random.hpp"
+#include "spi/outcome.hpp"
 
 namespace ripc::internal::remote {
 

@@ -9,7 +9,6 @@
 // 56 random ones, the same for all items of a transfer. Both must fit, and both end with the transfer.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +25,6 @@
 #include "remote/bulk/limits.hpp"
 #include "remote/bulk/slot_table.hpp"
 #include "ripc/ripc.h"
-#include "spi/outcome.hpp"
 #include "spi/transport.hpp"
 
 namespace ripc::internal::remote {
@@ -182,7 +180,6 @@ class ExposureTable {
 // A transfer that the peer has finished, before its owner can see that. Empty: there is nothing to see.
 class ExposureTable::Ending {
  public:
-  Ending() = default;
   // Whether the transfer that this key names could not be asked for meanwhile.
   bool holds(std::uint64_t key) const noexcept { return slot_ != nullptr && (slot_->key ^ key) % kMaxTransfers == 0; }
 

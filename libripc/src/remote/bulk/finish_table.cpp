@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "remote/bulk/limits.hpp"
 #include "spi/outcome.hpp"
 
 namespace ripc::internal::remote {
@@ -131,13 +132,12 @@ EventSet::Waker FinishTable::answered(const bulk::Frame& frame) noexcept {
 
 bool FinishTable::is_owed(const FrameSender& connection) const noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const auto& entry) { return entry.second.connection == &connection; });
+  return std::ranges::any_of(entries_, [&](const auto& entry) { return entry.second.connection == &connection; });
 }
 
 bool FinishTable::has_backlog() const noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+  return std::ranges::any_of(entries_, [](const auto& entry) {
     return entry.second.state == State::telling && entry.second.connection == nullptr;
   });
 }

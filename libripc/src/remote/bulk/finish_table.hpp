@@ -6,7 +6,6 @@
 // Any thread may call anything. Frames go by FrameSender::enqueue(): the caller flushes.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,7 +14,6 @@
 
 #include "base/event_loop.hpp"
 #include "remote/bulk/frame_sender.hpp"
-#include "remote/bulk/limits.hpp"
 #include "wire/packet.hpp"
 
 namespace ripc::internal::remote {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/bulk/grant_table.hpp"
 
-#include <new>
-
 #include "base/random.hpp"
 
 namespace ripc::internal::remote {

@@ -32,6 +32,8 @@ struct Lane {
   RailPace pace;
   Nanoseconds probe_at = 0;     // of a spare one: when it is tried again
   Nanoseconds rests_until = 0;  // the one before it on this rail was asked for something, and brought nothing
+
+  bool is(const Connection& other) const noexcept { return connection.get() == &other; }
 };
 
 // Under the lock of the table that it is of.
@@ -64,10 +66,9 @@ class Lanes {
   }
   void clear() noexcept { lanes_.clear(); }
 
-  Lane* find(const Connection& connection) noexcept { return const_cast<Lane*>(std::as_const(*this).find(connection)); }
-  const Lane* find(const Connection& connection) const noexcept {
-    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                                    [&](const Lane& lane) { return lane.connection.get() == &connection; });
+  Lane* find(const auto& connection) noexcept { return const_cast<Lane*>(std::as_const(*this).find(connection)); }
+  const Lane* find(const auto& connection) const noexcept {
+    const auto found = std::ranges::find_if(lanes_, [&](const Lane& lane) { return lane.is(connection); });
     return found == lanes_.end() ? nullptr : &*found;
   }
 
@@ -80,7 +81,7 @@ class Lanes {
     constexpr Nanoseconds kProbePause = 1'000'000'000;
     // What connects and brings nothing would hold up an item each time.
     const auto is_rested = [&](const Lane& lane) { return can_carry(lane) && lane.rests_until <= now; };
-    const bool is_any_rested = std::any_of(lanes_.begin(), lanes_.end(), is_rested);
+    const bool is_any_rested = std::ranges::any_of(lanes_, is_rested);
     const auto may_be_asked = [&](const Lane& lane) { return is_any_rested ? is_rested(lane) : can_carry(lane); };
     Lane* only = nullptr;
     std::size_t count = 0;
@@ -129,14 +130,13 @@ class Lanes {
       const bool is_doubtful = lane.rests_until != 0 && lane.pace.rate() == 0;
       return std::pair(is_doubtful, lane.pace.time_for(kSmall));
     };
-    const auto found = std::min_element(lanes_.begin(), lanes_.end(), [&](const Lane& left, const Lane& right) {
-      return time_of(left) < time_of(right);
-    });
+    const auto found = std::ranges::min_element(
+        lanes_, [&](const Lane& left, const Lane& right) { return time_of(left) < time_of(right); });
     return found == lanes_.end() ? nullptr : found->connection;
   }
 
   // In bytes per second; 0: not known.
-  std::uint64_t rate_of(const Connection& connection) const noexcept {
+  std::uint64_t rate_of(const auto& connection) const noexcept {
     const Lane* const lane = find(connection);
     return lane == nullptr ? 0 : static_cast<std::uint64_t>(lane->pace.rate() * 1e9);
   }
@@ -151,7 +151,7 @@ class Lanes {
   static constexpr std::size_t kMostRests = 16;
 
   auto rest_of(const Lane& lane) noexcept {
-    return std::find_if(rests_.begin(), rests_.end(), [&](const Rest& rest) { return rest.peer.same_ip(lane.peer); });
+    return std::ranges::find_if(rests_, [&](const Rest& rest) { return rest.peer.same_ip(lane.peer); });
   }
   // A failure costs a quarter of the time-out, and at last one part in seventeen of the time.
   void fail(typename std::vector<Rest>::iterator rest, const Endpoint& peer, Nanoseconds now) noexcept {

@@ -68,9 +68,8 @@ class PushTable {
   // Something waits for a connection.
   bool has_backlog() const noexcept {
     const std::lock_guard lock(mutex_);
-    return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-      return entry.second->connection == nullptr && entry.second->is_pending();
-    });
+    return std::ranges::any_of(
+        entries_, [](const auto& entry) { return entry.second->connection == nullptr && entry.second->is_pending(); });
   }
   // Something is under way.
   bool busy() const noexcept {

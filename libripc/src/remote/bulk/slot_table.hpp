@@ -23,9 +23,6 @@ class SlotTable {
   static constexpr std::size_t kChunk = 64;
   static_assert(kLimit % kChunk == 0 && kLimit <= 65536);
 
-  SlotTable() = default;
-  SlotTable(const SlotTable&) = delete;
-  SlotTable& operator=(const SlotTable&) = delete;
   ~SlotTable() {
     for (std::atomic<Chunk*>& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
   }

@@ -5,8 +5,6 @@
 // one, unless a payload is in mid-frame or the socket is full; then the responder does it.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -126,8 +124,6 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   // Writing.
   Outcome write_some(Handler& handler) noexcept;  // responder
   Outcome write_payload(Handler& handler) noexcept;
-  void begin_frame(Handler& handler) noexcept;
-  bool end_frame() noexcept;
   Outcome flush_outbox() noexcept;        // with the mutex held
   void want_write(bool wanted) noexcept;  // likewise
   Outcome send_outcome(ssize_t result, std::size_t wanted) noexcept;

@@ -37,10 +37,8 @@ ripc_status status_of(int error) noexcept {
 }  // namespace
 
 Result<LinkSocket> LinkSocket::open(const Endpoint& local, PortRange range) {
-  Result<GuardedSocket> socket = open_socket(local.family(), SOCK_DGRAM);
-  if (!socket.ok()) return socket.status();
   LinkSocket link;
-  link.socket_ = std::move(*socket);
+  if (Status status = open_socket(local.family(), SOCK_DGRAM).move_to(link.socket_); !status.ok()) return status;
   if (local.family() == AF_INET) {
     const int discover = IP_PMTUDISC_DO;
     (void)setsockopt(link.fd(), IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
@@ -48,8 +46,7 @@ Result<LinkSocket> LinkSocket::open(const Endpoint& local, PortRange range) {
     const int discover = IPV6_PMTUDISC_DO;
     (void)setsockopt(link.fd(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, &discover, sizeof discover);
   }
-  Status status = bind_in_range(link.fd(), local, range);
-  if (!status.ok()) return status;
+  if (Status status = bind_in_range(link.fd(), local, range); !status.ok()) return status;
   return link;
 }
 

@@ -37,8 +37,7 @@ LinkSource::LinkSource(Parts parts)
       credit_(parts_.budget) {}
 
 ripc_status LinkSource::begin(std::span<const wire::Descriptor> items) noexcept {
-  const bool one_transfer =
-      std::all_of(items.begin(), items.end(), [&](const auto& item) { return item.key == items.front().key; });
+  const bool one_transfer = std::ranges::all_of(items, [&](const auto& item) { return item.key == items.front().key; });
   return one_transfer ? parts_.session->bulk->begin(items, *parts_.events) : RIPC_CORRUPT;
 }
 

@@ -74,8 +74,7 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
     }
   }
   if (ready_set_) {
-    Status status = watch_locked(*source, source->socket().fd());
-    if (!status.ok()) return status;
+    if (Status status = watch_locked(*source, source->socket().fd()); !status.ok()) return status;
   }
   Status status = port_.events().add(source->socket().fd(), EventSet::Kind::packets);
   if (!status.ok()) {
@@ -90,9 +89,8 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
 void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, SecureSocket connection) {
   auto stream = std::make_unique<StreamReceiver>(std::move(connection));
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const auto& source) {
-    return source->session().get() == &session && source->link() == link;
-  });
+  const auto found = std::ranges::find_if(
+      sources_, [&](const auto& source) { return source->session().get() == &session && source->link() == link; });
   if (found == sources_.end()) return;
   // Otherwise the sender finds the connection closed, and does as before.
   UdpSource& source = **found;

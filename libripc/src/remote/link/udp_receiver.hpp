@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -25,8 +24,6 @@ class UdpReceiver {
   // `port`: what this is a part of. `receive_buffer`: bytes that each source's socket has at least, whatever the port's
   // options ask for.
   UdpReceiver(LinkPort& port, std::size_t receive_buffer) noexcept : port_(port), receive_buffer_(receive_buffer) {}
-  UdpReceiver(const UdpReceiver&) = delete;
-  UdpReceiver& operator=(const UdpReceiver&) = delete;
   ~UdpReceiver();
 
   // Receiver. As spi::Port::poll. The sockets are always among the port's events.

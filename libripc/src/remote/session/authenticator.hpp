@@ -3,8 +3,6 @@
 // case only those who prove themselves (proof.hpp).
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 

@@ -98,8 +98,7 @@ Status ControlStream::attach(SecureSocket connection, std::uint64_t acknowledged
   next_ = kept_.begin();
   written_ = 0;
   waiting_ = false;
-  Status status = loop_.add(connection.fd(), EPOLLIN, std::move(handler));
-  if (!status.ok()) return status;
+  if (Status status = loop_.add(connection.fd(), EPOLLIN, std::move(handler)); !status.ok()) return status;
   connection_ = std::move(connection);
   write_locked();
   return {};

@@ -47,8 +47,7 @@ std::shared_ptr<Dialer> Dialer::dial(EventLoop& loop, Authenticator& authenticat
 Dialer::~Dialer() { cancel(); }
 
 bool Dialer::dials(const Endpoint& remote) const noexcept {
-  return !over_ && std::any_of(endpoints_.begin(), endpoints_.end(),
-                               [&](const Endpoint& endpoint) { return endpoint.same_ip(remote); });
+  return !over_ && std::ranges::any_of(endpoints_, [&](const Endpoint& endpoint) { return endpoint.same_ip(remote); });
 }
 
 void Dialer::cancel() noexcept {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "base/fork_guard.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -19,8 +18,6 @@ namespace ripc::internal::remote {
 // An IPv4 or IPv6 address and a port. An IPv4 address in IPv6 clothes (::ffff:a.b.c.d) counts as IPv4.
 class Endpoint {
  public:
-  Endpoint() noexcept = default;
-
   // `ip` is a literal such as 192.0.2.1, 2001:db8::1 or fe80::1%eth0; names are not looked up. False if it is none.
   static bool parse(const std::string& ip, std::uint16_t port, Endpoint& endpoint);
   // Of a socket: where it is bound, and what it is connected to. Empty if it is neither.

@@ -2,11 +2,10 @@
 #include "remote/session/locator.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <string_view>
 
 #include "base/parse_number.hpp"
+#include "base/plain_text.hpp"
 
 namespace ripc::internal::remote {
 
@@ -68,11 +67,7 @@ Result<Locator> Locator::parse(const std::string& text) {
 
 std::string Locator::text() const {
   std::string result;
-  if (context != 0) {
-    std::array<char, 24> number{};
-    std::snprintf(number.data(), number.size(), "ctx=%016llx;", static_cast<unsigned long long>(context));
-    result = number.data();
-  }
+  if (context != 0) result = "ctx=" + id_text(context).substr(2) + ';';
   if (!host.empty()) result += "host=" + host + ';';
   result += "port=" + std::to_string(port);
   for (const std::string& ip : ips) result += ";ip=" + ip;

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/session/rails.hpp"
 
-#include <net/if.h>
-
-#include <algorithm>
-
 #include "base/interface_list.hpp"
 
 namespace ripc::internal::remote {

@@ -132,8 +132,7 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
                                                                     .events = &port.events(),
                                                                     .peer_timeout = options_.peer_timeout},
                                                   std::move(*socket), receiver, *loop_);
-        Status added = receiver.add_source(source);
-        if (!added.ok()) return added;
+        if (Status added = receiver.add_source(source); !added.ok()) return added;
         return std::shared_ptr<LinkSource>(std::move(source));
       });
   if (!status.ok()) return status;

@@ -108,8 +108,7 @@ ripc_status ControlConnection::send_locked(std::span<const std::byte> message,
   }
   if (outbox_.size() >= kMaxQueued) return RIPC_AGAIN;
   try {
-    const ripc_status queued = queue_locked(message, descriptors);
-    if (queued != RIPC_OK) return queued;
+    if (const ripc_status queued = queue_locked(message, descriptors); queued != RIPC_OK) return queued;
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }
@@ -140,11 +139,6 @@ void ControlConnection::flush_later_locked(ripc_status status) noexcept {
   if (loop_ == nullptr) return;
   (void)loop_->modify(socket_.get(), status == RIPC_LIMIT ? EPOLLIN : EPOLLIN | EPOLLOUT);
   if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kReturnRetry);
-}
-
-void ControlConnection::notify(std::span<const std::byte> message) noexcept {
-  const std::lock_guard lock(mutex_);
-  notify_locked(message);
 }
 
 void ControlConnection::notify_locked(std::span<const std::byte> message) noexcept {

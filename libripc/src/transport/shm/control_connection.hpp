@@ -54,8 +54,6 @@ class ControlConnection {
   // `guard`: the registration of the socket, so that it ends with this process though a child of it lives on.
   explicit ControlConnection(UniqueFd socket, ForkGuard guard = {});
   ~ControlConnection();
-  ControlConnection(const ControlConnection&) = delete;
-  ControlConnection& operator=(const ControlConnection&) = delete;
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
@@ -73,11 +71,6 @@ class ControlConnection {
   // nothing was sent), RIPC_PEER_DEAD.
   ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
 
-  // Any thread. The same for a message that only says "look again": while the connection lives it is not lost, and
-  // those that wait for a peer with a full queue are kept once, however often they are sent. At most a few for each
-  // link. Where there is no memory to keep one, the connection ends: a peer that sees it end looks at everything.
-  void notify(std::span<const std::byte> message) noexcept;
-
   // The same, for what `encode` writes to a vector. What the socket takes at once needs no memory.
   template <typename Encode>
   ripc_status send_encoded(Encode encode, std::span<const int> descriptors) noexcept try {
@@ -87,6 +80,9 @@ class ControlConnection {
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }
+  // The same for a message that only says "look again": while the connection lives it is not lost, and those that wait
+  // for a peer with a full queue are kept once, however often they are sent. At most a few for each link. Where there
+  // is no memory to keep one, the connection ends: a peer that sees it end looks at everything.
   template <typename Encode>
   void notify_encoded(Encode encode) noexcept try {
     const std::lock_guard lock(mutex_);

@@ -7,10 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 
-#include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "wire/shm_control.hpp"
 

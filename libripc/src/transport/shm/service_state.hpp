@@ -35,10 +35,6 @@ class ServiceStateTable {
     std::uint32_t index_ = 0;
   };
 
-  ServiceStateTable() = default;
-  ServiceStateTable(const ServiceStateTable&) = delete;
-  ServiceStateTable& operator=(const ServiceStateTable&) = delete;
-
   // Any thread. The table outlives its slots.
   Result<Slot> allocate();
 

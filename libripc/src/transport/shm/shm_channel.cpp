@@ -294,8 +294,7 @@ ripc_status ShmChannel::revoke(std::uint64_t transfer, bool& is_read) noexcept {
 ripc_status ShmChannel::grant(std::span<std::byte> memory, wire::Grant& grant) noexcept {
   if (ended() != RIPC_OK) return RIPC_PEER_DEAD;
   Key key{};
-  const ripc_status status = shortage_.note(grants_.grant(key), Resource::grants);
-  if (status != RIPC_OK) return status;
+  if (const ripc_status status = shortage_.note(grants_.grant(key), Resource::grants); status != RIPC_OK) return status;
   const std::uint64_t location =
       parts_.connection->peer_may_map() ? reinterpret_cast<std::uint64_t>(memory.data()) & ~kPooledBit : kUndisclosed;
   grant = {.key = key.value(), .location = location, .length = memory.size()};

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <string>
 
 #include "base/backoff.hpp"
 #include "base/event_loop.hpp"

@@ -53,8 +53,7 @@ Result<ShmTransport::Questions::QuestionPointer> ShmTransport::ask(const PeerPoi
   const ripc_status sent = send_message(*peer->connection, message);
   const bool is_over = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
   const std::lock_guard lock(mutex_);
-  Status status = questions_.take_out(message.request, *question, sent, is_over);
-  if (!status.ok()) return status;
+  if (Status status = questions_.take_out(message.request, *question, sent, is_over); !status.ok()) return status;
   return question;
 }
 

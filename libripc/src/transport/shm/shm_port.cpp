@@ -59,8 +59,7 @@ Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
   const std::size_t count = sources_.size() + 1;
   if (sources_.capacity() < count) sources_.reserve(2 * count);
   if (polled_.capacity() < count && spare_.capacity() < count) spare_.reserve(2 * count);
-  Status status = events_.add(source->doorbell());
-  if (!status.ok()) return status;
+  if (Status status = events_.add(source->doorbell()); !status.ok()) return status;
   sources_.push_back(std::move(source));
   counters_.sources.store(sources_.size(), std::memory_order_relaxed);
   version_.fetch_add(1, std::memory_order_release);

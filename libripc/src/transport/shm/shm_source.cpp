@@ -59,8 +59,7 @@ ripc_status ShmSource::prepare(spi::Pull& pull) noexcept {
 ripc_status ShmSource::prepare_bounce(const spi::Pull& pull) noexcept {
   const std::lock_guard lock(mutex_);
   if (!bounce_waiting_) {
-    const ripc_status status = dead() ? RIPC_PEER_DEAD : request_bounce(pull);
-    if (status != RIPC_OK) return status;
+    if (const ripc_status status = dead() ? RIPC_PEER_DEAD : request_bounce(pull); status != RIPC_OK) return status;
   }
   // Items share the bounce buffer: the first that needs it is enough.
   if (bounce_key_ != pull.descriptor.key || bounce_ready_) return RIPC_OK;

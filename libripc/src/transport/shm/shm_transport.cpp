@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <string_view>
 
 #include "base/loop_wait.hpp"
 #include "base/parse_number.hpp"
 #include "base/peer_policy.hpp"
+#include "base/plain_text.hpp"
 #include "base/process_barrier.hpp"
 
 namespace ripc::internal::shm {
@@ -45,11 +45,7 @@ bool parse_locator(const std::string& locator, std::string& directory, std::uint
 
 }  // namespace
 
-std::string context_locator(std::uint64_t context) {
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "#%016llx", static_cast<unsigned long long>(context));
-  return text.data();
-}
+std::string context_locator(std::uint64_t context) { return '#' + id_text(context).substr(2); }
 
 ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options)
     : Transport("shm", directory->path()),
@@ -64,9 +60,8 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   loop_ = &loop;
   must_fence_ = !register_process_barrier();
   received_.bytes.resize(kMaxControlMessage);
-  Result<UniqueFd> listener = directory_->listen(options_.context, &listener_guard_);
-  if (!listener.ok()) return listener.status();
-  listener_ = std::move(*listener);
+  if (Status status = directory_->listen(options_.context, &listener_guard_).move_to(listener_); !status.ok())
+    return status;
   reserve_ = open_reserve();
   if (!reserve_) return system_error(errno, "open", "raise `ulimit -n`");
   accept_timer_ = loop.make_timer([this] {
@@ -223,9 +218,9 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
       if (!directory_path.empty()) {
         std::shared_ptr<RuntimeDirectory>& other = other_directories_[directory_path];
         if (!other) {
-          auto opened = RuntimeDirectory::open(directory_path.c_str(), options_.peer_policy);
-          if (!opened.ok()) return opened.status();
-          other = std::move(*opened);
+          if (Status status = RuntimeDirectory::open(directory_path.c_str(), options_.peer_policy).move_to(other);
+              !status.ok())
+            return status;
         }
         directory = other;
       }

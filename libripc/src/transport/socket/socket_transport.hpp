@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
 
 #include "remote/session/rails.hpp"
 #include "remote/session/session_transport.hpp"

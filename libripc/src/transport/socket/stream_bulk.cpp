@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_bulk.hpp"
 
-#include <algorithm>
+#include <list>
 #include <new>
-#include <optional>
 
 namespace ripc::internal::socket {
 
@@ -31,10 +30,12 @@ void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
   const remote::Endpoint local = remote::Endpoint::local_of(socket.fd());
   const remote::Endpoint peer = remote::Endpoint::remote_of(socket.fd());
   std::shared_ptr<StreamConnection> connection;
-  std::optional<StreamPullTable::NewLane> lane;
+  std::list<StreamPullTable::Lane> lane;
   try {
     connection = std::make_shared<StreamConnection>(std::move(socket), loop_, weak_from_this(), tally_, stall_timeout_);
-    lane.emplace(connection, peer);
+    lane.emplace_back();
+    lane.back().connection = connection;
+    lane.back().peer = peer;
   } catch (const std::bad_alloc&) {
     dial_failed();
     return;
@@ -46,7 +47,7 @@ void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
     connections_.push_back({.connection = connection, .local = local, .peer = peer});
   }
   connections_made_.fetch_add(1, std::memory_order_relaxed);
-  pulls_.connection_made(std::move(*lane));
+  pulls_.connection_made(std::move(lane));
   use(connection);
   silence_.look_soon();
   if (!connection->start().ok()) {

@@ -18,6 +18,7 @@
 #include "remote/bulk/stream_connection.hpp"
 #include "remote/bulk/stream_push_table.hpp"
 #include "remote/session/rails.hpp"
+#include "transport/socket/bulk_limits.hpp"
 #include "transport/socket/stream_pull_table.hpp"
 
 namespace ripc::internal::socket {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_pull_table.hpp"
 
-#include <algorithm>
+#include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::socket {
 
@@ -66,16 +66,10 @@ void StreamPullTable::ask() noexcept {
 
 // ---- Connections ---------------------------------------------------------------------------------------------
 
-StreamPullTable::NewLane::NewLane(std::shared_ptr<StreamConnection> connection, const remote::Endpoint& peer)
-    : lane_(1) {
-  lane_.front().connection = std::move(connection);
-  lane_.front().peer = peer;
-}
-
-void StreamPullTable::connection_made(NewLane lane) noexcept {
+void StreamPullTable::connection_made(std::list<Lane> lane) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
-  lanes_.add(lane.lane_);
+  lanes_.add(lane);
   ask();
 }
 

@@ -12,13 +12,11 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <vector>
 
 #include "remote/bulk/access.hpp"
 #include "remote/bulk/pull_table.hpp"
 #include "remote/bulk/segment_queue.hpp"
 #include "remote/bulk/stream_connection.hpp"
-#include "transport/socket/bulk_limits.hpp"
 
 namespace ripc::internal::socket {
 
@@ -40,9 +38,14 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   void abandon(spi::Pull& pull) noexcept;
   void died() noexcept;
 
+  struct Lane : remote::Lane<StreamConnection> {
+    remote::SegmentQueue<StreamPull> segments;
+
+    std::size_t under_way() const noexcept { return segments.size(); }
+    bool has_room() const noexcept { return segments.has_room(); }
+  };
   // Responder, or before the connection joins the loop. With a lane that was made for it.
-  class NewLane;
-  void connection_made(NewLane lane) noexcept;
+  void connection_made(std::list<Lane> lane) noexcept;
   void connection_lost(const StreamConnection& connection) noexcept;
 
   // Responder. A data frame has come: where its payload belongs. False: no one asked for it.
@@ -62,25 +65,6 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
   // Something waits that no connection was asked for.
   bool has_backlog() const noexcept;
   std::uint64_t bytes_requested() const noexcept { return bytes_requested_.load(std::memory_order_relaxed); }
-
- private:
-  struct Lane : remote::Lane<StreamConnection> {
-    remote::SegmentQueue<StreamPull> segments;
-
-    std::size_t under_way() const noexcept { return segments.size(); }
-    bool has_room() const noexcept { return segments.has_room(); }
-  };
-
- public:
-  class NewLane {
-   public:
-    // Throws std::bad_alloc.
-    NewLane(std::shared_ptr<StreamConnection> connection, const remote::Endpoint& peer);
-
-   private:
-    friend class StreamPullTable;
-    std::list<Lane> lane_;
-  };
 
  private:
   void ask() noexcept;

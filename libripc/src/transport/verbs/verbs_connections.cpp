@@ -59,19 +59,18 @@ struct VerbsTransport::ConnectionAttempt {
 // ---- Rails ---------------------------------------------------------------------------------------------------
 
 VerbsTransport::Rail* VerbsTransport::Peer::rail_to(const remote::Endpoint& address) noexcept {
-  const auto found =
-      std::find_if(rails.begin(), rails.end(), [&](const Rail& rail) { return rail.address.same_ip(address); });
+  const auto found = std::ranges::find_if(rails, [&](const Rail& rail) { return rail.address.same_ip(address); });
   return found == rails.end() ? nullptr : &*found;
 }
 
 bool VerbsTransport::is_dialed(const remote::Session& session, const Rail& rail) noexcept {
   const auto& dialers = session.bulk_dialers;
   return rail.attempt != 0 ||
-         std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.address); });
+         std::ranges::any_of(dialers, [&](const auto& dialer) { return dialer->dials(rail.address); });
 }
 
 bool VerbsTransport::is_dialing(const remote::Session& session, const Peer& peer) noexcept {
-  return std::any_of(peer.rails.begin(), peer.rails.end(), [&](const Rail& rail) { return is_dialed(session, rail); });
+  return std::ranges::any_of(peer.rails, [&](const Rail& rail) { return is_dialed(session, rail); });
 }
 
 // The accepting side, at the beginning, and when ports have come: the session's own address first.
@@ -283,7 +282,7 @@ Status VerbsTransport::avoid(const SessionPointer& session, const std::string& w
 
 Status VerbsTransport::avoided(const remote::Session& session) {
   const std::lock_guard lock(peers_mutex_);
-  const auto found = std::find_if(avoided_.begin(), avoided_.end(), [&](const Avoided& one) {
+  const auto found = std::ranges::find_if(avoided_, [&](const Avoided& one) {
     return one.local == session.local().ip() && one.remote == session.remote().ip() && monotonic_now() < one.until;
   });
   return found == avoided_.end() ? Status() : found->reason;
@@ -357,7 +356,7 @@ void VerbsTransport::limit_connections(const QueuePairConnection* newest) {
     }
   }
   const std::size_t excess = count - std::min(count, max_connections_);
-  std::sort(idle.begin(), idle.end());
+  std::ranges::sort(idle);
   if (idle.size() > excess) idle.resize(excess);
   for (const auto& [last_use, connection] : idle) connection->cut();
   if (idle.size() == excess) {

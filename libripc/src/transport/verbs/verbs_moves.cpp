@@ -34,18 +34,12 @@ bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const 
 // The peer, who hears of it at once if TCP still gets through, else within half of the peer timeout, dials them again,
 // if it is not this side that does.
 void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
-  std::vector<SessionPointer> moving;
   // Whoever dials may hear of it late, and then takes its time.
   const auto patience_of = [&](const remote::Session& session) {
     return session.incoming ? options().peer_timeout : options().peer_timeout / 2;
   };
-  {
-    const std::lock_guard lock(peers_mutex_);
-    for (const auto& [session, peer] : peers_) {
-      if (const SessionPointer alive = session.lock(); alive && leaves_by(*alive, ips)) moving.push_back(alive);
-    }
-  }
-  for (const SessionPointer& session : moving) control_lost(session, patience_of(*session));
+  const auto are_moving = [&](const remote::Session& session, const Peer&) { return leaves_by(session, ips); };
+  for (const auto& [session, peer] : sessions_that(are_moving)) control_lost(session, patience_of(*session));
 }
 
 // An address that the kernel reaches from a port that is down is left out, even if TCP gets through. If there is no

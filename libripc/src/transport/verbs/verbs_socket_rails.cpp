@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostSocketRails = 16;
 
 bool has(const std::vector<std::string>& ips, const remote::Endpoint& address) {
-  return std::find(ips.begin(), ips.end(), address.ip()) != ips.end();
+  return std::ranges::find(ips, address.ip()) != ips.end();
 }
 
 }  // namespace
@@ -27,8 +27,8 @@ std::vector<std::string> VerbsTransport::socket_rail_ips() const {
   const std::vector<DevicePort> ports = devices_->ports();
   for (const std::string& name : rails_.names) {
     const std::vector<std::string> own = remote::own_addresses(name);
-    const bool is_rdma = std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) {
-      return port.device->name == name || std::find(own.begin(), own.end(), port.ip) != own.end();
+    const bool is_rdma = std::ranges::any_of(ports, [&](const DevicePort& port) {
+      return port.device->name == name || std::ranges::find(own, port.ip) != own.end();
     });
     has_rdma = has_rdma || is_rdma;
     if (!is_rdma) ips.insert(ips.end(), own.begin(), own.end());
@@ -40,8 +40,7 @@ std::vector<std::string> VerbsTransport::socket_rail_ips() const {
 bool VerbsTransport::socket_rail_received(const SessionPointer& session, const PeerPointer& peer,
                                           const remote::Endpoint& address) {
   auto& known = peer->socket_rails;
-  if (std::any_of(known.begin(), known.end(), [&](const remote::Endpoint& one) { return one.same_ip(address); }))
-    return true;
+  if (std::ranges::any_of(known, [&](const remote::Endpoint& one) { return one.same_ip(address); })) return true;
   if (known.size() == kMostSocketRails) return false;
   // The peer accepts connections at the same port of all its addresses.
   known.push_back(address.with_port(session->remote().port()));
@@ -70,7 +69,7 @@ void VerbsTransport::dial_socket_rails(const SessionPointer& session, const Peer
   std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
   for (const remote::Rail& rail : socket_rails_of(*peer)) {
     const bool is_under_way =
-        std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.remote); });
+        std::ranges::any_of(dialers, [&](const auto& dialer) { return dialer->dials(rail.remote); });
     if (is_under_way || peer->rdma_bulk->sockets().has(rail.remote)) continue;
     dialers.push_back(remote::Dialer::dial(
         loop(), authenticator(), {rail.remote}, greeting(session, wire::session_control::Role::bulk), session->context,

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
-#include "transport/verbs/datagram/datagram_channel.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::internal::verbs {
@@ -86,17 +84,20 @@ bool VerbsTransport::carries(const Peer& peer, const remote::Endpoint& local) co
   return port && ports_.is_up(*port) && (port->mtu != 0 || !peer.uses_datagrams);
 }
 
-// After std::bad_alloc some of them.
-void VerbsTransport::lose_sessions(const Status& reason,
-                                   const std::function<bool(const remote::Session&, Peer&)>& are_lost) {
-  std::vector<SessionPointer> lost;
-  {
-    const std::lock_guard lock(peers_mutex_);
-    for (const auto& [session, peer] : peers_) {
-      if (const SessionPointer alive = session.lock(); alive && are_lost(*alive, *peer)) lost.push_back(alive);
-    }
+std::vector<std::pair<SessionPointer, VerbsTransport::PeerPointer>> VerbsTransport::sessions_that(
+    const Which& are_wanted) const {
+  std::vector<std::pair<SessionPointer, PeerPointer>> wanted;
+  const std::lock_guard lock(peers_mutex_);
+  for (const auto& [session, peer] : peers_) {
+    if (const SessionPointer alive = session.lock(); alive && are_wanted(*alive, *peer))
+      wanted.emplace_back(alive, peer);
   }
-  for (const SessionPointer& session : lost) lose(session, reason);
+  return wanted;
+}
+
+// After std::bad_alloc some of them.
+void VerbsTransport::lose_sessions(const Status& reason, const Which& are_lost) {
+  for (const auto& [session, peer] : sessions_that(are_lost)) lose(session, reason);
 }
 
 // Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout, unless
@@ -105,8 +106,7 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
   own_ips_changed();
   {
     const std::lock_guard lock(peers_mutex_);
-    std::erase_if(avoided_,
-                  [&](const Avoided& one) { return std::find(ips.begin(), ips.end(), one.local) != ips.end(); });
+    std::erase_if(avoided_, [&](const Avoided& one) { return std::ranges::find(ips, one.local) != ips.end(); });
   }
   if (up) {
     tell_all_ports();
@@ -121,14 +121,8 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
 
 // Of those sessions that the peer began.
 void VerbsTransport::tell_all_ports() {
-  std::vector<std::pair<SessionPointer, PeerPointer>> incoming;
-  {
-    const std::lock_guard lock(peers_mutex_);
-    for (const auto& [session, peer] : peers_) {
-      if (const SessionPointer alive = session.lock(); alive && alive->incoming) incoming.emplace_back(alive, peer);
-    }
-  }
-  for (const auto& [session, peer] : incoming) {
+  const auto are_incoming = [](const remote::Session& session, const Peer&) { return session.incoming; };
+  for (const auto& [session, peer] : sessions_that(are_incoming)) {
     if (!session->lost) tell_ports(session, *peer);
   }
 }
@@ -196,8 +190,7 @@ void VerbsTransport::ports_come() {
   for (const DevicePort& port : devices_->ports()) {
     {
       const std::lock_guard lock(registrars_mutex_);
-      if (std::none_of(registrars_.begin(), registrars_.end(),
-                       [&](const auto& registrar) { return registrar->device() == port.device; }))
+      if (std::ranges::none_of(registrars_, [&](const auto& registrar) { return registrar->device() == port.device; }))
         registrars_.push_back(std::make_shared<Registrar>(port.device, pool_));
     }
     // Where it cannot be listened, peers that want to connect are connected to.
@@ -213,8 +206,8 @@ std::shared_ptr<Registrar> VerbsTransport::registrar_of(const std::string& ip) c
   const std::optional<DevicePort> port = devices_->port_of(ip);
   if (!port) return nullptr;
   const std::lock_guard lock(registrars_mutex_);
-  const auto found = std::find_if(registrars_.begin(), registrars_.end(),
-                                  [&](const auto& registrar) { return registrar->device() == port->device; });
+  const auto found =
+      std::ranges::find_if(registrars_, [&](const auto& registrar) { return registrar->device() == port->device; });
   return found == registrars_.end() ? nullptr : *found;
 }
 
@@ -249,8 +242,7 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
 
 VerbsTransport::PeerPointer VerbsTransport::peer_of(const SessionPointer& session) {
   const std::lock_guard lock(peers_mutex_);
-  const auto found =
-      std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) { return entry.first.lock() == session; });
+  const auto found = std::ranges::find_if(peers_, [&](const auto& entry) { return entry.first.lock() == session; });
   return found == peers_.end() ? nullptr : found->second;
 }
 

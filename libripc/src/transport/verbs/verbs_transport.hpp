@@ -11,7 +11,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -186,7 +185,9 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<remote::Endpoint> candidate_endpoints(const remote::Session& session, const Peer& peer) const;
   void move_sessions(const std::vector<std::string>& ips);
   void moved(const remote::Session& session, Peer& peer);
-  void lose_sessions(const Status& reason, const std::function<bool(const remote::Session&, Peer&)>& are_lost);
+  using Which = std::function<bool(const remote::Session&, Peer&)>;
+  std::vector<std::pair<remote::SessionPointer, PeerPointer>> sessions_that(const Which& are_wanted) const;
+  void lose_sessions(const Status& reason, const Which& are_lost);
   void ports_changed(const std::vector<std::string>& ips, bool up);
   void queue_lost(const DevicePointer& device);
   void device_gone(const DevicePointer& device);

@@ -36,6 +36,13 @@ class ConnectionTest : public testing::Test {
     return mapping;
   }
 
+  void notify(const std::vector<std::byte>& notice) {
+    left_->notify_encoded([&](std::vector<std::byte>& bytes) {
+      bytes = notice;
+      return RIPC_OK;
+    });
+  }
+
   std::vector<std::byte> content() const {
     return {received_.bytes.begin(), received_.bytes.begin() + static_cast<std::ptrdiff_t>(received_.size)};
   }
@@ -132,7 +139,7 @@ TEST_F(ConnectionTest, LosesNoNoticeToAFullQueueAndKeepsEachOnce) {
   int sent = 0;
   while (sent < 100'000 && left_->send(message(100, 1)) == RIPC_OK) ++sent;
   ASSERT_LT(sent, 100'000);
-  for (int count = 0; count < 10'000; ++count) left_->notify(message(16, count % 2));
+  for (int count = 0; count < 10'000; ++count) notify(message(16, count % 2));
   for (; sent > 0; --sent) {
     left_->flush();
     ASSERT_EQ(right_->receive(received_), Event::message);
@@ -143,7 +150,7 @@ TEST_F(ConnectionTest, LosesNoNoticeToAFullQueueAndKeepsEachOnce) {
     ASSERT_EQ(right_->receive(received_), Event::message);
     EXPECT_EQ(content(), message(16, number));
   }
-  left_->notify(message(16, 5));
+  notify(message(16, 5));
   ASSERT_EQ(right_->receive(received_), Event::message);
   EXPECT_EQ(content(), message(16, 5)) << "and nothing else is left";
 }

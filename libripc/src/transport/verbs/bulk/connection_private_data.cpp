@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/bulk/connection_private_data.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "wire/bytes.hpp"

@@ -5,9 +5,7 @@
 //   56 bytes   u8 version | 7 zero | u64 session | u64 number | proof (32)
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "security/secret.hpp"
 #include "transport/verbs/device/connection_manager.hpp"

@@ -26,8 +26,6 @@ class MemoryWindowPool {
   MemoryWindowPool(DevicePointer device, std::shared_ptr<std::atomic<std::uint64_t>> made) noexcept
       : device_(std::move(device)), made_(std::move(made)) {}
   ~MemoryWindowPool();
-  MemoryWindowPool(const MemoryWindowPool&) = delete;
-  MemoryWindowPool& operator=(const MemoryWindowPool&) = delete;
 
   struct Window {
     ibv_mw* window = nullptr;

@@ -30,8 +30,7 @@ Result<std::shared_ptr<QueuePairConnection>> QueuePairConnection::create(std::sh
                                                                          std::uint32_t most_inline) {
   std::shared_ptr<QueuePairConnection> connection(
       new QueuePairConnection(std::move(registrar), std::move(id), loop, std::move(tally)));
-  Status status = connection->make(most_inline);
-  if (!status.ok()) return status;
+  if (Status status = connection->make(most_inline); !status.ok()) return status;
   return connection;
 }
 
@@ -92,9 +91,7 @@ void QueuePairConnection::watch_for_errors() {
 Status QueuePairConnection::post_receives(std::uint32_t first, std::uint32_t count) noexcept {
   const int error = verbs::post_receives(pair_, count, [&](std::size_t index, ibv_sge& range) {
     const std::uint32_t slot = (first + static_cast<std::uint32_t>(index)) % kReceives;
-    range = {.addr = reinterpret_cast<std::uint64_t>(buffers_.get() + slot * kSlot),
-             .length = kSlot,
-             .lkey = buffers_region_->local_key()};
+    range = range_of(buffers_.get() + slot * kSlot, kSlot, buffers_region_->local_key());
     return std::uint64_t{slot};
   });
   return error == 0 ? Status() : system_error(error, "ibv_post_recv");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
+#include "transport/verbs/device/post_receives.hpp"
 #include "wire/bytes.hpp"
 
 namespace ripc::internal::verbs {
@@ -51,8 +52,7 @@ bool QueuePairConnection::enqueue_message_locked(const bulk::Frame* frame) noexc
   } else {
     // There are as many slots as there can be work requests under way.
     message = buffers_.get() + (kReceives + added->request.wr_id % kSends) * kSlot;
-    added->range = {
-        .addr = reinterpret_cast<std::uint64_t>(message), .length = 0, .lkey = buffers_region_->local_key()};
+    added->range = range_of(message, 0, buffers_region_->local_key());
   }
   wire::store_le<std::uint32_t>(message, taken_);
   wire::store_le<std::uint32_t>(message + 4, 0);
@@ -181,7 +181,7 @@ std::size_t QueuePairConnection::post(std::span<const Operation> operations) noe
     const Operation& one = operations[index];
     Request* const added = enqueue_locked(
         {.kind = Kind::operation, .id = one.id, .bytes = one.length, .write = one.write}, index + 1 == count);
-    added->range = {.addr = reinterpret_cast<std::uint64_t>(one.local), .length = one.length, .lkey = one.local_key};
+    added->range = range_of(one.local, one.length, one.local_key);
     added->request.opcode = one.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     added->request.wr.rdma = {.remote_addr = one.remote, .rkey = one.remote_key};
   }

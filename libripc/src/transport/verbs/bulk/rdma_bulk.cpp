@@ -96,8 +96,8 @@ void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool diale
     const std::lock_guard lock(mutex_);
     dialing_ = false;
     if (is_dead()) return;
-    const auto found = std::find_if(connections_.begin(), connections_.end(),
-                                    [&](const Member& member) { return member.peer.same_ip(peer); });
+    const auto found =
+        std::ranges::find_if(connections_, [&](const Member& member) { return member.peer.same_ip(peer); });
     if (found != connections_.end()) {
       former = std::exchange(found->connection, connection);
       found->local = connection->local();
@@ -143,7 +143,7 @@ void RdmaBulk::lost(QueuePairConnection& connection, bool violation) noexcept {
 
 void RdmaBulk::cut_at(const std::vector<std::string>& ips) noexcept {
   for_each_connection([&](QueuePairConnection& connection) {
-    if (std::find(ips.begin(), ips.end(), connection.local().ip()) != ips.end()) connection.cut();
+    if (std::ranges::find(ips, connection.local().ip()) != ips.end()) connection.cut();
   });
 }
 
@@ -285,8 +285,7 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) 
 // All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
 void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   connection.prove();
-  if (std::any_of(endings_.begin(), endings_.end(), [&](const auto& ending) { return ending.holds(frame.key); }))
-    end_all(connection);
+  if (std::ranges::any_of(endings_, [&](const auto& ending) { return ending.holds(frame.key); })) end_all(connection);
   bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
   remote::ExposureTable::Ending ending;
   answer.value = static_cast<std::uint64_t>(

@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rails of sockets beside those of RDMA: what a table of pulls asks them for, and what they bring.
-#include <algorithm>
-
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 
 namespace ripc::internal::verbs {
 
 namespace bulk = wire::bulk;
-
-const RdmaPullTable::Lane* RdmaPullTable::find(const remote::StreamConnection& socket) const noexcept {
-  const auto found =
-      std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.socket.get() == &socket; });
-  return found == lanes_.end() ? nullptr : &*found;
-}
-
-RdmaPullTable::Lane* RdmaPullTable::find(const remote::StreamConnection& socket) noexcept {
-  return const_cast<Lane*>(std::as_const(*this).find(socket));
-}
 
 void RdmaPullTable::socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer) {
   std::list<Lane> lane(1);
@@ -30,7 +18,7 @@ void RdmaPullTable::socket_made(std::shared_ptr<remote::StreamConnection> socket
 
 void RdmaPullTable::socket_lost(const remote::StreamConnection& socket) noexcept {
   const std::lock_guard lock(mutex_);
-  Lane* const lane = find(socket);
+  Lane* const lane = lanes_.find(socket);
   if (lane == nullptr) return;
   lane->segments.give_back([&](RdmaPull& entry, remote::ByteRange rest) {
     if (entry.is_over()) return;
@@ -45,7 +33,7 @@ bool RdmaPullTable::begin_data(const remote::StreamConnection& socket, const bul
                                std::shared_ptr<remote::Destination>& destination) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return true;
-  Lane* const lane = find(socket);
+  Lane* const lane = lanes_.find(socket);
   if (lane == nullptr) return false;
   destination = lane->segments.begin_data(frame);
   if (destination == nullptr) return false;
@@ -57,7 +45,7 @@ bool RdmaPullTable::end_data(const remote::StreamConnection& socket, const bulk:
                              ripc_status status) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return true;
-  Lane* const lane = find(socket);
+  Lane* const lane = lanes_.find(socket);
   const EntryPointer entry = lane == nullptr ? nullptr : lane->segments.end_data(frame, status, lane->pace);
   if (entry == nullptr) return false;
   if (!entry->is_over()) {
@@ -74,7 +62,7 @@ bool RdmaPullTable::end_data(const remote::StreamConnection& socket, const bulk:
 
 void RdmaPullTable::unwritable(const remote::StreamConnection& socket) noexcept {
   const std::lock_guard lock(mutex_);
-  const Lane* const lane = find(socket);
+  const Lane* const lane = lanes_.find(socket);
   RdmaPull* const entry = lane == nullptr ? nullptr : lane->segments.front();
   if (entry == nullptr || entry->is_over()) return;
   entry->failure = RIPC_CANCELLED;
@@ -83,14 +71,8 @@ void RdmaPullTable::unwritable(const remote::StreamConnection& socket) noexcept 
 
 bool RdmaPullTable::is_owed(const remote::StreamConnection& socket) const noexcept {
   const std::lock_guard lock(mutex_);
-  const Lane* const lane = find(socket);
+  const Lane* const lane = lanes_.find(socket);
   return lane != nullptr && !lane->segments.empty();
-}
-
-std::uint64_t RdmaPullTable::rate_of(const remote::StreamConnection& socket) const noexcept {
-  const std::lock_guard lock(mutex_);
-  const Lane* const lane = find(socket);
-  return lane == nullptr ? 0 : static_cast<std::uint64_t>(lane->pace.rate() * 1e9);
 }
 
 }  // namespace ripc::internal::verbs

@@ -17,8 +17,7 @@ constexpr Nanoseconds kReadPatience = 100'000'000;
 }  // namespace
 
 RdmaPull::Opening* RdmaPull::opening_on(const QueuePairConnection& connection) noexcept {
-  const auto found =
-      std::find_if(openings.begin(), openings.end(), [&](const Opening& one) { return one.connection == &connection; });
+  const auto found = std::ranges::find_if(openings, [&](const Opening& one) { return one.connection == &connection; });
   return found == openings.end() ? nullptr : &*found;
 }
 
@@ -80,7 +79,7 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
     // Nothing else keeps the devices from writing there.
     std::vector<std::shared_ptr<QueuePairConnection>> connections;
     for (const Lane& lane : lanes_) {
-      if (std::any_of(lane.reads.begin(), lane.reads.end(), [&](const auto& one) { return one.second.entry == entry; }))
+      if (std::ranges::any_of(lane.reads, [&](const auto& one) { return one.second.entry == entry; }))
         connections.push_back(lane.connection);
     }
     lock.unlock();
@@ -118,9 +117,8 @@ void RdmaPullTable::open(RdmaPull& entry, Opening& opening, std::uint64_t remote
 // How the device of the connection knows the destination.
 Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection& connection,
                                      std::uint32_t& key) noexcept {
-  const auto known =
-      std::find_if(entry.registrations.begin(), entry.registrations.end(),
-                   [&](const LocalMemory& memory) { return memory.region->device() == &connection.device(); });
+  const auto known = std::ranges::find_if(
+      entry.registrations, [&](const LocalMemory& memory) { return memory.region->device() == &connection.device(); });
   if (known != entry.registrations.end()) {
     key = known->region->local_key();
     return {};
@@ -134,8 +132,8 @@ Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection&
 
 void RdmaPullTable::take_offer(RdmaPull& entry) noexcept {
   const wire::Descriptor& item = entry.descriptor;
-  const auto found = std::find_if(offers_.begin(), offers_.end(),
-                                  [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
+  const auto found =
+      std::ranges::find_if(offers_, [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
   if (found == offers_.end()) return;
   const OfferedItem offer = *found;
   offers_.erase(found);
@@ -202,7 +200,7 @@ void RdmaPullTable::read_some() noexcept {
 
 // Whether so many bytes could be read.
 bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
-  return std::any_of(ready_.begin(), ready_.end(), [&](const RdmaPull* entry) {
+  return std::ranges::any_of(ready_, [&](const RdmaPull* entry) {
     bytes -= std::min(bytes, entry->unasked());
     return bytes == 0;
   });
@@ -210,7 +208,7 @@ bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
 
 // Adds a read to the next batch of the connection that will have it first. False: there is none, or no room.
 bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
-  if (std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.has_room(); })) return false;
+  if (std::ranges::none_of(lanes_, [](const Lane& lane) { return lane.has_room(); })) return false;
   for (RdmaPull* const one : ready_) {
     const auto [next, segment] =
         lanes_.next(one->unasked(), now, [&](const Lane& lane) { return lane.can_carry(*one); });
@@ -438,14 +436,13 @@ void RdmaPullTable::room(const QueuePairConnection& connection) noexcept {
 
 bool RdmaPullTable::has_backlog() const noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [](const EntryPointer& entry) { return entry->openings.empty() && !entry->is_over(); });
+  return std::ranges::any_of(entries_,
+                             [](const EntryPointer& entry) { return entry->openings.empty() && !entry->is_over(); });
 }
 
 bool RdmaPullTable::is_offered(const wire::Descriptor& item) const noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(offers_.begin(), offers_.end(),
-                     [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
+  return std::ranges::any_of(offers_, [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
 }
 
 std::size_t RdmaPullTable::offers() const noexcept {
@@ -455,7 +452,7 @@ std::size_t RdmaPullTable::offers() const noexcept {
 
 bool RdmaPullTable::busy() const noexcept {
   const std::lock_guard lock(mutex_);
-  return !ready_.empty() || std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+  return !ready_.empty() || std::ranges::any_of(lanes_, [](const Lane& lane) {
     return !lane.reads.empty() || !lane.questions.empty() || !lane.segments.empty();
   });
 }
@@ -464,11 +461,6 @@ bool RdmaPullTable::is_owed(const QueuePairConnection& connection) const noexcep
   const std::lock_guard lock(mutex_);
   const Lane* const lane = lanes_.find(connection);
   return lane != nullptr && !(lane->reads.empty() && lane->questions.empty());
-}
-
-std::uint64_t RdmaPullTable::rate_of(const QueuePairConnection& connection) const noexcept {
-  const std::lock_guard lock(mutex_);
-  return lanes_.rate_of(connection);
 }
 
 }  // namespace ripc::internal::verbs

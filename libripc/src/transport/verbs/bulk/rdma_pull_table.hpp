@@ -95,8 +95,10 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   bool is_owed(const QueuePairConnection& connection) const noexcept;
   bool is_owed(const remote::StreamConnection& socket) const noexcept;
   // As RailPace tells, in bytes per second; 0: not known.
-  std::uint64_t rate_of(const QueuePairConnection& connection) const noexcept;
-  std::uint64_t rate_of(const remote::StreamConnection& socket) const noexcept;
+  std::uint64_t rate_of(const auto& connection) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return lanes_.rate_of(connection);
+  }
   // Items that the peer has offered and no one has pulled; whether this is one.
   std::size_t offers() const noexcept;
   bool is_offered(const wire::Descriptor& item) const noexcept;
@@ -146,13 +148,13 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
     std::size_t count = 0;
     std::uint64_t bytes = 0;
 
+    using remote::Lane<QueuePairConnection>::is;
+    bool is(const remote::StreamConnection& other) const noexcept { return socket.get() == &other; }
     std::size_t under_way() const noexcept { return socket ? segments.size() : divided; }
     bool has_room() const noexcept;
     bool can_carry(RdmaPull& entry) const noexcept;
   };
 
-  Lane* find(const remote::StreamConnection& socket) noexcept;
-  const Lane* find(const remote::StreamConnection& socket) const noexcept;
   void take_offer(RdmaPull& entry) noexcept;
   Status find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key) noexcept;
   ripc_status ask_on(Lane& lane, RdmaPull& entry) noexcept;

@@ -3,7 +3,6 @@
 // it has ended, the device refuses the key, whatever is still on its way.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,8 +25,6 @@ class RemoteKey final : public remote::RemoteAccess {
   // By a registration that has no more than the range.
   static std::shared_ptr<RemoteKey> by_region(RegionPointer region, const void* connection);
   ~RemoteKey() { end(); }
-  RemoteKey(const RemoteKey&) = delete;
-  RemoteKey& operator=(const RemoteKey&) = delete;
 
   // Any thread. Whether it has not ended; and is of this connection.
   bool is_open() noexcept {

@@ -21,8 +21,7 @@ void SocketRails::adopt(remote::SecureSocket socket, std::weak_ptr<Handler> self
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
-    const auto found =
-        std::find_if(members_.begin(), members_.end(), [&](const Member& member) { return member.peer.same_ip(peer); });
+    const auto found = std::ranges::find_if(members_, [&](const Member& member) { return member.peer.same_ip(peer); });
     if (found != members_.end()) {
       former = std::exchange(found->connection, connection);
       found->local = local;
@@ -63,7 +62,7 @@ bool SocketRails::empty() const noexcept {
 
 bool SocketRails::has(const remote::Endpoint& peer) const noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(members_.begin(), members_.end(), [&](const Member& member) { return member.peer.same_ip(peer); });
+  return std::ranges::any_of(members_, [&](const Member& member) { return member.peer.same_ip(peer); });
 }
 
 std::uint64_t SocketRails::activity() const noexcept {

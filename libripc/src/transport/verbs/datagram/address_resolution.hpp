@@ -20,10 +20,7 @@ namespace ripc::internal::verbs {
 
 class AddressResolution {
  public:
-  AddressResolution() = default;
   ~AddressResolution() { stop(); }
-  AddressResolution(const AddressResolution&) = delete;
-  AddressResolution& operator=(const AddressResolution&) = delete;
 
   // Starts the thread. RIPC_SYSTEM.
   Status start();

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
-#include <array>
-#include <utility>
-
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 

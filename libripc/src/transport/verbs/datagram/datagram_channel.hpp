@@ -42,8 +42,6 @@ class DatagramChannel final : public remote::LinkChannel {
                std::size_t limit) noexcept
         : sender(std::move(by)), routes(std::move(to)), link(own_link), token(own_token), datagram_limit(limit) {}
     ~Attachment() { sender->unlisten(link); }
-    Attachment(const Attachment&) = delete;
-    Attachment& operator=(const Attachment&) = delete;
 
     const std::shared_ptr<DatagramSender> sender;
     const Routes routes;

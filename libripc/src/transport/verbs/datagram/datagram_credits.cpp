@@ -7,6 +7,7 @@
 
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/datagram/grh.hpp"
+#include "transport/verbs/device/post_receives.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -15,12 +16,9 @@ using wire::datagram::Kind;
 
 // A datagram that is longer than its buffer would stop the queue pair, whoever has sent it.
 void DatagramSender::post_receive(std::uint32_t slot) noexcept {
-  const auto range = [this](std::size_t offset, std::size_t size) {
-    return ibv_sge{.addr = reinterpret_cast<std::uint64_t>(credits_.get() + offset),
-                   .length = static_cast<std::uint32_t>(size),
-                   .lkey = credits_region_->local_key()};
-  };
-  std::array<ibv_sge, 2> ranges{range(slot * kCreditSlot, kCreditSlot), range(kReceives * kCreditSlot, port_.mtu)};
+  const std::uint32_t key = credits_region_->local_key();
+  std::array<ibv_sge, 2> ranges{range_of(credits_.get() + slot * kCreditSlot, kCreditSlot, key),
+                                range_of(credits_.get() + kReceives * kCreditSlot, port_.mtu, key)};
   ibv_recv_wr request{
       .wr_id = slot, .next = nullptr, .sg_list = ranges.data(), .num_sge = static_cast<int>(ranges.size())};
   ibv_recv_wr* bad = nullptr;

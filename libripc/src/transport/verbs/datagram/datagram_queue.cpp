@@ -21,8 +21,7 @@ AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr address) {
 Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const DevicePort& port, const DevicePointer& device,
                                                              const Sizes& sizes) {
   std::unique_ptr<DatagramQueue> queue(new DatagramQueue(device));
-  Status status = queue->make(port, sizes);
-  if (!status.ok()) return status;
+  if (Status status = queue->make(port, sizes); !status.ok()) return status;
   return queue;
 }
 

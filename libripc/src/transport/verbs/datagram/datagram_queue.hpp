@@ -45,8 +45,6 @@ class DatagramQueue {
   static Result<std::unique_ptr<DatagramQueue>> create(const DevicePort& port, const DevicePointer& device,
                                                        const Sizes& sizes);
   ~DatagramQueue();
-  DatagramQueue(const DatagramQueue&) = delete;
-  DatagramQueue& operator=(const DatagramQueue&) = delete;
 
   ibv_qp* pair() const noexcept { return pair_; }
   ibv_cq* sends() const noexcept { return sends_; }

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 
-#include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <utility>
+
+#include "transport/verbs/device/post_receives.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -32,8 +32,7 @@ std::size_t size_of(spi::Gather packet) noexcept {
 Result<std::shared_ptr<DatagramSender>> DatagramSender::create(const DevicePort& port,
                                                                std::shared_ptr<Registrar> registrar, EventLoop& loop) {
   std::shared_ptr<DatagramSender> sender(new DatagramSender(port, std::move(registrar), loop));
-  Status status = sender->make();
-  if (!status.ok()) return status;
+  if (Status status = sender->make(); !status.ok()) return status;
   // Greetings are answered from now on.
   loop.post([weak = sender->weak_from_this()] {
     const auto self = weak.lock();
@@ -191,9 +190,7 @@ ripc_status DatagramSender::enqueue(const DatagramRoute& route, const Header& he
   std::byte* const place =
       goes_inline ? enqueued_bytes_.data() + std::size_t{enqueued_count_} * kInline : slot_of(number);
   if (!write_locked(route, header, packet, text, place)) return RIPC_PEER_DEAD;
-  range = {.addr = reinterpret_cast<std::uint64_t>(place),
-           .length = static_cast<std::uint32_t>(size),
-           .lkey = slots_region_->local_key()};
+  range = range_of(place, size, slots_region_->local_key());
   prepare_locked(request, route, number);
   request.sg_list = &range;
   request.num_sge = 1;
@@ -220,23 +217,17 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
   const bool goes_inline = size <= queue_->inlined() && packet.size() < ranges_;
   if (goes_inline && !route.sealer) {
     wire::datagram::encode(header, head);
-    ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(head.data()),
-                 .length = static_cast<std::uint32_t>(head.size()),
-                 .lkey = 0};
+    ranges[0] = range_of(head.data(), head.size(), 0);
     int count = 1;
     for (const spi::Bytes range : packet) {
       if (range.empty()) continue;
-      ranges[static_cast<std::size_t>(count++)] = {.addr = reinterpret_cast<std::uint64_t>(range.data()),
-                                                   .length = static_cast<std::uint32_t>(range.size()),
-                                                   .lkey = 0};
+      ranges[static_cast<std::size_t>(count++)] = range_of(range.data(), range.size(), 0);
     }
     request.num_sge = count;
   } else {
     std::byte* const slot = slot_of(posted_);
     if (!write_locked(route, header, packet, text, slot)) return RIPC_PEER_DEAD;
-    ranges[0] = {.addr = reinterpret_cast<std::uint64_t>(slot),
-                 .length = static_cast<std::uint32_t>(size),
-                 .lkey = slots_region_->local_key()};
+    ranges[0] = range_of(slot, size, slots_region_->local_key());
     request.num_sge = 1;
   }
   if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
@@ -275,18 +266,14 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   std::byte* at = wire::write_plain_head(message, std::copy(head.begin(), head.end(), start));
   const auto end_part = [&] {
     if (at == start) return;
-    ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(start),
-                      .length = static_cast<std::uint32_t>(at - start),
-                      .lkey = slots_region_->local_key()};
+    ranges[used++] = range_of(start, static_cast<std::size_t>(at - start), slots_region_->local_key());
     start = at;
   };
   for (std::size_t index = 0; index < message.items.size(); ++index) {
     const ripc_item& item = message.items[index];
     if (gathered < count && items[gathered] == index && in_flight_.has_room(leased[gathered])) {
       end_part();
-      ranges[used++] = {.addr = reinterpret_cast<std::uint64_t>(item.data),
-                        .length = static_cast<std::uint32_t>(item.size),
-                        .lkey = leased[gathered].region->local_key()};
+      ranges[used++] = range_of(item.data, item.size, leased[gathered].region->local_key());
       in_flight_.add(posted_, std::move(leased[gathered]));
       ++gathered;
     } else if (item.size != 0) {
@@ -376,8 +363,7 @@ std::uint32_t DatagramSender::post_copies_locked(const DatagramRoute& route, std
       count = index;  // no later one gets a number either
       break;
     }
-    const auto size = static_cast<std::uint32_t>(text + route.overhead());
-    ranges[index] = {.addr = reinterpret_cast<std::uint64_t>(slot), .length = size, .lkey = slots_region_->local_key()};
+    ranges[index] = range_of(slot, text + route.overhead(), slots_region_->local_key());
     prepare_locked(requests[index], route, posted_ + index);
     requests[index].sg_list = &ranges[index];
     requests[index].num_sge = 1;

@@ -2,8 +2,6 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <optional>
 
 #include "transport/verbs/datagram/grh.hpp"
 #include "transport/verbs/device/post_receives.hpp"
@@ -75,9 +73,7 @@ void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slo
   (void)post_receives(buffers.queue->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     Slot* const slot = slots[index];
     if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
-    range = {.addr = reinterpret_cast<std::uint64_t>(slot->memory),
-             .length = static_cast<std::uint32_t>(receiver.stride - kPadding),
-             .lkey = slot->local_key};
+    range = range_of(slot->memory, receiver.stride - kPadding, slot->local_key);
     return reinterpret_cast<std::uint64_t>(slot);
   });
   slots.clear();
@@ -183,7 +179,7 @@ std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_brok
 void VerbsPort::drop_given_up_locked() noexcept {
   std::erase_if(receivers_, [this](const auto& receiver) {
     const bool has_sources =
-        std::any_of(at_.begin(), at_.end(), [&](const auto& entry) { return entry.second.receiver == receiver.get(); });
+        std::ranges::any_of(at_, [&](const auto& entry) { return entry.second.receiver == receiver.get(); });
     if (!receiver->is_given_up || has_sources) return false;
     events_.remove(receiver->own.queue->fd());
     return true;

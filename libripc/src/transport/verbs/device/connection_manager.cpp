@@ -60,8 +60,7 @@ Result<std::unique_ptr<ConnectionManager>> ConnectionManager::start(std::shared_
   if (!channel.ok()) return channel.status();
   std::unique_ptr<ConnectionManager> manager(new ConnectionManager(std::move(*channel), loop, std::move(request)));
   for (const std::string& ip : ips) {
-    Status status = manager->listen(ip);
-    if (!status.ok()) return status;
+    if (Status status = manager->listen(ip); !status.ok()) return status;
   }
   Status status =
       loop.add(manager->channel_->get()->fd, EPOLLIN, [raw = manager.get()](std::uint32_t) { raw->on_events(); });
@@ -99,8 +98,8 @@ void ConnectionManager::forget(const Device& device) {
 }
 
 std::uint16_t ConnectionManager::port_at(const remote::Endpoint& address) const noexcept {
-  const auto found = std::find_if(listeners_.begin(), listeners_.end(),
-                                  [&](const IdPointer& id) { return id->local().same_ip(address); });
+  const auto found =
+      std::ranges::find_if(listeners_, [&](const IdPointer& id) { return id->local().same_ip(address); });
   return found == listeners_.end() ? std::uint16_t{0} : (*found)->local().port();
 }
 
@@ -265,8 +264,7 @@ void ConnectionManager::handle(const Event& event) {
 }
 
 void ConnectionManager::end_request_of(const void* peer) {
-  const auto found =
-      std::find_if(attempts_.begin(), attempts_.end(), [&](const auto& entry) { return entry.second.from == peer; });
+  const auto found = std::ranges::find_if(attempts_, [&](const auto& entry) { return entry.second.from == peer; });
   if (found != attempts_.end()) fail(found->first, unreachable("it began anew"));
 }
 

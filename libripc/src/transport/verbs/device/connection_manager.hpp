@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -52,6 +51,9 @@ class Id {
   rdma_cm_id* get() const noexcept { return id_; }
   remote::Endpoint remote() const noexcept { return remote::Endpoint::of(id_->route.addr.dst_addr); }
   remote::Endpoint local() const noexcept { return remote::Endpoint::of(id_->route.addr.src_addr); }
+
+ protected:
+  const VerbsLibrary& library() const noexcept { return channel_->library(); }
 
  private:
   const std::shared_ptr<EventChannel> channel_;

@@ -97,8 +97,8 @@ void prepare_datagrams(const std::vector<DeviceInfo>& listed, const VerbsLibrary
   port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   port.lid = attributes.lid;
   (void)library.query_pkey(port.device->context, port.number, 0, &port.partition);
-  const auto info = std::find_if(listed.begin(), listed.end(),
-                                 [&](const DeviceInfo& device) { return device.name == port.device->name; });
+  const auto info =
+      std::ranges::find_if(listed, [&](const DeviceInfo& device) { return device.name == port.device->name; });
   const bool addressed = port.ethernet ? find_gid(info == listed.end() ? nullptr : &*info, library, ip, port)
                                        : library.query_gid(port.device->context, port.number, 0, &port.gid) == 0;
   if (addressed) port.mtu = 128u << attributes.active_mtu;
@@ -108,8 +108,7 @@ void prepare_datagrams(const std::vector<DeviceInfo>& listed, const VerbsLibrary
 Result<DevicePointer> device_of(const std::shared_ptr<const VerbsLibrary>& library,
                                 const std::vector<DevicePort>& ports, const rdma_cm_id& id) {
   if (id.verbs == nullptr) return DevicePointer();
-  const auto known =
-      std::find_if(ports.begin(), ports.end(), [&](const DevicePort& port) { return port.device->is_of(id); });
+  const auto known = std::ranges::find_if(ports, [&](const DevicePort& port) { return port.device->is_of(id); });
   return known == ports.end() ? open_device(library, id) : known->device;
 }
 
@@ -121,11 +120,9 @@ Status find_ports(const std::shared_ptr<const VerbsLibrary>& library, std::vecto
   for (const std::string& ip : remote::own_addresses({})) {
     remote::Endpoint endpoint;
     if (!remote::Endpoint::parse(ip, 0, endpoint) || endpoint.is_loopback()) continue;
-    if (std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) { return port.ip == ip; })) continue;
+    if (std::ranges::any_of(ports, [&](const DevicePort& port) { return port.ip == ip; })) continue;
     if (!channel) {
-      Result<ChannelPointer> opened = open_channel(*library);
-      if (!opened.ok()) return opened.status();
-      channel = std::move(*opened);
+      if (Status status = open_channel(*library).move_to(channel); !status.ok()) return status;
     }
     rdma_cm_id* raw = nullptr;
     if (library->create_id(channel.get(), &raw, nullptr, RDMA_PS_TCP) != 0) continue;
@@ -187,8 +184,7 @@ Result<std::shared_ptr<const DeviceList>> DeviceList::open() {
   Result<std::shared_ptr<const VerbsLibrary>> library = VerbsLibrary::load();
   if (!library.ok()) return library.status();
   std::vector<DevicePort> ports;
-  Status status = find_ports(*library, ports);
-  if (!status.ok()) return status;
+  if (Status status = find_ports(*library, ports); !status.ok()) return status;
   return std::shared_ptr<const DeviceList>(std::make_shared<DeviceList>(std::move(*library), std::move(ports)));
 }
 
@@ -201,14 +197,14 @@ std::vector<DevicePort> DeviceList::ports() const {
 
 std::optional<DevicePort> DeviceList::port_of(const std::string& ip) const {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(ports_.begin(), ports_.end(), [&](const DevicePort& port) { return port.ip == ip; });
+  const auto found = std::ranges::find_if(ports_, [&](const DevicePort& port) { return port.ip == ip; });
   return found == ports_.end() ? std::nullopt : std::optional(*found);
 }
 
 std::vector<DevicePointer> DeviceList::devices() const {
   std::vector<DevicePointer> devices;
   for (const DevicePort& port : ports()) {
-    if (std::find(devices.begin(), devices.end(), port.device) == devices.end()) devices.push_back(port.device);
+    if (std::ranges::find(devices, port.device) == devices.end()) devices.push_back(port.device);
   }
   return devices;
 }

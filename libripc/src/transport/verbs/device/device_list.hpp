@@ -24,9 +24,6 @@ namespace ripc::internal::verbs {
 // One device, opened for this alone: librdmacm's own context belongs to all in the process that use it, who would take
 // each other's events. Immutable; any thread.
 struct Device {
-  Device() = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
   ~Device();
 
   // Whether librdmacm has found this device for the id.

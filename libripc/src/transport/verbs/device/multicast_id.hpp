@@ -2,9 +2,7 @@
 // An id of librdmacm that is in one group of the network.
 #pragma once
 
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "remote/session/endpoint.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
@@ -13,30 +11,24 @@ namespace ripc::internal::verbs {
 
 // One thread at a time. The end of the id leaves the group: the kernel would, but librdmacm frees what it keeps of a
 // group only when it is told to leave it.
-class MulticastId {
+class MulticastId final : public Id {
  public:
-  MulticastId(std::shared_ptr<EventChannel> channel, rdma_cm_id* id) noexcept
-      : channel_(std::move(channel)), id_(std::make_shared<const Id>(channel_, id)) {}
+  using Id::Id;
   ~MulticastId() { leave(); }
-  MulticastId(const MulticastId&) = delete;
-  MulticastId& operator=(const MulticastId&) = delete;
 
-  rdma_cm_id* get() const noexcept { return id_->get(); }
   // Once. False: see errno.
   bool join(const remote::Endpoint& group) noexcept {
-    if (channel_->library().join_multicast(get(), const_cast<sockaddr*>(group.address()), nullptr) != 0) return false;
+    if (library().join_multicast(get(), const_cast<sockaddr*>(group.address()), nullptr) != 0) return false;
     group_ = group;
     return true;
   }
   // Waits until no event of the id is held that was not given back.
   void leave() noexcept {
-    if (group_) (void)channel_->library().leave_multicast(get(), const_cast<sockaddr*>(group_->address()));
+    if (group_) (void)library().leave_multicast(get(), const_cast<sockaddr*>(group_->address()));
     group_.reset();
   }
 
  private:
-  const std::shared_ptr<EventChannel> channel_;
-  const IdPointer id_;
   std::optional<remote::Endpoint> group_;
 };
 

@@ -46,9 +46,9 @@ void PortMonitor::watch(const DevicePointer& device) {
   const auto listen = [this, raw = device.get(), running = std::weak_ptr(running_)](Reaction reaction,
                                                                                     std::uint8_t number) {
     loop_->post([this, raw, running, reaction, number] {
-      const auto found = running.expired() ? watched_.end()
-                                           : std::find_if(watched_.begin(), watched_.end(),
-                                                          [&](const Watched& one) { return one.device.get() == raw; });
+      const auto found = running.expired() ? watched_.end() : std::ranges::find_if(watched_, [&](const Watched& one) {
+        return one.device.get() == raw;
+      });
       if (found != watched_.end()) on_event(found->device, reaction, number);
     });
   };
@@ -122,8 +122,7 @@ void PortMonitor::check_ports(const Device& device, Reaction reaction, std::uint
 // ---- Devices that come and go --------------------------------------------------------------------------------
 
 void PortMonitor::lose(const DevicePointer& device) {
-  const auto watched =
-      std::find_if(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.device == device; });
+  const auto watched = std::ranges::find_if(watched_, [&](const Watched& one) { return one.device == device; });
   if (watched == watched_.end()) return;
   check_ports(*device, Reaction::lose_device, 0);
   ignore(*watched);
@@ -153,8 +152,7 @@ void PortMonitor::on_uevent(const Uevent& uevent) {
 void PortMonitor::look_for_devices() {
   if (!devices_->look_again()) return;
   for (const DevicePointer& device : devices_->devices()) {
-    if (std::none_of(watched_.begin(), watched_.end(), [&](const Watched& one) { return one.device == device; }))
-      watch(device);
+    if (std::ranges::none_of(watched_, [&](const Watched& one) { return one.device == device; })) watch(device);
   }
   hooks_.come();
 }

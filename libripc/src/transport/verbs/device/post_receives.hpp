@@ -6,10 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace ripc::internal::verbs {
 
 inline constexpr std::size_t kReceiveBatch = 16;  // receives that are posted at a time
+
+inline ibv_sge range_of(const void* memory, std::size_t size, std::uint32_t local_key) noexcept {
+  return {
+      .addr = reinterpret_cast<std::uint64_t>(memory), .length = static_cast<std::uint32_t>(size), .lkey = local_key};
+}
 
 // Posts so many receives: fill(index, range) sets the buffer of each, and returns the number of its work request. 0, or
 // an errno; only a device that is gone fails.

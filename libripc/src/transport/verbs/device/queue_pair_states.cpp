@@ -32,8 +32,7 @@ Status prepare_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair) {
 Status bring_up_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths) {
   // What the peer may do was not known at the first time.
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
-    Status status = move(library, id, pair, state, depths);
-    if (!status.ok()) return status;
+    if (Status status = move(library, id, pair, state, depths); !status.ok()) return status;
   }
   return {};
 }

@@ -71,9 +71,8 @@ Result<RegionPointer> Registrar::whole(const Extent& extent) {
 Result<RegionPointer> Registrar::part(const Extent& extent, const void* data, std::size_t size) {
   {
     const std::lock_guard lock(parts_mutex_);
-    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const Part& one) {
-      return one.of == extent && one.data == data && one.size == size;
-    });
+    const auto found = std::ranges::find_if(
+        parts_, [&](const Part& one) { return one.of == extent && one.data == data && one.size == size; });
     if (found != parts_.end()) {
       parts_.splice(parts_.end(), parts_, found);
       return RegionPointer(parts_.back().region);

@@ -3,7 +3,6 @@
 // needed, so that a machine without devices loses no time.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/event_signal.hpp"
-#include "base/interface_list.hpp"
+#include "remote/session/rails.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -24,21 +24,9 @@ namespace {
 constexpr std::size_t kReadyAtOnce = 16;
 constexpr const char* kNotJoined = "not joined yet";
 
-// The network interface that has the address; empty: none.
-std::string interface_of(const std::string& ip) {
-  remote::Endpoint wanted;
-  std::string name;
-  if (!remote::Endpoint::parse(ip, 0, wanted)) return name;
-  const InterfaceList list = list_interfaces();
-  for (const ifaddrs* entry = list.get(); entry != nullptr && name.empty(); entry = entry->ifa_next) {
-    if (entry->ifa_addr != nullptr && remote::Endpoint::of(*entry->ifa_addr).same_ip(wanted)) name = entry->ifa_name;
-  }
-  return name;
-}
-
 template <typename Item>
 bool contains(const std::vector<Item>& list, const Item& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
+  return std::ranges::find(list, item) != list.end();
 }
 
 }  // namespace
@@ -57,9 +45,7 @@ Status FabricNetwork::start() {
   if (!epoll_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
   timer_ = ForkGuard::open(timer_guard_, [] { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK); });
   if (!timer_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
-  Result<std::shared_ptr<EventChannel>> channel = EventChannel::open(devices_->library());
-  if (!channel.ok()) return channel.status();
-  channel_ = std::move(*channel);
+  if (Status status = EventChannel::open(devices_->library()).move_to(channel_); !status.ok()) return status;
   made_event_ = ForkGuard::open(made_guard_, [] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!made_event_) return system_error(errno, "eventfd", "raise `ulimit -n`");
   for (const int fd : {timer_.get(), made_event_.get(), channel_->get()->fd}) {
@@ -96,13 +82,15 @@ void FabricNetwork::choose_ports() {
   std::vector<remote::Endpoint> groups;
   for (const int family : {AF_INET, AF_INET6}) {
     if (!groups.empty()) break;
-    std::copy_if(options_.groups.begin(), options_.groups.end(), std::back_inserter(groups),
-                 [&](const remote::Endpoint& group) { return group.family() == family; });
+    std::ranges::copy_if(options_.groups, std::back_inserter(groups),
+                         [&](const remote::Endpoint& group) { return group.family() == family; });
   }
   std::vector<std::pair<const DevicePort*, std::string>> chosen;
   const std::vector<DevicePort> ports = devices_->ports();
   for (const DevicePort& port : ports) {
-    const std::string interface = interface_of(port.ip);
+    remote::Endpoint address;
+    if (!remote::Endpoint::parse(port.ip, 0, address)) continue;
+    const std::string interface = remote::interface_of(address);
     if (!options_.interfaces.empty() && !contains(options_.interfaces, interface)) continue;
     if (port.mtu == 0) {
       const std::lock_guard lock(mutex_);
@@ -110,11 +98,9 @@ void FabricNetwork::choose_ports() {
         no_port_ += (no_port_.empty() ? "" : ", ") + port.device->name + " has no datagrams";
       continue;
     }
-    remote::Endpoint address;
-    if (!remote::Endpoint::parse(port.ip, 0, address)) continue;
-    const bool fits = std::any_of(groups.begin(), groups.end(),
-                                  [&](const remote::Endpoint& group) { return group.family() == address.family(); });
-    const auto same = std::find_if(chosen.begin(), chosen.end(), [&](const auto& other) {
+    const bool fits =
+        std::ranges::any_of(groups, [&](const remote::Endpoint& group) { return group.family() == address.family(); });
+    const auto same = std::ranges::find_if(chosen, [&](const auto& other) {
       return other.first->device == port.device && other.first->number == port.number && other.second == interface;
     });
     if (same == chosen.end()) {
@@ -126,9 +112,9 @@ void FabricNetwork::choose_ports() {
   const std::lock_guard lock(mutex_);
   for (const auto& [port, interface] : chosen) {
     const std::string name = port->device->name + ":" + std::to_string(port->number) + " (" + interface + ")";
-    const bool is_known = std::any_of(
-        memberships_.begin(), memberships_.end(),
-        [&, &device = port->device](const auto& one) { return one.port.device == device && one.name == name; });
+    const bool is_known = std::ranges::any_of(memberships_, [&, &device = port->device](const auto& one) {
+      return one.port.device == device && one.name == name;
+    });
     if (is_known) continue;
     for (const remote::Endpoint& group : groups)
       place_for_one() = {.port = *port, .group = group, .name = name, .id = {}, .queue = {}, .obstacle = kNotJoined};
@@ -138,8 +124,8 @@ void FabricNetwork::choose_ports() {
 
 // Places stay what they are, because what is under way knows them by their numbers.
 FabricNetwork::Membership& FabricNetwork::place_for_one() {
-  const auto free = std::find_if(memberships_.begin(), memberships_.end(),
-                                 [](const Membership& one) { return one.port.device == nullptr; });
+  const auto free =
+      std::ranges::find_if(memberships_, [](const Membership& one) { return one.port.device == nullptr; });
   return free == memberships_.end() ? memberships_.emplace_back() : *free;
 }
 
@@ -147,9 +133,7 @@ FabricNetwork::Membership& FabricNetwork::place_for_one() {
 void FabricNetwork::listen_to_devices() {
   for (const Membership& membership : memberships_) {
     const DevicePointer& device = membership.port.device;
-    if (!device ||
-        std::any_of(listeners_.begin(), listeners_.end(), [&](const auto& known) { return known.first == device; }))
-      continue;
+    if (!device || std::ranges::any_of(listeners_, [&](const auto& known) { return known.first == device; })) continue;
     listeners_.emplace_back(device, device->events.listen([this](Reaction reaction, std::uint8_t) {
       if (reaction != Reaction::lose_queue) return;
       has_news_.store(true, std::memory_order_release);
@@ -209,8 +193,7 @@ spi::SentPackets FabricNetwork::send_to_groups(std::span<const std::byte> bytes)
 spi::SentPackets FabricNetwork::send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept {
   const auto peer = to.as<Peer>();
   const std::shared_ptr<const Members> current = members();
-  const auto found = std::find_if(current->begin(), current->end(),
-                                  [&](const Member& member) { return member.number == peer.member; });
+  const auto found = std::ranges::find_if(*current, [&](const Member& member) { return member.number == peer.member; });
   if (found == current->end() || !found->queue) return {0, 0, 1};
   GroupQueue::Sending sending = found->queue->send_to(peer.peer, bytes, monotonic_now());
   try {
@@ -226,7 +209,7 @@ spi::SentPackets FabricNetwork::send_to(const spi::PeerAddress& to, std::span<co
 PeerAuthorizer::Verdict FabricNetwork::authorize(const spi::PeerAddress& from) {
   const GroupPeer sender = from.as<Peer>().peer;
   const std::vector<DevicePort> ports = devices_->ports();
-  const bool is_ours = std::any_of(ports.begin(), ports.end(), [&](const DevicePort& port) {
+  const bool is_ours = std::ranges::any_of(ports, [&](const DevicePort& port) {
     return std::memcmp(port.gid.raw, sender.gid.data(), sender.gid.size()) == 0 ||
            (sender.lid != 0 && sender.lid == port.lid);
   });

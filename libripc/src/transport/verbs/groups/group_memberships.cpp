@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <string>
-#include <vector>
 
 namespace ripc::internal::verbs {
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 namespace ripc::internal::verbs {
 
@@ -27,8 +26,7 @@ std::uint16_t lid_of(const DevicePort& port, const ibv_wc& completion) noexcept 
 Result<std::shared_ptr<GroupQueue>> GroupQueue::create(const DevicePort& port, const JoinedGroup& group,
                                                        bool receives_own_packets) {
   std::shared_ptr<GroupQueue> queue(new GroupQueue(port, group, receives_own_packets));
-  Status status = queue->make();
-  if (!status.ok()) return status;
+  if (Status status = queue->make(); !status.ok()) return status;
   return queue;
 }
 
@@ -89,10 +87,8 @@ bool GroupQueue::post_send_locked(const AddressHandle& handle, std::uint32_t que
   reap_locked();
   if (posted_ - completed_ == kSends) return false;
   std::byte* const slot = send_slot(posted_);
-  std::copy(bytes.begin(), bytes.end(), slot);
-  ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(slot),
-                .length = static_cast<std::uint32_t>(bytes.size()),
-                .lkey = region_->local_key()};
+  std::ranges::copy(bytes, slot);
+  ibv_sge range = range_of(slot, bytes.size(), region_->local_key());
   ibv_send_wr request{};
   request.wr_id = posted_;
   request.sg_list = &range;
@@ -137,9 +133,8 @@ Status GroupQueue::find_handle(const GroupPeer& peer, Nanoseconds now) {
   const std::lock_guard lock(mutex_);
   handles_[{peer.gid, peer.lid, peer.service_level}] = {.handle = std::move(handle), .found = now, .last_use = ++uses_};
   if (handles_.size() <= kMostHandles) return {};
-  handles_.erase(std::min_element(handles_.begin(), handles_.end(), [](const auto& one, const auto& other) {
-    return one.second.last_use < other.second.last_use;
-  }));
+  handles_.erase(std::ranges::min_element(
+      handles_, [](const auto& one, const auto& other) { return one.second.last_use < other.second.last_use; }));
   return {};
 }
 
@@ -150,9 +145,7 @@ void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noex
   (void)post_receives(queue_->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     std::byte* const slot = receive_slot(slots[index]);
     *slot = std::byte{0};  // read_grh()
-    range = {.addr = reinterpret_cast<std::uint64_t>(slot),
-             .length = static_cast<std::uint32_t>(kGrhSize + mtu()),
-             .lkey = region_->local_key()};
+    range = range_of(slot, kGrhSize + mtu(), region_->local_key());
     return std::uint64_t{slots[index]};
   });
 }
@@ -198,7 +191,7 @@ bool GroupQueue::accept(const ibv_wc& completion, std::span<std::byte> buffer, G
   const bool is_own = completion.src_qp == queue_->pair()->qp_num && ends->source == own_gid_;
   if (is_own && !receives_own_packets_) return false;
   const std::span<const std::byte> text(slot + kGrhSize, completion.byte_len - kGrhSize);
-  std::copy(text.begin(), text.end(), buffer.begin());
+  std::ranges::copy(text, buffer.begin());
   packet.bytes = buffer.first(text.size());
   packet.to_group = ends->destination == group_gid_;
   packet.from = {.gid = ends->source,

@@ -12,7 +12,6 @@
 #include <span>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "transport/verbs/datagram/datagram_sender.hpp"
@@ -59,8 +58,6 @@ class GroupQueue {
   static Result<std::shared_ptr<GroupQueue>> create(const DevicePort& port, const JoinedGroup& group,
                                                     bool receives_own_packets);
   ~GroupQueue();
-  GroupQueue(const GroupQueue&) = delete;
-  GroupQueue& operator=(const GroupQueue&) = delete;
 
   // Never blocks. False: it is larger than the port's MTU, or the device takes nothing now.
   bool send_to_group(std::span<const std::byte> bytes) noexcept;

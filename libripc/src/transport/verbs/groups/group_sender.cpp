@@ -23,8 +23,8 @@ constexpr Nanoseconds kRoundPause = 100'000'000;
 
 template <typename Round>
 bool has_links(const Round& round, const std::vector<std::uint32_t>& links) noexcept {
-  return std::equal(round.members.begin(), round.members.end(), links.begin(), links.end(),
-                    [](const auto& member, std::uint32_t link) { return member.link == link; });
+  return std::ranges::equal(round.members, links,
+                            [](const auto& member, std::uint32_t link) { return member.link == link; });
 }
 
 template <typename Round>
@@ -60,9 +60,8 @@ void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> cha
 
 GroupSender::Group& GroupSender::group_locked(ripc_service_id id) {
   if (groups_.size() >= kMostGroups && !groups_.contains(id)) {
-    const auto oldest = std::min_element(groups_.begin(), groups_.end(), [](const auto& one, const auto& other) {
-      return one.second.last_use < other.second.last_use;
-    });
+    const auto oldest = std::ranges::min_element(
+        groups_, [](const auto& one, const auto& other) { return one.second.last_use < other.second.last_use; });
     end_round(oldest->second.active);
     end_round(oldest->second.pending);
     groups_.erase(oldest);
@@ -105,13 +104,11 @@ void GroupSender::take_present_locked(std::span<spi::Channel* const> channels) {
     auto* const channel = static_cast<DatagramChannel*>(channels[index]);
     if (channel->alive() && channel->is_in_groups()) present_.push_back({channel->link(), index, channel});
   }
-  std::sort(present_.begin(), present_.end(), [](const auto& one, const auto& other) { return one.link < other.link; });
+  std::ranges::sort(present_, [](const auto& one, const auto& other) { return one.link < other.link; });
 }
 
 const GroupSender::Present* GroupSender::find_present_locked(std::uint32_t link) const noexcept {
-  const auto found =
-      std::lower_bound(present_.begin(), present_.end(), link,
-                       [](const Present& present, std::uint32_t wanted) { return present.link < wanted; });
+  const auto found = std::ranges::lower_bound(present_, link, {}, &Present::link);
   return found == present_.end() || found->link != link ? nullptr : &*found;
 }
 
@@ -119,8 +116,7 @@ const GroupSender::Present* GroupSender::find_present_locked(std::uint32_t link)
 void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
   candidates_.clear();
   for (const Present& present : present_) {
-    if (candidates_.size() < kMostMembers &&
-        !std::binary_search(group.not_joined.begin(), group.not_joined.end(), present.link))
+    if (candidates_.size() < kMostMembers && !std::ranges::binary_search(group.not_joined, present.link))
       candidates_.push_back(present.link);
   }
   const bool is_complete = group.active.token != 0 && has_links(group.active, candidates_);
@@ -129,14 +125,13 @@ void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
   if (now >= group.retry_at) group.not_joined.clear();
   Round& pending = group.pending;
   if (pending.token != 0) {
-    if (std::all_of(pending.members.begin(), pending.members.end(), [](const Member& one) { return one.has_joined; })) {
+    if (std::ranges::all_of(pending.members, [](const Member& one) { return one.has_joined; })) {
       end_round(group.active);
       group.active = std::exchange(pending, Round());
     } else if (now - pending.began >= kJoinPatience) {
       for (const Member& member : pending.members) {
         if (!member.has_joined)
-          group.not_joined.insert(std::lower_bound(group.not_joined.begin(), group.not_joined.end(), member.link),
-                                  member.link);
+          group.not_joined.insert(std::ranges::lower_bound(group.not_joined, member.link), member.link);
       }
       group.retry_at = now + kRetryPause;
       end_round(pending);
@@ -182,9 +177,7 @@ void GroupSender::left(std::uint32_t link) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [id, group] : groups_) {
     for (Round* const round : {&group.active, &group.pending}) {
-      if (std::any_of(round->members.begin(), round->members.end(),
-                      [&](const Member& one) { return one.link == link; }))
-        end_round(*round);
+      if (std::ranges::any_of(round->members, [&](const Member& one) { return one.link == link; })) end_round(*round);
     }
   }
 }
