@@ -20,8 +20,6 @@ namespace {
 using support::eventually;
 using wire::datagram::Header;
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-
 class LinkStream : public ::testing::Test {
  protected:
   LinkStream() : loop_(std::move(EventLoop::create().value())), thread_([this] { loop_->run(); }) {
