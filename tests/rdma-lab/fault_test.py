@@ -88,8 +88,10 @@ descriptors() {{
   while awk '$4 == "01" || $4 == "08" {{ busy = 1 }} END {{ exit !busy }}' /proc/net/tcp; do :; done
   ls /proc/$server/fd | wc -l
 }}
-# settle COUNT: until there are no more than that, or the patience is over.
-settle() {{ end=$((SECONDS + 30)); until (($(descriptors) <= $1)) || ((SECONDS > end)); do :; done; }}
+# What they are.
+listed() {{ ls -l /proc/$server/fd | awk '{{ print $NF }}' | sort; }}
+# settle COUNT: until there are no more than that, or the patience is over. How many there are then.
+settle() {{ end=$((SECONDS + 30)); until now=$(descriptors); ((now <= $1)) || ((SECONDS > end)); do :; done; echo "$now"; }}
 echo "before: $(path)"
 ripc get files big --chunk 256K --verify --json -o - 2>/tmp/report |
   {{ head -c 8000000 >/dev/null; take_away >/tmp/gone & cat >/dev/null; wait; }}
@@ -99,6 +101,7 @@ give_back
 echo "again: $(path)"
 ripc get files big --verify --json
 base=$(descriptors)
+listed >/tmp/base
 for round in 1 2 3; do
   take_away
   echo "without: $(path)"
@@ -106,8 +109,8 @@ for round in 1 2 3; do
   give_back
   ripc get files big --verify --json
 done
-settle "$base"
-echo "descriptors: $base, $(descriptors)"
+echo "descriptors: $base, $(settle "$base")"
+listed | diff /tmp/base -
 ripc ping files --count 100 --json
 kill "$server"
 wait "$server"
@@ -155,8 +158,8 @@ kill_one() {{
   {{ head -c 2000000 >/dev/null; kill -9 "$client"; }} </tmp/piece
   wait "$client"
 }}
-# settle COUNTS: until there is as much of everything as that, or the patience is over.
-settle() {{ end=$((SECONDS + 30)); until [[ $(count) == "$1" ]] || ((SECONDS > end)); do :; done; }}
+# settle COUNTS: until there is as much of everything as that, or the patience is over. What there is then.
+settle() {{ end=$((SECONDS + 30)); until now=$(count); [[ $now == "$1" ]] || ((SECONDS > end)); do :; done; echo "$now"; }}
 # Connections of the server, also those that it is making or closing.
 connections() {{ ss -Htanp | grep -v ^LISTEN | grep "pid=$server,"; }}
 pairs() {{ rdma resource show qp | wc -l; }}
@@ -169,9 +172,9 @@ until (($(pairs) == before)) && ! connections >/dev/null; do :; done
 base=$(count)
 kept=$(regions)
 for round in 1 2 3 4 5 6; do kill_one; kill_one --return-buffer; done
-settle "$base"
+end=$(settle "$base")
 echo "base: $base"
-echo "end: $(count)"
+echo "end: $end"
 echo "registrations: $kept to $(regions)"
 ripc get files big --verify --json
 kill "$server"
@@ -254,7 +257,7 @@ class FaultTest(unittest.TestCase):
                                          rf"again: verbs\n[^\n]*{over_verbs}.*\n({cycle}){{3}}"
                                          r"descriptors: \d+, \d+\n")
                 base, end = map(int, re.search(r"descriptors: (\d+), (\d+)\n", output).groups())
-                self.assertLessEqual(end, base)
+                self.assertLessEqual(end, base, output)
 
     def test_an_interface_that_is_removed_below_its_device_is_replaced_by_sockets(self):
         for device in ("rxe", "siw"):
