@@ -171,9 +171,7 @@ final class PieceStream extends InputStream {
           // Where it could not be written into the return buffer, it is lent.
           if (result.kind(0) != ViewKind.RETURNED) result.copyTo(0, 0, room);
           room.position(0);
-          ByteBuffer says = Wire.lengthOf(piece.length);
-          if (piece.isSealed) host.check(piece.request, result.item(1), says, room);
-          else host.check(piece.request, result.item(1), says);
+          host.check(piece.request, result.item(1), Wire.saysOf(piece.isSealed, room));
           return room;
         }
       }

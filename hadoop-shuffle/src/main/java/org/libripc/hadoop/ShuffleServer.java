@@ -276,11 +276,8 @@ final class ShuffleServer implements AutoCloseable {
       ByteBuffer bytes = piece.buffer();
       if (!read(checked, wanted, bytes)) return;
       bytes.flip();
-      ByteBuffer says = Wire.lengthOf(total);
-      byte[] mac =
-          wanted.isSealed()
-              ? Wire.sealAnswer(checked.key, checked.mac, says, bytes)
-              : Wire.sealAnswer(checked.key, checked.mac, says);
+      ByteBuffer[] says = Wire.saysOf(wanted.isSealed(), bytes);
+      byte[] mac = Wire.sealAnswer(checked.key, checked.mac, says);
       Outgoing answer = new Outgoing().addReturn(bytes, 0).add(ByteBuffer.wrap(mac));
       ticket = send(checked.request, answer);
       metrics.dataRequests.incr();

@@ -287,6 +287,12 @@ final class Wire {
     return mac(key, parts);
   }
 
+  /** What the MAC of an answer with data is over: their number, and the data if they are sealed. */
+  static ByteBuffer[] saysOf(boolean isSealed, ByteBuffer data) {
+    ByteBuffer length = lengthOf(data.remaining());
+    return isSealed ? new ByteBuffer[] {length, data} : new ByteBuffer[] {length};
+  }
+
   /** What an answer with data says beside the data. */
   static ByteBuffer lengthOf(long bytes) {
     return ByteBuffer.allocate(8).putLong(0, bytes);
