@@ -22,6 +22,8 @@ OPENED = [] if VERSION.startswith("3.5") else ["--add-opens=java.base/java.lang=
 STOCK_HANDLER = "org.apache.hadoop.mapred.ShuffleHandler"
 OUR_HANDLER = "org.libripc.hadoop.RipcShuffleHandler"
 OUR_SHUFFLE = "org.libripc.hadoop.RipcShuffle"
+COLLECTOR = "-XX:+UseParallelGC -XX:ParallelGCThreads=2"  # of a reducer
+REDUCER_JAVA = f"-Xmx1g {COLLECTOR}"
 TERA = "org.apache.hadoop.examples.terasort."
 RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
@@ -232,7 +234,7 @@ class Cluster:
             "mapreduce.map.memory.mb": 768,
             "mapreduce.map.java.opts": "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "mapreduce.reduce.memory.mb": 1536,
-            "mapreduce.reduce.java.opts": "-Xmx1g -XX:+UseParallelGC -XX:ParallelGCThreads=2",
+            "mapreduce.reduce.java.opts": REDUCER_JAVA,
             "mapreduce.task.io.sort.mb": 200,
             "mapreduce.job.running.map.limit": 2,
             "mapreduce.map.speculative": "false",
