@@ -15,8 +15,14 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 RUN_SECONDS = 90  # of one measurement, at most
-TESTS = ["rtt_64", "rate_32", "bulk_1M", "bulk_64M"]
-SIZES = {"rtt_64": 64, "rate_32": 32, "bulk_1M": 1 << 20, "bulk_64M": 64 << 20}
+SIZES = {"rtt_64": 64, "rtt_4K": 4 << 10, "rtt_16K": 16 << 10, "rate_32": 32, "bulk_16K": 16 << 10, "bulk_64K": 64 << 10,
+         "bulk_100K": 100 << 10, "bulk_1M": 1 << 20, "bulk_64M": 64 << 20}
+TESTS = list(SIZES)
+
+
+def kind(test):
+    """What it measures: "rtt", "rate" or "bulk"."""
+    return test.partition("_")[0]
 
 
 class CannotRun(Exception):
@@ -134,16 +140,19 @@ class Ripc:
         return None
 
     def measure(self, test, count):
-        size = str(SIZES[test])
-        arguments = {"rtt_64": ["pingpong"], "rate_32": ["rate"]}.get(test, ["bandwidth", "--kind", "long"])
-        command = ["env", "RIPC_MULTICAST=off", self.program, "bench"] + arguments
-        if self.transport == "socket" and test.startswith("bulk"):
+        size = SIZES[test]
+        is_long = size >= 1 << 20
+        arguments = {"rtt": ["pingpong", "--kind", "auto"], "rate": ["rate"],
+                     "bulk": ["bandwidth", "--kind", "long" if is_long else "auto"]}[kind(test)]
+        # The rivals encrypt nothing.
+        command = ["env", "RIPC_MULTICAST=off", "RIPC_NETWORK=open", self.program, "bench"] + arguments
+        if self.transport == "socket" and is_long:
             command += ["--wait", "block"]  # on two cores, spinning takes them away from the threads that move the bytes
-        command += ["--transport", self.transport, "--size", size, "--iterations", str(count), "--json"]
+        command += ["--transport", self.transport, "--size", str(size), "--iterations", str(count), "--json"]
         result = json.loads(self.machine.run((self.name, test), command))
-        if test == "rtt_64":
+        if kind(test) == "rtt":
             return result["rtt_ns"]["p50"]
-        return result["messages_per_second"] if test == "rate_32" else result["bytes_per_second"] / 1e9
+        return result["messages_per_second"] if kind(test) == "rate" else result["bytes_per_second"] / 1e9
 
 
 class Ucx:
@@ -173,9 +182,9 @@ class Ucx:
         if start is None or start + 1 >= len(lines):
             raise CannotRun("no figures: " + first_line(output))
         row = dict(zip(next(csv.reader([lines[start]])), next(csv.reader([lines[-1]]))))
-        if test == "rtt_64":
+        if kind(test) == "rtt":
             return float(row["50.0_percentile_lat"]) * 2 * 1000
-        return float(row["overall_mr"]) if test == "rate_32" else float(row["overall_bw"]) * (1 << 20) / 1e9
+        return float(row["overall_mr"]) if kind(test) == "rate" else float(row["overall_bw"]) * (1 << 20) / 1e9
 
 
 class Libfabric:
@@ -201,7 +210,7 @@ class Libfabric:
         if header is None or len(lines[-1]) != len(header):
             raise CannotRun("no figures: " + first_line(output))
         row = dict(zip(header, lines[-1]))
-        return float(row["usec/xfer"]) * 2 * 1000 if test == "rtt_64" else float(row["MB/sec"]) / 1000
+        return float(row["usec/xfer"]) * 2 * 1000 if kind(test) == "rtt" else float(row["MB/sec"]) / 1000
 
 
 class Iperf:
@@ -256,7 +265,7 @@ class SocketProgram:
     """zmq_pair.cpp and unix_pair.cpp."""
 
     tests = TESTS
-    KINDS = {"rtt_64": "latency", "rate_32": "rate", "bulk_1M": "bandwidth", "bulk_64M": "bandwidth"}
+    KINDS = {"rtt": "latency", "rate": "rate", "bulk": "bandwidth"}
 
     def __init__(self, machine, work, name, source, package, library, header, over="ipc"):
         self.machine = machine
@@ -286,13 +295,17 @@ class SocketProgram:
         port = free_port()
         path = os.path.join(self.work, f"socket-{port}")
         address = f"tcp://127.0.0.1:{port}" if self.over == "tcp" else "ipc://" + path if self.library else path
-        common = [address, self.KINDS[test], str(SIZES[test]), str(count)]
+        common = [address, self.KINDS[kind(test)], str(SIZES[test]), str(count)]
         output = self.machine.pair((self.name, test), [self.program, "serve"] + common, [self.program, "run"] + common,
                                    {}, lambda: listens_on(port) if self.over == "tcp" else os.path.exists(path))
         result = json.loads(output)
-        if test == "rtt_64":
+        if kind(test) == "rtt":
             return result["p50_ns"]
-        return count / result["seconds"] * (1 if test == "rate_32" else SIZES[test] / 1e9)
+        return count / result["seconds"] * (1 if kind(test) == "rate" else SIZES[test] / 1e9)
+
+
+UCX_TAG = {test: "-t tag_lat" if kind(test) == "rtt" else "-t tag_bw" for test in TESTS}
+MIDDLE = ["rtt_4K", "rtt_16K", "bulk_16K", "bulk_64K", "bulk_100K"]
 
 
 def rivals_over_memory(machine, work):
@@ -305,11 +318,10 @@ def rivals_over_memory(machine, work):
         Ucx(machine, work, "UCX posix am bcopy (uct)",
             {"rtt_64": f"-t am_lat {uct} bcopy", "rate_32": f"-t am_bw {uct} bcopy"}, {}),
         Ucx(machine, work, "UCX posix am (ucp)", {"rtt_64": "-t ucp_am_lat", "rate_32": "-t ucp_am_bw"}, posix),
-        Ucx(machine, work, "UCX posix tag (ucp)",
-            {"rtt_64": "-t tag_lat", "rate_32": "-t tag_bw", "bulk_1M": "-t tag_bw", "bulk_64M": "-t tag_bw"}, posix),
+        Ucx(machine, work, "UCX posix tag (ucp)", UCX_TAG, posix),
         Ucx(machine, work, "UCX posix+cma tag (ucp)", {"bulk_1M": "-t tag_bw", "bulk_64M": "-t tag_bw"}, cma),
         Ucx(machine, work, "UCX posix put (ucp)", {"bulk_1M": "-t ucp_put_bw", "bulk_64M": "-t ucp_put_bw"}, posix),
-        Libfabric(machine, work, "libfabric shm (fi_pingpong)", "shm", "rdm", ["rtt_64", "bulk_1M", "bulk_64M"]),
+        Libfabric(machine, work, "libfabric shm (fi_pingpong)", "shm", "rdm", ["rtt_64", *MIDDLE, "bulk_1M", "bulk_64M"]),
         SocketProgram(machine, work, "ZeroMQ PAIR ipc", "zmq_pair", "libzmq3-dev", ["-lzmq"], "/usr/include/zmq.h"),
         SocketProgram(machine, work, "Unix stream socket", "unix_pair", None, [], None),
     ]
@@ -319,10 +331,9 @@ def rivals_over_sockets(machine, work):
     tcp = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
     return [
         Ucx(machine, work, "UCX tcp am (ucp)", {"rtt_64": "-t ucp_am_lat", "rate_32": "-t ucp_am_bw"}, tcp),
-        Ucx(machine, work, "UCX tcp tag (ucp)",
-            {"rtt_64": "-t tag_lat", "rate_32": "-t tag_bw", "bulk_1M": "-t tag_bw", "bulk_64M": "-t tag_bw"}, tcp),
+        Ucx(machine, work, "UCX tcp tag (ucp)", UCX_TAG, tcp),
         Libfabric(machine, work, "libfabric udp (fi_pingpong)", "udp", "dgram", ["rtt_64"]),
-        Libfabric(machine, work, "libfabric tcp (fi_pingpong)", "tcp", "msg", ["rtt_64", "bulk_1M", "bulk_64M"]),
+        Libfabric(machine, work, "libfabric tcp (fi_pingpong)", "tcp", "msg", ["rtt_64", *MIDDLE, "bulk_1M", "bulk_64M"]),
         SocketProgram(machine, work, "ZeroMQ PAIR tcp", "zmq_pair", "libzmq3-dev", ["-lzmq"], "/usr/include/zmq.h", "tcp"),
         Sockperf(machine, work),
         Iperf(machine, work),
