@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a protocol for each item of a message that is sent: in its packet (short), pulled by the receiver
-// (long), or written into the request's return buffers.
+// (long), or written into the request's return buffers. Some choices belong to the transport, which knows its path:
+//
+//   path     choice                                                          made by
+//   shm      a return buffer: written up to 256 KiB, else pulled             ShmSource::push
+//   remote   a return buffer: pushed; above 1 MiB pulled if there are rails  BulkBackend::is_better_pulled
+//   sockets  a packet: by datagram, or by the link's connection              UdpChannel::want_stream_locked
+//   sockets  a pulled item: over one rail up to 256 KiB, else over all       socket::kUndivided
+//   verbs    a pulled item: likewise, up to 1 MiB                            RdmaPullTable::pull
 #pragma once
 
 #include <algorithm>

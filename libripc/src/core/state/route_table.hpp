@@ -47,6 +47,8 @@ class RouteTable {
   std::optional<spi::Address> learned(ripc_service_id id) const;
 
  private:
+  // One link to a peer: short messages keep their order on one rail. Only the bytes of long items go over several, and
+  // those are a matter of the session (remote/bulk/lanes.hpp).
   struct Route {
     ripc_service_id id = 0;
     spi::Connected way;
