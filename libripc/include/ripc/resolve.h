@@ -60,9 +60,9 @@ typedef struct ripc_rail_info {
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);
 
-/* Visits each rail that leads to the process of a living service, in the calling thread: what all long items between
- * the two processes have taken, in both directions. None on one host over shared memory, and before the first long
- * item. A rail that has failed is not among them until it is back. Finds the path if there is none; errors as for
+/* Visits each rail that leads to the process of a living service, in the calling thread. It counts what all long items
+ * between the two processes have taken, in both directions. None on one host over shared memory, and before the first
+ * long item. A rail that has failed is not among them until it is back. Finds the path if there is none; errors as for
  * ripc_find_path(). */
 RIPC_API ripc_status ripc_list_rails(ripc_context *context, ripc_service_id id, ripc_rail_visitor visitor, void *user);
 

@@ -6,8 +6,8 @@
 //   while (auto message = service->receive())
 //     (void)service->reply(*message, message->item(0).bytes());
 //
-// What is sent may be temporary, or lie in the message that is answered: send() and reply() copy what the receiver has
-// not read when they return. Only borrow() makes no copy, and needs the memory until the Ticket completes.
+// What is sent may be temporary, or lie in the message that is answered. When send() and reply() return, they have
+// copied what the receiver has not read. Only borrow() makes no copy, and needs the memory until the Ticket completes.
 //
 // These rules hold for every declaration, unless its own comment says otherwise.
 //

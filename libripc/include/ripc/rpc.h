@@ -59,9 +59,9 @@ RIPC_API void ripc_rpc_destroy(ripc_rpc *rpc);
 
 /* ---- Answering calls --------------------------------------------------------------------------------------- */
 
-/* Gets a request, which it owns until it answers, drops or refuses it: in the call or later, in any thread. After that
- * the functions below give RIPC_INVALID_ARGUMENT or 0, and do nothing, but only until its memory serves another request
- * or goes with the endpoint: keep no pointer to it. */
+/* Gets a request, which it owns until it answers, drops or refuses it: in the call or later, in any thread. After that,
+ * keep no pointer to it. The functions below give RIPC_INVALID_ARGUMENT or 0, and do nothing. They do so only until its
+ * memory serves another request or goes with the endpoint. */
 typedef void (*ripc_rpc_handler)(void *user, ripc_request *request);
 
 typedef enum ripc_rpc_handler_flags {

@@ -176,8 +176,8 @@ struct CallOptions {
   Nanoseconds timeout = kDefaultTime;          // of the whole call: 5 seconds
   std::span<const ReturnBuffer> returns = {};  // memory for the answer, at most RIPC_MAX_RETURNS
   const Request* parent = nullptr;             // the call is made for this one: it gets no more time than that has left
-  // Runs once, in any thread, when what borrow() lends is the caller's again: the call has ended, and the server has
-  // let go of the request. Without it, only leased or registered memory is lent.
+  // Runs once, in any thread, when what borrow() lends is the caller's again. By then the call has ended, and the
+  // server has let go of the request. Without it, only leased or registered memory is lent.
   ripc_ticket_callback loan_ended = nullptr;
   void* loan_user = nullptr;  // for loan_ended
   // Running twice does no harm: a call to a group goes to another member also where it may have run.

@@ -1,5 +1,5 @@
-/* Calls without callbacks: requests and ends are read from memory, for languages in which calls from C are expensive
- * and for programs with a loop of their own. ripc/rpc.h says what a call promises.
+/* Calls without callbacks: requests and ends are read from memory. This suits languages in which calls from C are
+ * expensive, and programs with a loop of their own. ripc/rpc.h says what a call promises.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef RIPC_RPC_RECORDS_H
 #define RIPC_RPC_RECORDS_H
@@ -37,9 +37,9 @@ typedef struct ripc_rpc_record {
 /* The largest size of one, without the bytes of its items. */
 #define RIPC_RPC_MAX_RECORD (sizeof(ripc_rpc_record) + RIPC_MAX_RECORD)
 
-/* Runs an endpoint as ripc_rpc_run(), and writes the requests for methods whose handler is NULL, and the ends of calls
- * whose `done` is NULL, into `records`, one after the other. What was left over from before is written at once. *count
- * says how many; it may be 0 with RIPC_OK.
+/* Runs an endpoint as ripc_rpc_run(), and writes records into `records`, one after the other. They are the requests for
+ * methods whose handler is NULL, and the ends of calls whose `done` is NULL. What was left over from before is written
+ * at once. *count says how many; it may be 0 with RIPC_OK.
  *
  * `records` is a multiple of 8 and has `size` bytes. RIPC_RPC_MAX_RECORD of them are set aside for each record; the
  * rest is for the bytes of short items. RIPC_INVALID_ARGUMENT also if there is no room for one, or if the endpoint was

@@ -159,8 +159,8 @@ RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *messa
  * stopped in the middle of a write. The request then goes on, without the buffers that the peer was not writing. */
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
-/* How many bytes the short items of one message to `to` may have together, if it has `items` items and no return
- * buffers or long items. If there is no path to the peer, it finds one first; errors as for ripc_send(). For a group:
+/* How many bytes the short items of one message to `to` may have together. It has `items` items, and no return buffers
+ * or long items. If there is no path to the peer, it finds one first; errors as for ripc_send(). For a group:
  * what all members take that can be reached. */
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 

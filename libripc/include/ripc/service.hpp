@@ -312,7 +312,7 @@ class Service {
     return Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister>(handle_.get(), std::move(end)));
   }
   // Runs a peer's callback with up to short_limit() bytes of arguments, at most 61,408 in one item, and no borrowed
-  // ones: what is larger goes in a message before it. Unreliable, like a short message. Errors as for send().
+  // ones. What is larger goes in a message before it. Unreliable, like a short message. Errors as for send().
   Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
     return finish(ripc_notify(handle_.get(), &notification, items.data(), items.size()));
   }
