@@ -13,7 +13,7 @@ struct MulticastCounters {
   std::uint64_t questions_sent = 0;  // rounds: one packet for each group and interface
   std::uint64_t replies_sent = 0;
   std::uint64_t announcements_sent = 0;  // rounds
-  std::uint64_t hints_sent = 0;          // to those who do not have our cluster key
+  std::uint64_t hints_sent = 0;          // to hosts without our cluster key
   std::uint64_t packets_sent = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t send_failures = 0;

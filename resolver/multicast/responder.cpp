@@ -172,7 +172,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
   if (header.type == spi::PacketType::question) reply(packet, network, received.from);
 }
 
-// Someone who does not have our key, or has one where we have none. An asker learns that there are others, and no
+// To a host that does not have our key, or has one where we have none. An asker learns that there are others, and no
 // more: the same whatever is asked for, in less than 100 bytes, and seldom. The MAC is random, because a right one
 // would be a reply that someone could use.
 void MulticastResolver::reply_without_key(const spi::PacketHeader& header, spi::MulticastNetwork& network,

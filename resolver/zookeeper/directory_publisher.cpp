@@ -166,7 +166,7 @@ void DirectoryResolver::read(const OwnPointer& own) {
                   [this, own](const Directory::Answer& answer) { step(own, [&] { read_answered(own, answer); }); });
 }
 
-// former: the node in whose place it comes. groups: those of whom this session's record there is a member.
+// former: the node in whose place it comes. groups: those that this session's record there is a member of.
 void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* former,
                               const std::vector<ripc_service_id>& groups) {
   const spi::ServiceRecord& record = own->record;

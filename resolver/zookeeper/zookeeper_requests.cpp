@@ -204,8 +204,8 @@ bool ZooKeeperDirectory::has_missing_folder(const Request& request, int code) co
   return false;
 }
 
-// Answers come in the order of the questions, so this is before that of the commit. Who may not make a folder that is
-// there may still make those below.
+// Answers come in the order of the questions, so this is before that of the commit. A client that may not make an
+// existing folder may still make those below.
 void ZooKeeperDirectory::folder_made(int code, const char*, const void* data) noexcept {
   auto& directory = *static_cast<ZooKeeperDirectory*>(const_cast<void*>(data));
   if (code == zk::kOk || code == zk::kNodeExists) {

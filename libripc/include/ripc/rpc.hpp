@@ -251,7 +251,8 @@ class [[nodiscard]] Call {
 
   // It has ended.
   bool done() const noexcept { return state_.load(std::memory_order_acquire) == this; }
-  // Ends it in this call, with RIPC_CANCELLED; who awaits it goes on in here. RIPC_INVALID_ARGUMENT: it has ended.
+  // Ends it in this call, with RIPC_CANCELLED; the coroutine that awaits it goes on in here. RIPC_INVALID_ARGUMENT: it
+  // has ended.
   Error cancel() noexcept {
     const ripc_status status = ripc_rpc_cancel(rpc_, id_);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
@@ -276,7 +277,7 @@ class [[nodiscard]] Call {
   ripc_rpc* rpc_;
   std::uint64_t id_ = 0;
   CallResult result_;
-  // Who waits, if anyone; this object itself when the call has ended.
+  // The coroutine that waits, if any; this object itself when the call has ended.
   std::atomic<void*> state_{nullptr};
 };
 

@@ -17,7 +17,7 @@ namespace detail {
 
 class TaskPromiseBase {
  public:
-  // Goes on with who awaits the task. One that owns itself ends here.
+  // Goes on with the coroutine that awaits the task. One that owns itself ends here.
   struct End {
     bool await_ready() const noexcept { return false; }
     template <typename Promise>

@@ -395,7 +395,7 @@ std::size_t Client::report_ended(Lock& lock) {
 
 void Client::note_changed() noexcept {
   changed_ = true;
-  // Whoever reports changes may hold this longer than the endpoint, and its messenger, exist.
+  // The reporter of changes may hold this longer than the endpoint and its messenger exist.
   if (sleeping_until_ != 0 && !is_closed_) messenger_.wake();
 }
 

@@ -75,7 +75,7 @@ void Client::place_begun(Lock& lock, Call& call) noexcept {
   finish(call, RIPC_CALL_DID_NOT_RUN, status.code());
 }
 
-// Nobody whom the call was not with can be reached.
+// No member can be reached that the call was not sent to.
 Status Client::wait_for_member(Call& call, Nanoseconds now) {
   ClientSession& group = session_of(call.group);
   call.session = &group;

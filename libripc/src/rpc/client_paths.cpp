@@ -114,7 +114,7 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
       if (call->group != 0) finish(*call, RIPC_CALL_DID_NOT_RUN, status);
       call = next;
     }
-    // Whoever held the service is gone. Calls that were not sent wait for the next one.
+    // The holder of the service is gone. Calls that were not sent wait for the next one.
     end_sent(session, RIPC_PEER_DEAD);
     session.name = 0;
     if (session.queue.empty() && session.is_idle()) close(session);

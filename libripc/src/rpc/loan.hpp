@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LONG arguments of a caller who wants to know when they are his again.
+// LONG arguments of a caller that asks when their memory is its own again.
 #pragma once
 
 #include <atomic>

@@ -31,12 +31,12 @@ class PeerBook {
   explicit PeerBook(const security::Credentials& credentials) noexcept
       : trust_(credentials.trust), counters_(credentials.counters) {}
 
-  // The entry of a peer, the same for those who are the same, as long as the book lives. A peer without an identity has
+  // The entry of a peer: equal peers get the same one, as long as the book lives. A peer without an identity has
   // that of its user, if the trust file names the user. Throws std::bad_alloc.
   const Peer* enter(Peer peer);
 
-  // Whether the peer may send to this service of ours; counts who may not. Only a member can be kept out: other users
-  // of this host are the peer policy's business, and other hosts have none without a member.
+  // Whether the peer may send to this service of ours; counts the peers that may not. Only a member can be kept out:
+  // other users of this host are the peer policy's business, and other hosts have none without a member.
   bool may_call(const Peer& peer, std::string_view name, ripc_service_id id) const;
 
   // How often the trust file has changed.

@@ -25,10 +25,10 @@ struct Refusals {
   }
 };
 
-// Takes out of the packet, whose bytes are given, every service and every group that its signer may not have; who may
-// gets its name into ServiceRecord::member. Without a trust file all stays as it is. False: the signature is wrong, and
-// nothing of it must be used. What is refused is counted, also in credentials.counters. Some 100 us, if there is a
-// service.
+// Takes out of the packet, whose bytes are given, every service and every group that its signer may not have. A
+// signer that may gets its name into ServiceRecord::member. Without a trust file all stays as it is. False: the
+// signature is wrong, and nothing of it must be used. What is refused is counted, also in credentials.counters. Some
+// 100 us, if there is a service.
 bool keep_permitted(std::span<const std::byte> bytes, MulticastPacket& packet, const security::Credentials& credentials,
                     std::string_view purpose, Refusals& refusals);
 

@@ -65,7 +65,7 @@ class Paths {
   // Tells the former holder of an ID that it was taken over.
   void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) const noexcept;
 
-  // When no one sends any more. Waits for those who read the route table.
+  // When no thread sends any more. Waits for the threads that read the route table.
   void shut_down() noexcept { epochs_.reclaim_all(); }
 
  private:

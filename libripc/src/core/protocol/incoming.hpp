@@ -78,7 +78,7 @@ struct Placed {
   std::size_t discarded = 0;  // items in return buffers that no one waits for
 };
 // Decides where each item goes, and fills in the views of those that are here already. `items` are those that are
-// pulled, in the packet's order; `source` is who sent it. With `lend`, no windows are taken. Takes no memory.
+// pulled, in the packet's order; it came from `source`. With `lend`, no windows are taken. Takes no memory.
 Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend,
              Destinations destinations, Message& message, IncomingItems& items) noexcept;
 

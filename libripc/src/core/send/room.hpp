@@ -38,7 +38,7 @@ class Room {
   Counter& resolutions_;
   EventLoop& loop_;
   const Nanoseconds spin_;
-  std::atomic<std::uint32_t> changes_{0};  // those who wait sleep on it
+  std::atomic<std::uint32_t> changes_{0};  // waiting threads sleep on it
   std::atomic<std::uint32_t> waiters_{0};
 };
 

@@ -41,7 +41,7 @@ class MessagePools {
 struct Message {
   // What only few messages need.
   struct Attachments {
-    std::shared_ptr<spi::Source> source;             // who attached the grants, or lends
+    std::shared_ptr<spi::Source> source;             // that attached the grants, or lends
     std::vector<wire::Grant> grants;                 // return buffers for the reply
     std::atomic<bool> replied{false};                // the grants were used, or refused
     std::vector<wire::Descriptor> lent;              // a transfer to finish on release: one or none

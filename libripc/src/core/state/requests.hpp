@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of one service that wait for a reply: their return buffers and who may write them.
+// Requests of one service that wait for a reply: their return buffers, and which peer may write them.
 #pragma once
 
 #include <cstdint>

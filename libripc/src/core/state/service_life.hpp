@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a service still is one, and what wakes those who wait in its calls.
+// Whether a service still is one, and what wakes the threads that wait in its calls.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: the completion of messages with long items, and who keeps their memory until then.
+// Tickets: the completion of messages with long items, and what keeps their memory until then.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the application that a connection reads or writes, and that may be taken away at any time: anyone who takes
-// it away waits for the lock, which is held for one system call on a non-blocking socket at most.
+// Memory of the application that a connection reads or writes, and that may be taken away at any time. The thread that
+// takes it away waits for the lock, which is held for one system call on a non-blocking socket at most.
 #pragma once
 
 #include <cstddef>

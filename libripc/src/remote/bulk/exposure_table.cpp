@@ -30,8 +30,8 @@ bool ExposureTable::Slot::is_cancelled() const noexcept {
   return is(State::done) && status_of(word.load(std::memory_order_relaxed)) == RIPC_CANCELLED;
 }
 
-// What is not exposed is open to no one, before anyone can see that it is not: anyone who ends a connection may hold a
-// right, too, and only be about to end it.
+// What is not exposed is closed before any thread can see that it is not exposed. A thread that ends a connection may
+// still hold a right, and only be about to end it.
 void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
   if (state != State::exposed) {
     for (const Opened& one : opened) one.right->end();

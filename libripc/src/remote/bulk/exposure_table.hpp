@@ -60,7 +60,7 @@ class ExposureTable {
   bool find_unrequested(Nanoseconds now, std::vector<Unrequested>& due);
 
   // ---- For the peer's requests; in the responder ----
-  // Whom to notify that a transfer finished.
+  // What to notify when a transfer has finished.
   struct Watcher {
     bool watched = false;
     std::uint64_t owner = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of slots that grows as needed up to a limit, never moves one and never frees one before it ends: anyone who
-// knows an index may look at its slot without a lock of the table.
+// A table of slots that grows as needed up to a limit, never moves one and never frees one before it ends. So
+// a thread that knows an index may look at its slot without a lock of the table.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may hold the other end of a connection: on this host processes of users that the peer policy admits, and in any
-// case only those who prove themselves (proof.hpp).
+// What the other end of a connection may be: on this host a process of a user that the peer policy admits, and in any
+// case only one that proves itself (proof.hpp).
 #pragma once
 
 #include <optional>
@@ -23,15 +23,15 @@ class Authenticator {
     return {options_, std::move(session), authorizer_.is_on_this_host(socket)};
   }
 
-  // Whoever is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection(). Counts what
-  // is refused.
+  // The peer that is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection(). Counts
+  // what is refused.
   Status authorize(int socket);
   // Whose process the other end belongs to; nullopt: it is on another host, or the kernel does not tell.
   std::optional<uid_t> user_of(int socket) { return authorizer_.user_of(socket); }
   // Why the other end has refused this one.
   Status refused_by(int socket) { return authorizer_.refused_by(socket); }
 
-  // Of whoever answers. The listener's thread only.
+  // Of the answering end. The listener's thread only.
   SeenOffers& seen_offers() noexcept { return seen_offers_; }
   // A handshake was refused because of a missing, wrong or recorded proof.
   void count_refused() noexcept { security::Counters::add(options_.credentials.counters->handshakes_refused); }

@@ -89,7 +89,7 @@ Status ControlStream::attach(SecureSocket connection, std::uint64_t acknowledged
   begin_ = end_ = 0;
   if (buffer_.empty()) buffer_.resize(2 * wire::session_control::kMaxSize);
   const std::lock_guard lock(mutex_);
-  // Either this sees it, or whoever breaks it off sees the connection.
+  // Either this thread sees the break, or the thread that breaks it off sees the connection.
   if (is_broken()) return RIPC_NO_MEMORY;
   if (acknowledged < first_ || acknowledged > first_ + kept_.size())
     return Status(RIPC_CORRUPT, "The peer tries to resume a session at an impossible position.");

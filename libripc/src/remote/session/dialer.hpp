@@ -16,8 +16,8 @@ namespace ripc::internal::remote {
 // Responder only. Lives until it has called `done`, once, or was cancelled.
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
-  // `context`: who is wanted; 0: whoever answers. The addresses are tried in their order, each a moment after the one
-  // before it, or as soon as that one has failed.
+  // `context`: the one that is wanted; 0: any that answers. The addresses are tried in their order, each a moment after
+  // the one before it, or as soon as that one has failed.
   static std::shared_ptr<Dialer> dial(EventLoop& loop, Authenticator& authenticator, std::vector<Endpoint> endpoints,
                                       const Greeting& greeting, std::uint64_t context, Deadline deadline,
                                       Handshake::Done done);

@@ -18,7 +18,7 @@
 
 namespace ripc::internal::remote {
 
-// What whoever connects says, and for a session that was proven its secret.
+// What the connecting end says, and for a session that was proven its secret.
 struct Greeting {
   wire::session_control::Hello hello;
   std::optional<SessionSecret> session;
@@ -40,7 +40,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   // Called once, from the loop. What it throws for want of memory is nobody's: it has to end what it was for.
   using Done = std::function<void(Greeted)>;
-  // For whoever is asked. Both are asked once, and what is proven lies between them.
+  // For the answering end. Both are asked once, and what is proven lies between them.
   struct Decide {
     // What a connection is to be proven with, unless it begins a session. RIPC_PEER_DEAD: there is no such session.
     std::function<Result<std::optional<SessionSecret>>(const wire::session_control::Hello&)> find;
@@ -48,7 +48,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     std::function<wire::session_control::HelloReply(const wire::session_control::Hello&, int socket)> answer;
   };
 
-  // `context`: who is wanted; 0: whoever answers.
+  // `context`: the one that is wanted; 0: any that answers.
   static std::shared_ptr<Handshake> dial(EventLoop& loop, Authenticator& authenticator, const Endpoint& remote,
                                          const Greeting& greeting, std::uint64_t context, Deadline deadline, Done done);
   static std::shared_ptr<Handshake> accept(EventLoop& loop, Authenticator& authenticator, GuardedSocket socket,
@@ -88,7 +88,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   Step step_;
   Done done_;
   Decide decide_;
-  std::optional<SessionSecret> session_;  // whoever connects: of a further connection
+  std::optional<SessionSecret> session_;  // of the connecting end, for a further connection
   std::optional<Proof> proof_;
   std::uint64_t wanted_ = 0;
   Endpoint remote_;  // what is dialed

@@ -13,7 +13,7 @@ namespace ripc::internal::remote {
 namespace {
 
 constexpr int kBacklog = 1024;
-// Whoever does not get on with the handshake does not keep others out for ever: the oldest makes room.
+// A peer that does not go on with its handshake does not keep others out for ever: the oldest makes room.
 constexpr std::size_t kMaxHandshakes = 256;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
 constexpr Nanoseconds kRefusalPatience = 100'000'000;
@@ -104,7 +104,7 @@ void Listener::greet(GuardedSocket socket) {
                                       accepted_(std::move(greeted));
                                   });
   } catch (const std::bad_alloc&) {
-    // Whoever knocked finds the connection closed.
+    // The peer finds the connection closed.
     handshakes_.erase(place);
     return;
   }
@@ -112,7 +112,7 @@ void Listener::greet(GuardedSocket socket) {
   *place = std::move(handshake);
 }
 
-// No descriptor is left for whoever knocks. Leaving it in the queue would keep the listener readable, and the peer
+// No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable, and the peer
 // waiting: the descriptor kept for this is spent on telling it.
 bool Listener::refuse_without_descriptors() {
   reserve_.reset();

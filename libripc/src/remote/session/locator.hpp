@@ -17,7 +17,7 @@
 namespace ripc::internal::remote {
 
 struct Locator {
-  std::uint64_t context = 0;  // 0: whoever answers
+  std::uint64_t context = 0;  // 0: any that answers
   std::string host;           // host_identity() of the context; empty: unknown
   std::uint16_t port = 0;
   std::vector<std::string> ips;  // in its order of preference; at most kMaxIps
@@ -26,8 +26,8 @@ struct Locator {
   static Result<Locator> parse(const std::string& text);
   std::string text() const;
 
-  // What to dial, best first. `own_host`: host_identity() of whoever dials: loopback is left out unless it is the same
-  // machine, and first if it is. Without host, all.
+  // What to dial, best first. `own_host`: host_identity() of the dialing side: loopback is left out unless it is the
+  // same machine, and first if it is. Without host, all.
   std::vector<Endpoint> endpoints(const std::string& own_host) const;
   // Whether it is the way to that context, found at that address.
   bool leads_to(std::uint64_t found, const Endpoint& at, const std::string& own_host) const;

@@ -60,7 +60,7 @@ Status forged() {
 
 Secret SessionSecret::of_link(bool incoming, bool own, bool sends, std::uint32_t link,
                               std::uint64_t token) const noexcept {
-  // Who has opened the link, and who sends: as the end sees it that began the session.
+  // Which end has opened the link, and which one sends, as seen by the end that began the session.
   const bool opened_by_beginner = incoming != own;
   const bool sent_by_opener = own == sends;
   std::array<std::byte, 14> bytes;
@@ -186,7 +186,7 @@ void Proof::settle() noexcept {
   proven_.to_initiator = secrets.to_initiator;
 }
 
-// ---- Whoever connects ----------------------------------------------------------------------------------------
+// ---- The end that connects ----------------------------------------------------------------------------------
 
 void Proof::offer(Hello& hello) {
   hello.abilities = abilities();
@@ -216,7 +216,7 @@ Status Proof::judge(const HelloReply& reply) {
     return is_bare && suits() ? Status() : refusal();
   }
   if (reply.choice == 0) {
-    // Only who knows the session could prove more.
+    // Only an end that knows the session could prove more.
     if (session_ && reply.status == RIPC_PEER_DEAD) return RIPC_PEER_DEAD;
     return refusal();
   }
@@ -242,7 +242,7 @@ Status Proof::confirm(Confirm& confirm) {
   return {};
 }
 
-// ---- Whoever answers -----------------------------------------------------------------------------------------
+// ---- The end that answers -----------------------------------------------------------------------------------
 
 bool SeenOffers::contains_or_takes(std::span<const std::byte> message) {
   const auto offer = wire::load_le<std::uint64_t>(message.data());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the two ends of a connection prove to each other, in its first three frames, that they may talk. The first
 // connection of a session takes the cluster key and the identities of the contexts. All further ones take the secret
-// that came out of the first: whoever does not have it cannot join, resume or ask for a session, member or not.
+// that came out of the first: a context without it cannot join, resume or ask for a session, member or not.
 // docs/internals/security.md
 #pragma once
 
@@ -32,7 +32,7 @@ struct ProofOptions {
   security::Credentials credentials;
   Encryption encryption = Encryption::automatic;
 
-  // The network is closed to whoever has no cluster key, unless it is open to everybody.
+  // The network is closed to contexts without the cluster key, unless it is open to all.
   bool can_prove() const noexcept { return credentials.keys != nullptr; }
 };
 
@@ -57,7 +57,7 @@ struct Proven {
 class SeenOffers {
  public:
   static constexpr std::size_t kKept = 4096;
-  // Of a message that only who has the key can make. From now on it is one of them. Throws std::bad_alloc.
+  // Of a message that only a holder of the key can make. From now on it is one of them. Throws std::bad_alloc.
   bool contains_or_takes(std::span<const std::byte> message);
 
  private:
@@ -73,7 +73,7 @@ class Proof {
   Proof(const ProofOptions& options, std::optional<SessionSecret> session, bool is_local)
       : options_(options), session_(std::move(session)), is_local_(is_local) {}
 
-  // ---- Whoever connects ----
+  // ---- The end that connects ----
   // Fills in abilities and offers; they are valid while this is there.
   void offer(wire::session_control::Hello& hello);
   // Judges the answer to that. RIPC_REFUSED: the other end is not who it must be; the text says who lacks what.
@@ -81,8 +81,8 @@ class Proof {
   // After that. Fills in the message; it is valid while this is there.
   Status confirm(wire::session_control::Confirm& confirm);
 
-  // ---- Whoever answers ----
-  // False: it is none of those who may connect, or was recorded. Up to here nothing is exponentiated.
+  // ---- The end that answers ----
+  // False: the peer may not connect, or its Hello was recorded. Up to here nothing is exponentiated.
   bool examine(const wire::session_control::Hello& hello, SeenOffers& seen);
   // After that. Fills in abilities, choice and message, valid while this is there; the rest of the reply is bound.
   bool answer(wire::session_control::HelloReply& reply);

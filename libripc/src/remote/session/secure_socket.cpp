@@ -97,13 +97,13 @@ struct SecureSocket::State {
         CountersPointer shared)
       : sealer(protection, sends), opener(protection, receives), counters(std::move(shared)) {}
 
-  // Of whoever sends.
+  // For sending.
   security::RecordSealer sealer;
   std::unique_ptr<std::byte[]> out = std::make_unique_for_overwrite<std::byte[]>(kBuffer);
   std::size_t out_begin = 0, out_end = 0;  // sealed and not sent
   bool held = false;                       // the next byte to be sent is in it already
 
-  // Of whoever receives.
+  // For receiving.
   security::RecordOpener opener;
   std::unique_ptr<std::byte[]> in = std::make_unique_for_overwrite<std::byte[]>(kBuffer);
   std::size_t text_begin = 0, text_end = 0;  // opened and not taken

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connected TCP socket whose bytes travel as they are or, once it is protected, in sealed records. Whoever uses it
-// does not see which: what it reads and writes is the same, and so are the answers.
+// A connected TCP socket whose bytes travel as they are or, once it is protected, in sealed records. Its user does
+// not see which: what it reads and writes is the same, and so are the answers.
 #pragma once
 
 #include <sys/types.h>

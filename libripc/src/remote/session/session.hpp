@@ -73,7 +73,7 @@ struct Session {
   std::shared_ptr<Dialer> dialer;                     // the control connection is being made
   std::vector<std::shared_ptr<Dialer>> bulk_dialers;  // of bulk connections that are being made
   // Incoming: the peer has been asked to make a bulk connection, and has so long. Otherwise: of the next attempt to
-  // make the one that the peer has asked for, who waits until then.
+  // make the one that the peer has asked for and waits for.
   StandingTimer bulk_timer;
   Nanoseconds bulk_wanted_until = 0;
   Nanoseconds down_since = 0;  // 0: the control connection is there
@@ -115,8 +115,8 @@ struct Session {
   // Messages have gone over the control connection. Without it they are lost.
   std::atomic<bool> carries_messages{false};
 
-  // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. Whoever sends
-  // takes it; whoever offered it finds it gone.
+  // Credit that any datagram to the peer may carry: link in the upper half, credit in the lower; 0: none. The sender
+  // takes it; the source that offered it finds it gone.
   std::atomic<std::uint64_t> offered_credit{0};
 
  private:

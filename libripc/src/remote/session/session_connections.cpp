@@ -22,7 +22,7 @@ constexpr std::size_t kMostStreamDialers = 32;
 void SessionTransport::connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker) {
   if (session->lost) return;
   session->stream_takers[link] = std::move(taker);
-  // Whoever began the session makes them, so that only one side needs to be reachable.
+  // The side that began the session makes them, so only one side needs to be reachable.
   if (session->incoming) {
     session->stream.tell(wire::session_control::WantStream{.link = link});
   } else {
@@ -65,7 +65,7 @@ void SessionTransport::stream_made(const SessionPointer& session, std::uint32_t 
 
 // ---- Bulk connections ----------------------------------------------------------------------------------------
 
-// Whoever began the session makes them, so that only one side needs to be reachable.
+// The side that began the session makes them, so only one side needs to be reachable.
 void SessionTransport::dial_bulk(const SessionPointer& session) {
   if (session->lost) return;
   if (!session->incoming) {

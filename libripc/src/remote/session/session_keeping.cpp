@@ -89,7 +89,7 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
       }
     }
     if (!session->stream.is_broken()) break;
-    // Somebody found no memory for what its peer waits for. The responder is about to lose it.
+    // A thread found no memory for what its peer waits for. The responder is about to lose it.
     if (!wait([&] { return session->lost; }, deadline)) return spi::not_answering();
   }
   if (!greeted) return session;
@@ -116,7 +116,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
     return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(sessions_.size()) +
                                   " processes, its limit: raise max_peers or close services no longer needed.");
   const std::uint64_t context = locators.front().context;
-  // If several could be meant it is whoever answers first.
+  // If several could be meant, it is the first one that answers.
   const bool is_one =
       std::all_of(locators.begin(), locators.end(), [&](const Locator& locator) { return locator.context == context; });
   SessionPointer session = make_session();
@@ -281,7 +281,7 @@ HelloReply SessionTransport::answer(const Hello& hello, int socket) {
         reply.status = RIPC_PEER_DEAD;
         break;
       }
-      // Whoever sends a recorded greeting again does not cut the connection that came after it.
+      // A recorded greeting that is sent again does not cut the connection that came after it.
       if (hello.time <= std::exchange(session->resumed_at, std::max(session->resumed_at, hello.time))) {
         reply.status = RIPC_PEER_DEAD;
         break;
@@ -403,7 +403,7 @@ void SessionTransport::control_lost(const SessionPointer& session, Nanoseconds p
   retry(session);
 }
 
-// Whoever began the session dials again. The other side only asks whether there is still somebody who might.
+// The side that began the session dials again. The other side only asks whether that context still exists.
 void SessionTransport::retry(const SessionPointer& session) noexcept try {
   if (session->lost || session->down_since == 0) return;
   const Nanoseconds now = monotonic_now();

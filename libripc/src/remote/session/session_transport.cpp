@@ -76,12 +76,12 @@ void SessionTransport::tick() {
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
 }
 
-// Whoever is not connects again, and is judged anew.
+// A peer that is not connects again, and is judged anew.
 bool SessionTransport::is_still_admitted(const Session& session) {
   const std::lock_guard lock(mutex_);
   if (!session.greeted) return true;
   const spi::Peer& peer = *session.peer_entry;
-  // Whoever was only a user of this host may be a member by now.
+  // A peer that was only a user of this host may be a member by now.
   const bool is_nobody = peer.identity.empty() && peer.user;
   return (is_nobody ? peers_.is_of_user(peer) : peers_.is_member(peer)) &&
          std::all_of(session.incoming_links.begin(), session.incoming_links.end(), [&](const auto& entry) {
@@ -235,7 +235,7 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
     const bool is_known = chosen != locators.end();
-    // A member who can be reached there is not yet the one who holds the service.
+    // A member that can be reached there need not be the one that holds the service.
     const std::string& expected = addresses[indices.front()].member;
     const std::string& found = (*session)->peer_entry->identity;
     if (!expected.empty() && !found.empty() && expected != found) {
@@ -259,7 +259,7 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
       if ((*session)->lost) return (*session)->failure;
     }
     if (!is_known || (failure.code() != RIPC_NO_SERVICE && failure.code() != RIPC_PEER_DEAD)) break;
-    // Whoever answered first does not have it; perhaps somebody at another address does.
+    // The first context that answered does not have it; one at another address may.
     for (std::size_t index = locators.size(); index-- != 0;) {
       if (!leads_there(locators[index])) continue;
       locators.erase(locators.begin() + static_cast<std::ptrdiff_t>(index));

@@ -41,7 +41,7 @@ struct SessionOptions {
   PortRange ports;                           // TCP and UDP
   std::string bind_address;                  // an IP; empty: all addresses of the machine
   std::string interface;                     // whose addresses are told to others; empty: all
-  security::Credentials credentials;         // no keys: whoever can reach the port is a peer
+  security::Credentials credentials;         // no keys: any process that reaches the port is a peer
   Encryption encryption = Encryption::automatic;
   PeerPolicy peers;                                     // which users of this host are admitted
   bool streams = true;                                  // links may have a connection of their own
@@ -133,12 +133,12 @@ class SessionTransport : public spi::Transport {
   }
   // Any thread. Waits until `done` (checked under the mutex), the end of the transport or the deadline; false then.
   bool wait(const std::function<bool()>& done, Deadline deadline);
-  // There is a bulk connection, whoever has wished for it.
+  // There is a bulk connection, whichever side has asked for it.
   void bulk_arrived(const SessionPointer& session) noexcept {
     session->bulk_wanted_until = 0;
     session->bulk_timer.set(StandingTimer::kNever);
   }
-  // There is none: tells the bulk. Where the peer has wished for it, who would hear of that much later only,
+  // There is none: tells the bulk. Where the peer has asked for it, it would learn of that much later, so
   // connect_bulk() is called again soon.
   void bulk_failed(const SessionPointer& session) noexcept;
   // The session that a peer began with this name; null: none.

@@ -31,10 +31,10 @@ bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const 
   return std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return carries(peer, rail.local); });
 }
 
-// The peer, who hears of it at once if TCP still gets through, else within half of the peer timeout, dials them again,
-// if it is not this side that does.
+// The peer learns of it at once if TCP still gets through, else within half of the peer timeout. It dials them again if
+// this side does not.
 void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
-  // Whoever dials may hear of it late, and then takes its time.
+  // The side that dials may learn of it late, and then takes its time.
   const auto patience_of = [&](const remote::Session& session) {
     return session.incoming ? options().peer_timeout : options().peer_timeout / 2;
   };

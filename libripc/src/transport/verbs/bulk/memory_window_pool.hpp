@@ -32,7 +32,7 @@ class MemoryWindowPool {
     std::uint32_t key = 0;   // that it is to be bound by, and never was
     std::uint32_t used = 0;  // how many of its keys, this one included
   };
-  // One that is not bound; it is the caller's, who ends it by give_back() or unmake(). RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // One that is not bound; it is the caller's, which ends it by give_back() or unmake(). RIPC_NO_MEMORY, RIPC_SYSTEM.
   Result<Window> take();
   // The device says that it is bound no more.
   void give_back(const Window& window) noexcept;

@@ -45,7 +45,7 @@ struct Tally {
   Count bytes_written{0};
   Count remote_keys{0};  // given to the peer
   Count windows{0};      // made for them
-  Count polled{0};       // completions of both queues that were taken by who looked for an offer
+  Count polled{0};       // completions of both queues taken by threads that looked for an offer
 };
 
 // One RDMA operation to be posted.

@@ -93,8 +93,8 @@ void QueuePairConnection::probe() noexcept {
   (void)hand_over(std::move(lock), false);
 }
 
-// Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because those whom it wakes by
-// that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
+// Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because the threads that it
+// wakes by that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
 bool QueuePairConnection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
   const std::uint64_t wanted = next_request_;
   bool rang = false;

@@ -186,7 +186,7 @@ ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
 ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
   if (messages.empty()) {
-    // What was opened first: whoever is told of an item looks for its offer at once.
+    // What was opened first: a receiver that is told of an item looks for its offer at once.
     bulk_->send_offers();
     const std::lock_guard lock(mutex_);
     if (attachment_) attachment_->sender->flush();

@@ -14,7 +14,7 @@ namespace ripc::internal::verbs {
 using wire::datagram::Header;
 using wire::datagram::Kind;
 
-// A datagram that is longer than its buffer would stop the queue pair, whoever has sent it.
+// A datagram that is longer than its buffer would stop the queue pair, whichever peer has sent it.
 void DatagramSender::post_receive(std::uint32_t slot) noexcept {
   const std::uint32_t key = credits_region_->local_key();
   std::array<ibv_sge, 2> ranges{range_of(credits_.get() + slot * kCreditSlot, kCreditSlot, key),

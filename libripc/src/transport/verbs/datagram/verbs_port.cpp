@@ -327,7 +327,7 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
   bool is_right = is_known && found->second.origin.queue_pair == completion.src_qp &&
                   (found->second.join != nullptr) == slot.of->of_groups;
   if (is_right && slot.of->of_groups) {
-    // Whoever listens to the group knows the token: the address must be right too.
+    // Any host that listens to the group knows the token: the address must be right too.
     const std::optional<DatagramEnds> ends = (completion.wc_flags & IBV_WC_GRH) != 0
                                                  ? read_grh(std::span<const std::byte, kGrhSize>(slot.memory, kGrhSize))
                                                  : std::nullopt;

@@ -29,7 +29,7 @@ Reaction reaction_to(ibv_event_type type) noexcept;
 // Of one opened device, which is used by nobody else. Any thread.
 class AsyncEvents {
  public:
-  // What concerns the device or a port; number 0: all of them. And lose_queue, after those who have the queue.
+  // What concerns the device or a port; number 0: all of them. And lose_queue, after the owners of the queue.
   using Listener = std::function<void(Reaction reaction, std::uint8_t port)>;
   using ListenerId = std::uint64_t;
 
@@ -41,7 +41,8 @@ class AsyncEvents {
   void watch(const void* queue, std::function<void()> stopped);
   void forget(const void* queue) noexcept;
 
-  // Takes what the device has said and calls those whom it concerns. False: it is gone, which all listeners were told.
+  // Takes what the device has said and calls the listeners that it concerns. False: it is gone, which all listeners
+  // were told.
   bool read(const VerbsLibrary& library, ibv_context* context);
   // The same for one event; for read(), and tests.
   void tell(const ibv_async_event& event);

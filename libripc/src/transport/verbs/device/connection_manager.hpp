@@ -77,7 +77,7 @@ class ConnectionManager {
     // There is no connection, or there is none any more. The last call.
     std::function<void(Status reason)> ended;
   };
-  // Somebody wants a connection: returns what to do with it, or why not.
+  // A peer wants a connection: returns what to do with it, or why not.
   struct Acceptance {
     PrivateData private_data{};
     std::uint8_t read_depth = 1;

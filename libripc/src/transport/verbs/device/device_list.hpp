@@ -21,8 +21,8 @@
 
 namespace ripc::internal::verbs {
 
-// One device, opened for this alone: librdmacm's own context belongs to all in the process that use it, who would take
-// each other's events. Immutable; any thread.
+// One device, opened for this alone: librdmacm's own context belongs to all in the process that use it, and they would
+// take each other's events. Immutable; any thread.
 struct Device {
   ~Device();
 

@@ -142,7 +142,7 @@ void PortMonitor::on_uevent(const Uevent& uevent) {
     return;
   }
   for (const DevicePointer& device : devices_->devices()) {
-    // Whoever else uses it is told, too.
+    // Its other users are told, too.
     ibv_async_event event{};
     event.event_type = IBV_EVENT_DEVICE_FATAL;
     if (uevent.name == device->context->device->dev_name) device->events.tell(event);

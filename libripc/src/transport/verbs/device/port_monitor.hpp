@@ -25,7 +25,7 @@ class PortMonitor {
   struct Hooks {
     // The addresses that have begun or ceased to work: with their port or device, or because it has others now.
     std::function<void(const std::vector<std::string>& ips, bool up)> changed;
-    // A completion queue of this device has stopped. Whoever has it knows.
+    // A completion queue of this device has stopped. Its owner knows.
     std::function<void(const DevicePointer& device)> queue_lost;
     // The device was taken away, after `changed`.
     std::function<void(const DevicePointer& device)> gone;

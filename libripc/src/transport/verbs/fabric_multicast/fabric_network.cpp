@@ -216,7 +216,7 @@ PeerAuthorizer::Verdict FabricNetwork::authorize(const spi::PeerAddress& from) {
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
   std::memcpy(&address.sin6_addr, sender.gid.data(), sender.gid.size());
-  // On Ethernet every address of this host may be the source; no one who is honest sends with one of the link's scope.
+  // On Ethernet every address of this host may be the source; no honest sender uses one of the link's scope.
   const bool is_hidden = sender.lid == 0 && IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
   return authorizer_.authorize_device_sender(is_ours || is_hidden ? nullptr
                                                                   : reinterpret_cast<const sockaddr*>(&address));

@@ -30,7 +30,7 @@
 namespace ripc::internal::verbs {
 
 struct FabricNetworkOptions {
-  // Groups, with the port that keeps those apart who use the same group: it travels with each datagram. The IPv4 ones
+  // Groups, with the port that keeps users of the same group apart: it travels with each datagram. The IPv4 ones
   // are joined, the others only if there is none: RoCE v2 has none of IPv6.
   std::vector<remote::Endpoint> groups;
   std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device

@@ -100,7 +100,7 @@ bool GroupSender::is_ready_locked(ripc_service_id id, Group& group) {
 void GroupSender::take_present_locked(std::span<spi::Channel* const> channels) {
   present_.clear();
   for (std::size_t index = 0; index < channels.size(); ++index) {
-    // Core gives those whose multicast() this is, and no others have it.
+    // Core gives the channels whose multicast() is this one.
     auto* const channel = static_cast<DatagramChannel*>(channels[index]);
     if (channel->alive() && channel->is_in_groups()) present_.push_back({channel->link(), index, channel});
   }
@@ -112,7 +112,7 @@ const GroupSender::Present* GroupSender::find_present_locked(std::uint32_t link)
   return found == present_.end() || found->link != link ? nullptr : &*found;
 }
 
-// Sees to it that there will be a round of all who are present.
+// Sees to it that there will be a round of all that are present.
 void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
   candidates_.clear();
   for (const Present& present : present_) {
