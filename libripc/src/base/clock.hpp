@@ -20,6 +20,16 @@ inline Nanoseconds monotonic_now() noexcept {
   return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
 }
 
+// The same clock when the kernel last looked at it: behind by a tick, at most 10 ms. It costs an eighth.
+inline Nanoseconds rough_now() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
+}
+
+// 0 if `since` is later: another thread may have looked at the clock after this one did.
+constexpr Nanoseconds elapsed(Nanoseconds since, Nanoseconds now) noexcept { return now > since ? now - since : 0; }
+
 // Wall clock; used only where times of different processes or hosts must be comparable (incarnations).
 inline Nanoseconds realtime_now() noexcept {
   timespec now;

@@ -14,6 +14,8 @@ using namespace ripc::internal::capi;  // NOLINT
 namespace {
 
 constexpr Nanoseconds kDefaultCallTimeout = 5'000'000'000;
+// Of so long a time, what the rough clock is behind is at most one part in a hundred.
+constexpr Nanoseconds kLongTimeout = 1'000'000'000;
 // Each is a thread.
 constexpr std::uint32_t kMaxWorkers = 1024;
 
@@ -68,7 +70,8 @@ Status make_request(rpc::Endpoint& endpoint, ripc_service_id to, std::uint32_t m
   request.method = method;
   request.items = {items, count};
   request.returns = {options.returns, options.return_count};
-  request.now = endpoint.now();
+  request.is_rough = timeout >= kLongTimeout;
+  request.now = request.is_rough ? endpoint.rough_now() : endpoint.now();
   request.deadline = Deadline::after(timeout, request.now).at();
   request.is_idempotent = options.idempotent != 0;
   request.loan_ended = options.loan_ended;

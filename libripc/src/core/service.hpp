@@ -63,6 +63,8 @@ class Service final {
                                              std::size_t& count) noexcept {
     return receiver_.receive(flags, timeout, messages, count);
   }
+  // Receiver::came_after().
+  Nanoseconds came_after() const noexcept { return receiver_.came_after(); }
   // Whether there are messages whose long items are still on their way.
   bool has_incomplete() const noexcept { return receiver_.has_incomplete(); }
   // Drops them; their senders get RIPC_REFUSED. False: there are none.

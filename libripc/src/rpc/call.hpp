@@ -26,6 +26,7 @@ struct CallRequest {
   std::span<const ripc_item> items;
   std::span<const ripc_return_buffer> returns;
   Nanoseconds now = 0;
+  bool is_rough = false;  // `now` is: Messenger::rough_now()
   Nanoseconds deadline = UINT64_MAX;
   bool is_idempotent = false;
   ripc_ticket_callback loan_ended = nullptr;
@@ -51,6 +52,7 @@ struct Call : TimerWheel::Timer {
   bool is_idempotent = false;
   bool perhaps_ran = false;  // with a member of the group that it left
   bool is_final = false;     // no other member gets it
+  bool is_timed = false;     // `begun` and `sent_at` are exact, and how long it takes counts
   std::uint32_t index = 0;
   std::uint32_t generation = 1;  // of the index; both make the name of the call
   std::uint32_t number = 0;      // in its session, once it has a slot

@@ -88,7 +88,7 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   }
   if (request.items.size() > RIPC_RPC_MAX_ITEMS)
     return Status(RIPC_INVALID_ARGUMENT, "A call has at most 63 arguments: join some of them.");
-  const Nanoseconds now = request.now;
+  Nanoseconds now = request.now;
   if (now >= request.deadline) return Status(RIPC_TIMEOUT, "The call has no time: its deadline has passed.");
 
   Lock lock(mutex_);
@@ -98,6 +98,9 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   MethodRecord* const record = record_of(request.method);
   Call& call = make(request, session);
   call.record = record;
+  call.is_timed = needs_clock(session, record);
+  if (call.is_timed && request.is_rough) now = messenger_.now();
+  if (record != nullptr) ++record->counters.calls;
   call.begun = now;
   ++counters_.calls;
   if (name != nullptr) *name = call.name();
@@ -105,9 +108,9 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   if (!status.ok()) {
     free(call);
     --counters_.calls;
+    if (record != nullptr) forget_call(*record);
     return status;
   }
-  if (record != nullptr) ++record->counters.calls;
   if (timers_.next_due() < sleeping_until_) messenger_.wake();
   return {};
 }
@@ -156,6 +159,12 @@ void Client::give_up(Call& call, ripc_status why) noexcept {
   finish(call, was_sent ? RIPC_CALL_MAY_HAVE_RUN : RIPC_CALL_DID_NOT_RUN, why);
 }
 
+// Otherwise the exact time is not worth what it costs.
+bool Client::needs_clock(const ClientSession& session, const MethodRecord* record) const noexcept {
+  if (session.may_lose || session.state != ClientSession::State::open || session.is_group()) return true;
+  return record != nullptr && MethodRecord::is_measured(record->counters.calls);
+}
+
 MethodRecord* Client::record_of(std::uint32_t method) {
   if (last_record_ != nullptr && last_record_->counters.method == method) return last_record_;
   auto found = records_.find(method);
@@ -165,6 +174,13 @@ MethodRecord* Client::record_of(std::uint32_t method) {
     found->second->counters.method = method;
   }
   return last_record_ = found->second.get();
+}
+
+// One that did not begin. So a method that was never called takes no room.
+void Client::forget_call(MethodRecord& record) noexcept {
+  if (--record.counters.calls != 0) return;
+  last_record_ = nullptr;
+  records_.erase(record.counters.method);
 }
 
 void Client::keep(Call& call, std::span<const ripc_item> items) {

@@ -13,6 +13,7 @@
 #include "base/biased_mutex.hpp"
 #include "base/random.hpp"
 #include "core/state/message.hpp"
+#include "rpc/arrival.hpp"
 #include "rpc/client_session.hpp"
 #include "wire/call.hpp"
 
@@ -41,7 +42,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
   // ---- The thread that runs the endpoint ----
   // A message that a server sent; `message` is the client's now. Returns how many calls were reported.
-  std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
+  std::size_t received(core::Message* message, const wire::call::Header& header, Arrival& arrival);
   // What is due, and what other threads left to do. The same.
   std::size_t progress(Nanoseconds now);
   // When progress(), which reported none, has something to do at the latest; the endpoint sleeps until then. begin()
@@ -64,6 +65,8 @@ class Client : public std::enable_shared_from_this<Client> {
   ClientSession& session_of(ripc_service_id to);
   ClientSession* find_session(ripc_service_id to) noexcept;
   MethodRecord* record_of(std::uint32_t method);
+  void forget_call(MethodRecord& record) noexcept;
+  bool needs_clock(const ClientSession& session, const MethodRecord* record) const noexcept;
   void keep(Call& call, std::span<const ripc_item> items);
   Status start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept;
   Status enqueue(Call& call, ClientSession& session);
@@ -84,6 +87,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // ---- Calls to groups ----
   // Gives the call to a member, or lets it wait for one. Any error: nobody takes it.
   Status place(Lock& lock, Call& call);
+  // RIPC_AGAIN: the member that was chosen takes no more; it is call.session.
+  Status place_once(Lock& lock, Call& call);
   // The same, of a call that has begun: an error ends it.
   void place_begun(Lock& lock, Call& call) noexcept;
   ClientSession* choose_member(const Call& call, Nanoseconds now);
@@ -103,7 +108,8 @@ class Client : public std::enable_shared_from_this<Client> {
 
   // True: the message is with the call.
   bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header,
-                Nanoseconds now) noexcept;
+                Arrival& arrival) noexcept;
+  static void note_time(ClientSession& session, const Call& call, Nanoseconds now) noexcept;
   void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   // A call whose request has to be sent again; or nullptr.
   Call* state_received(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;

@@ -48,7 +48,7 @@ ClientSession* Client::choose_member(const Call& call, Nanoseconds now) {
   return compared < 0 || (compared == 0 && random_() % 2 == 0) ? &one : &other;
 }
 
-Status Client::place(Lock& lock, Call& call) {
+Status Client::place_once(Lock& lock, Call& call) {
   const Nanoseconds now = messenger_.now();
   ClientSession* const member = choose_member(call, now);
   if (member == nullptr) return wait_for_member(call, now);
@@ -60,13 +60,20 @@ Status Client::place(Lock& lock, Call& call) {
   return enqueue(call, *member);
 }
 
+Status Client::place(Lock& lock, Call& call) {
+  for (;;) {
+    Status status = place_once(lock, call);
+    // Its queue is full, and that of another may not be.
+    if (status != RIPC_AGAIN || call.session->is_group()) return status;
+    call.refusal = RIPC_AGAIN;
+    call.tried.push_back(call.session->to);
+  }
+}
+
 void Client::place_begun(Lock& lock, Call& call) noexcept {
   Status status;
   try {
-    for (status = place(lock, call); status == RIPC_AGAIN && !call.session->is_group(); status = place(lock, call)) {
-      call.refusal = RIPC_AGAIN;
-      call.tried.push_back(call.session->to);
-    }
+    status = place(lock, call);
   } catch (const std::bad_alloc&) {
     status = RIPC_NO_MEMORY;
   }

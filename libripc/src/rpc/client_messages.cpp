@@ -8,7 +8,7 @@ namespace ripc::internal::rpc {
 using wire::call::Header;
 using wire::call::Kind;
 
-std::size_t Client::received(core::Message* message, const Header& header, Nanoseconds now) {
+std::size_t Client::received(core::Message* message, const Header& header, Arrival& arrival) {
   Lock lock(mutex_);
   ClientSession* const found = find_session(message->source);
   bool is_kept = false;
@@ -17,10 +17,10 @@ std::size_t Client::received(core::Message* message, const Header& header, Nanos
   } else {
     ClientSession& session = *found;
     if (header.kind == Kind::answer) {
-      is_kept = answered(session, *message, header, now);
+      is_kept = answered(session, *message, header, arrival);
     } else if (header.kind == Kind::opened) {
-      opened(session, header, now);
-    } else if (Call* const unseen = state_received(session, header, now)) {
+      opened(session, header, arrival.about());
+    } else if (Call* const unseen = state_received(session, header, arrival.about())) {
       send_again(lock, *unseen);
     }
     pump(lock, session);
@@ -29,16 +29,12 @@ std::size_t Client::received(core::Message* message, const Header& header, Nanos
   return report_ended(lock);
 }
 
-bool Client::answered(ClientSession& session, core::Message& message, const Header& header, Nanoseconds now) noexcept {
+bool Client::answered(ClientSession& session, core::Message& message, const Header& header, Arrival& arrival) noexcept {
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr) return false;  // it has ended
-  session.used_at = now;
-  if (session.may_lose && call->repeats == 0) {
-    session.round_trip.add(now - call->sent_at);
-    session.window.answered(now - call->sent_at);
-  }
-  if (call->group != 0) session.note_answer_time(now - call->sent_at, now);
-  if (call->record != nullptr) call->record->time.add(now - call->begun);
+  session.used_at = arrival.about();
+  if (call->is_timed) [[unlikely]]
+    note_time(session, *call, arrival.exactly());
   if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
   const std::span<ripc_item_view> items = call_items(message);
   for (std::size_t index = 0; header.incarnation != 0 && index < std::min<std::size_t>(items.size(), 64); ++index) {
@@ -64,6 +60,16 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   call->result.message = reinterpret_cast<ripc_message*>(&message);
   finish(*call, RIPC_CALL_ANSWERED, RIPC_OK);
   return true;
+}
+
+void Client::note_time(ClientSession& session, const Call& call, Nanoseconds now) noexcept {
+  const Nanoseconds round_trip = elapsed(call.sent_at, now);
+  if (session.may_lose && call.repeats == 0) {
+    session.round_trip.add(round_trip);
+    session.window.answered(round_trip);
+  }
+  if (call.group != 0) session.note_answer_time(round_trip, now);
+  if (call.record != nullptr) call.record->time.add(elapsed(call.begun, now));
 }
 
 Call* Client::state_received(ClientSession& session, const Header& header, Nanoseconds now) noexcept {

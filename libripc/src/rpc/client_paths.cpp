@@ -35,8 +35,8 @@ void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);
   } else if (session.state == ClientSession::State::open && !session.is_group() && session.is_idle() &&
-             session.queue.empty() && now - session.used_at > kFresh) {
-    const bool is_old = now - session.used_at > wire::call::kSessionTime / 2;
+             session.queue.empty() && elapsed(session.used_at, now) > kFresh) {
+    const bool is_old = elapsed(session.used_at, now) > wire::call::kSessionTime / 2;
     if (is_old) session.is_stale = true;
     check_path(session, now);
   }
@@ -197,7 +197,7 @@ bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
       break;
   }
   const bool is_used = !session.is_idle() || !session.queue.empty();
-  if (is_used || now - session.used_at < wire::call::kSessionTime) {
+  if (is_used || elapsed(session.used_at, now) < wire::call::kSessionTime) {
     timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
     return true;
   }

@@ -2,8 +2,11 @@
 #include "rpc/endpoint.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <utility>
+
+#include "base/backoff.hpp"
 
 namespace ripc::internal::rpc {
 
@@ -11,6 +14,10 @@ namespace {
 
 // Messages that are received together.
 constexpr std::size_t kBatch = 32;
+// After so long without a look for messages, all that have come are taken before a handler starts, up to so many
+// batches: what its client has given up lies before the message that says so.
+constexpr Nanoseconds kAway = 1'000'000;
+constexpr std::size_t kMostBatches = 256;
 // Handlers that one run() starts, so that it returns.
 constexpr std::size_t kMostRuns = 64;
 // While handlers run, messages are taken at least so often. So the time that a request waits is known, and it does not
@@ -18,6 +25,10 @@ constexpr std::size_t kMostRuns = 64;
 constexpr Nanoseconds kTakePause = 20'000;
 // Messages that an endpoint refuses when it ends. A client that calls again and again does not keep it.
 constexpr std::size_t kMostRefused = 65536;
+// A thread that waits for its call runs the endpoint itself if the one that did so stays away for so long. Looks at
+// that come less and less often.
+constexpr Nanoseconds kAbsence = 1'000'000;
+constexpr Nanoseconds kLongestAbsence = 16'000'000;
 // How long it waits for long arguments that are on their way: then their calls can be answered.
 constexpr Nanoseconds kLastPatience = 100'000'000;
 
@@ -59,6 +70,7 @@ Endpoint::~Endpoint() {
 
 void Endpoint::refuse_unread() noexcept {
   const Nanoseconds now = messenger_.now();
+  Arrival arrival(messenger_, now);
   const Deadline patience = Deadline::after(kLastPatience, now);
   std::array<core::Message*, kBatch> messages;
   for (std::size_t refused = 0; refused < kMostRefused; refused += kBatch) {
@@ -68,7 +80,7 @@ void Endpoint::refuse_unread() noexcept {
     for (core::Message* message : std::span(messages).first(count)) {
       wire::call::Header header;
       if (read_header(*message, header) == RIPC_OK && !is_for_client(header.kind)) {
-        (void)server_->received(message, header, now);
+        (void)server_->received(message, header, arrival);
       } else {
         core::MessagePool::release(message);
       }
@@ -122,8 +134,8 @@ Status Endpoint::cancel(std::uint64_t name) {
 
 Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
   events = 0;
-  if (Status turn = enter(); !turn.ok()) return turn;
-  const Status status = run_some(Deadline::after(timeout), events);
+  if (Status turn = enter(timeout); !turn.ok()) return turn;
+  const Status status = run_some(timeout, events);
   leave();
   return status;
 }
@@ -131,12 +143,12 @@ Status Endpoint::run(Nanoseconds timeout, std::size_t& events) {
 Status Endpoint::run_recorded(Nanoseconds timeout, std::span<Recorder::Event> events, std::size_t& count) {
   count = 0;
   if (!recorder_) return Status(RIPC_INVALID_ARGUMENT, "The endpoint records nothing: set ripc_rpc_options.recorded.");
-  if (Status turn = enter(); !turn.ok()) return turn;
+  if (Status turn = enter(timeout); !turn.ok()) return turn;
   Status status;
   count = recorder_->take(events);
   if (count == 0) {
     std::size_t happened = 0;
-    status = is_closed_ ? Status(RIPC_CLOSED) : run_some(Deadline::after(timeout), happened);
+    status = is_closed_ ? Status(RIPC_CLOSED) : run_some(timeout, happened);
     count = recorder_->take(events);
     if (count != 0) status = {};
   }
@@ -144,18 +156,40 @@ Status Endpoint::run_recorded(Nanoseconds timeout, std::span<Recorder::Event> ev
   return status;
 }
 
-Status Endpoint::enter() noexcept {
+Status Endpoint::enter(Nanoseconds& timeout) noexcept {
   turn_mutex_.adopt();
-  const std::lock_guard lock(turn_mutex_);
-  if (runner_ != std::thread::id{}) return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
-  runner_ = std::this_thread::get_id();
+  std::unique_lock lock(turn_mutex_);
+  if (runner_ != std::thread::id{}) [[unlikely]] {
+    if (Status taken = take_over(lock, timeout); !taken.ok()) return taken;
+  }
+  runner_ = last_runner_ = std::this_thread::get_id();
+  ++turns_;
   return {};
+}
+
+// Handlers belong in the thread of run(), and a worker that waits for a call of its own has no use for them.
+Status Endpoint::take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& timeout) noexcept {
+  const Deadline deadline = Deadline::after(timeout, messenger_.now());
+  ++wanting_;
+  while (is_waiter_ && runner_ != std::this_thread::get_id()) {
+    messenger_.wake();
+    const Nanoseconds left = timeout == 0 ? 0 : deadline.remaining();
+    if (left == 0) break;
+    turn_changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left, kAbsence)));
+  }
+  --wanting_;
+  if (runner_ == std::thread::id{}) {
+    if (timeout != 0) timeout = deadline.remaining();
+    return {};
+  }
+  if (is_waiter_ && runner_ != std::this_thread::get_id()) return timeout == 0 ? RIPC_EMPTY : RIPC_TIMEOUT;
+  return Status(RIPC_AGAIN, "Another thread runs this endpoint: one is enough.");
 }
 
 void Endpoint::leave() noexcept {
   const std::lock_guard lock(turn_mutex_);
   runner_ = std::thread::id{};
-  if (waiting_ != 0) turn_changed_.notify_all();
+  if (std::exchange(is_waiter_, false)) turn_changed_.notify_all();
 }
 
 bool Endpoint::is_run_here() noexcept {
@@ -163,15 +197,18 @@ bool Endpoint::is_run_here() noexcept {
   return runner_ == std::this_thread::get_id();
 }
 
-Status Endpoint::run_some(Deadline deadline, std::size_t& events) noexcept try {
-  for (;;) {
+Status Endpoint::run_some(Nanoseconds timeout, std::size_t& events) noexcept try {
+  Deadline deadline = Deadline::never();
+  for (bool is_first = true;; is_first = false) {
     const Nanoseconds now = messenger_.now();
+    if (is_first) deadline = Deadline::after(timeout, now);
+    takes_all_ = elapsed(std::exchange(looked_at_, now), now) > kAway;
     server_->progress(now);
     events += client_->progress(now);
-    const bool is_due = events != 0 || server_->has_ready();
+    const bool is_due = timeout == 0 || events != 0 || server_->has_ready();
     const Nanoseconds until = is_due ? 0 : std::min({deadline.at(), client_->sleep_until(), server_->next_due()});
     ripc_status status = RIPC_OK;
-    events += receive(until == UINT64_MAX ? until : until > now ? until - now : 0, status);
+    events += receive(events == 0 ? now : 0, until == UINT64_MAX ? until : until > now ? until - now : 0, status);
     if (events != 0 || (recorder_ && !recorder_->empty())) {
       if (status == RIPC_INTERRUPTED) service_.interrupt();  // is for the next run()
       return {};
@@ -182,14 +219,16 @@ Status Endpoint::run_some(Deadline deadline, std::size_t& events) noexcept try {
       if (events != 0) return {};
     }
     if (status != RIPC_OK && status != RIPC_EMPTY && status != RIPC_TIMEOUT) return status;
-    if (deadline.at() == 0 || deadline.expired()) return deadline.at() == 0 ? RIPC_EMPTY : RIPC_TIMEOUT;
+    if (wanting_.load(std::memory_order_relaxed) != 0) return {};
+    if (timeout == 0) return RIPC_EMPTY;
+    if (deadline.expired()) return RIPC_TIMEOUT;
   }
 } catch (const std::bad_alloc&) {
   return RIPC_NO_MEMORY;
 }
 
-std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
-  std::size_t events = take_messages(timeout, status);
+std::size_t Endpoint::receive(Nanoseconds began, Nanoseconds timeout, ripc_status& status) {
+  std::size_t events = take_messages(began, timeout, status);
   for (std::size_t runs = 0; server_->has_ready() && runs < kMostRuns; ++runs) {
     const Nanoseconds now = runs == 0 && received_at_ != 0 ? received_at_ : messenger_.now();
     server_->run_next(now);
@@ -197,32 +236,41 @@ std::size_t Endpoint::receive(Nanoseconds timeout, ripc_status& status) {
     if (received_at_ == 0) received_at_ = now;
     if (now - received_at_ < kTakePause) continue;
     received_at_ = now;
+    takes_all_ = true;
     ripc_status nothing_came = RIPC_OK;
-    events += take_messages(0, nothing_came);
+    events += take_messages(now, 0, nothing_came);
     if (nothing_came == RIPC_INTERRUPTED) service_.interrupt();  // is for the next run()
   }
   received_at_ = 0;
   return events;
 }
 
-std::size_t Endpoint::take_messages(Nanoseconds timeout, ripc_status& status) {
+std::size_t Endpoint::take_messages(Nanoseconds now, Nanoseconds timeout, ripc_status& status) {
   std::array<core::Message*, kBatch> messages;
   std::size_t count = 0;
-  status = service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
-  if (count == 0) return 0;
   std::size_t events = 0;
-  received_at_ = messenger_.now();
-  for (core::Message* message : std::span(messages).first(count)) events += receive_one(message, received_at_);
-  if (events != 0) received_at_ = 0;  // the reports of ends took as long as they liked
+  status = service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
+  for (std::size_t batch = 1; count != 0; ++batch) {
+    // A wait has looked at the clock already: to look again takes time that a call waits for.
+    if (const Nanoseconds waited = service_.came_after(); waited != 0) now = waited != UINT64_MAX ? waited : 0;
+    received_at_ = now != 0 ? now : messenger_.now();
+    Arrival arrival(messenger_, received_at_);
+    std::size_t ends = 0;
+    for (core::Message* message : std::span(messages).first(count)) ends += receive_one(message, arrival);
+    if (ends != 0) received_at_ = now = 0;  // their reports took as long as they liked
+    events += ends;
+    if (!takes_all_ || batch == kMostBatches) break;
+    if (service_.receive(RIPC_RECEIVE_LEND, 0, messages, count) == RIPC_INTERRUPTED) service_.interrupt();
+  }
   return events;
 }
 
-std::size_t Endpoint::receive_one(core::Message* message, Nanoseconds now) {
+std::size_t Endpoint::receive_one(core::Message* message, Arrival& arrival) {
   wire::call::Header header;
   const ripc_status status = read_header(*message, header);
   if (status == RIPC_OK) {
-    return is_for_client(header.kind) ? client_->received(message, header, now)
-                                      : server_->received(message, header, now);
+    return is_for_client(header.kind) ? client_->received(message, header, arrival)
+                                      : server_->received(message, header, arrival);
   }
   dropped_.fetch_add(1, std::memory_order_relaxed);
   if (status == RIPC_VERSION_MISMATCH) server_->refuse_version(*message, header);
@@ -255,15 +303,20 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
   for (;;) {
     {
       std::unique_lock lock(turn_mutex_);
-      ++waiting_;
-      turn_changed_.wait(lock, [&] { return wait.is_over || runner_ == std::thread::id{}; });
-      --waiting_;
+      const auto is_free = [this] { return runner_ == std::thread::id{} && wanting_ == 0; };
+      const bool is_alone = last_runner_ == std::thread::id{} || last_runner_ == std::this_thread::get_id();
+      Backoff pause{kAbsence, kLongestAbsence};
+      for (std::uint64_t turns = is_alone ? turns_ : turns_ - 1; !wait.is_over && !(is_free() && turns == turns_);) {
+        turns = turns_;
+        turn_changed_.wait_for(lock, std::chrono::nanoseconds(pause.next()));
+      }
       if (wait.is_over) break;
       runner_ = std::this_thread::get_id();
+      is_waiter_ = true;
     }
     std::size_t events = 0;
     // Every call ends; what keeps the service from receiving ends all of them.
-    const Status status = run_some(Deadline::never(), events);
+    const Status status = run_some(UINT64_MAX, events);
     if (status.code() == RIPC_INTERRUPTED) is_interrupted = true;
     leave();
   }

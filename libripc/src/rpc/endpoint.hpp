@@ -37,6 +37,7 @@ class Endpoint {
   Status call_and_wait(const CallRequest& request, ripc_call_result& result);
   Status cancel(std::uint64_t name);
   Nanoseconds now() const noexcept { return messenger_.now(); }
+  Nanoseconds rough_now() const noexcept { return messenger_.rough_now(); }
   ripc_rpc_statistics statistics() const noexcept;
   // By method.
   std::map<std::uint32_t, ripc_rpc_method_statistics> methods() const;
@@ -55,14 +56,17 @@ class Endpoint {
   // loan.
   Status begin(const CallRequest& request, std::uint64_t* name);
   // RIPC_NO_MEMORY: what was to be done is done the next time.
-  Status run_some(Deadline deadline, std::size_t& events) noexcept;
-  // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is.
-  Status enter() noexcept;
+  Status run_some(Nanoseconds timeout, std::size_t& events) noexcept;
+  // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is in run(). One in call_and_wait()
+  // makes way; what that took is taken off `timeout`.
+  Status enter(Nanoseconds& timeout) noexcept;
+  Status take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& timeout) noexcept;
   void leave() noexcept;
   bool is_run_here() noexcept;
-  std::size_t receive(Nanoseconds timeout, ripc_status& status);
-  std::size_t take_messages(Nanoseconds timeout, ripc_status& status);
-  std::size_t receive_one(core::Message* message, Nanoseconds now);
+  // `now`: the clock, unless it is 0: then it has to be looked at.
+  std::size_t receive(Nanoseconds now, Nanoseconds timeout, ripc_status& status);
+  std::size_t take_messages(Nanoseconds now, Nanoseconds timeout, ripc_status& status);
+  std::size_t receive_one(core::Message* message, Arrival& arrival);
   // What nobody reads any more: its callers learn at once that it did not run.
   void refuse_unread() noexcept;
 
@@ -74,10 +78,15 @@ class Endpoint {
   const std::shared_ptr<Server> server_;
   bool observes_ = false;  // the service, and receives from it
   bool is_closed_ = false;
-  Nanoseconds received_at_ = 0;               // of the messages that came last; the thread's that runs it
+  Nanoseconds received_at_ = 0;               // of the messages that came last, about; the thread's that runs it
+  Nanoseconds looked_at_ = 0;                 // for messages, last
+  bool takes_all_ = false;                    // that have come, before the next handler
   BiasedMutex turn_mutex_;                    // of the thread that usually runs it; guards what follows
-  std::thread::id runner_;                    // the thread in run()
-  std::size_t waiting_ = 0;                   // threads in call_and_wait() that wait for another one
+  std::thread::id runner_;                    // the thread that runs it now
+  std::thread::id last_runner_;               // the last one in run()
+  std::uint64_t turns_ = 0;                   // taken by run()
+  bool is_waiter_ = false;                    // runner_ is in call_and_wait()
+  std::atomic<std::size_t> wanting_{0};       // threads in run() that wait for one in call_and_wait() to make way
   std::condition_variable_any turn_changed_;  // somebody has left run(), or a call that is waited for has ended
   std::atomic<std::uint64_t> dropped_{0};
 };

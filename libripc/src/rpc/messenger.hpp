@@ -27,6 +27,8 @@ class Messenger {
 
   virtual std::uint64_t incarnation() const noexcept = 0;
   virtual Nanoseconds now() const noexcept = 0;
+  // Behind now() by 10 ms at most.
+  virtual Nanoseconds rough_now() const noexcept = 0;
   // For finding a path.
   virtual Nanoseconds resolve_timeout() const noexcept = 0;
   virtual Path path(ripc_service_id to) noexcept = 0;

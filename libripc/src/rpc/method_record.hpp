@@ -11,6 +11,8 @@ struct MethodRecord {
   ripc_rpc_method_statistics counters{};
   Histogram time;
 
+  // Whether the time of this one, counted from 0, is measured where nothing else needs the clock: it costs 25 ns.
+  static constexpr bool is_measured(std::uint64_t number) noexcept { return number < 64 || number % 16 == 0; }
   ripc_latency latency() const noexcept {
     return {time.count(), time.minimum(), time.mean(),    time.at(0.5),
             time.at(0.9), time.at(0.99),  time.at(0.999), time.maximum()};

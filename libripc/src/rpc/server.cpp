@@ -27,13 +27,13 @@ Status Server::handle(std::uint32_t method, const Handler& handler) {
 
 // ---- Messages ------------------------------------------------------------------------------------------------
 
-std::size_t Server::received(core::Message* message, const Header& header, Nanoseconds now) {
+std::size_t Server::received(core::Message* message, const Header& header, Arrival& arrival) {
   ripc_request* request = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (header.kind == Kind::open) {
       try {
-        open(*message, header, now);
+        open(*message, header, arrival.about());
       } catch (const std::bad_alloc&) {
         refuse(*message, header, RIPC_NO_MEMORY);
       }
@@ -47,8 +47,8 @@ std::size_t Server::received(core::Message* message, const Header& header, Nanos
                                .session = header.session,
                                .code = static_cast<std::uint32_t>(why)});
     } else {
-      session->used_at = now;
-      request = take(*session, *message, header);
+      session->used_at = arrival.about();
+      request = take(*session, *message, header, arrival);
     }
   }
   if (request == nullptr) {
@@ -148,7 +148,7 @@ Handler* Server::handler_of(std::uint32_t method) noexcept {
   return &last_handler_->second;
 }
 
-ripc_request* Server::take(ServerSession& session, core::Message& message, const Header& header) {
+ripc_request* Server::take(ServerSession& session, core::Message& message, const Header& header, Arrival& arrival) {
   Slot& slot = session.slot(header.number);
   const auto newer = static_cast<std::int32_t>(header.number - slot.number);
   if (newer < 0) return nullptr;  // the client does not wait for it any more
@@ -202,8 +202,9 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
   request.session = session.name;
   request.number = header.number;
   request.method = header.code;
-  request.came_at = session.used_at;
-  request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), session.used_at).at();
+  request.is_measured = handler->is_for_workers || MethodRecord::is_measured(handler->record.counters.requests_run);
+  request.came_at = request.is_measured ? arrival.exactly() : arrival.about();
+  request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), request.came_at).at();
   request.is_abandoned = false;
   request.handler = handler;
   slot.state = Slot::State::running;
@@ -359,7 +360,7 @@ void Server::look_at_sessions(Nanoseconds now) noexcept {
   for (std::size_t index = 0; index < sessions_.size(); ++index) {
     ServerSession& session = *sessions_[index];
     if (session.name == 0) continue;
-    if (session.running == 0 && now - session.used_at >= wire::call::kSessionTime) {
+    if (session.running == 0 && elapsed(session.used_at, now) >= wire::call::kSessionTime) {
       if (const auto newest = newest_.find(session.client); newest != newest_.end() && newest->second == session.name)
         newest_.erase(newest);
       session.name = 0;
@@ -370,7 +371,7 @@ void Server::look_at_sessions(Nanoseconds now) noexcept {
     if (session.kept_bytes != 0) {
       for (Slot& slot : session.slots) {
         if (!slot.is_kept || slot.state == Slot::State::waiting) continue;
-        if (now - slot.kept_at < kAnswerAge) {
+        if (elapsed(slot.kept_at, now) < kAnswerAge) {
           lower(look_at_, now + kAnswerAge);
         } else {
           forget(session, slot);

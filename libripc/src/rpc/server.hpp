@@ -14,6 +14,7 @@
 #include "base/biased_mutex.hpp"
 #include "base/fork_guard.hpp"
 #include "core/state/message.hpp"
+#include "rpc/arrival.hpp"
 #include "rpc/call_message.hpp"
 #include "rpc/messenger.hpp"
 #include "rpc/server_session.hpp"
@@ -36,6 +37,7 @@ struct ripc_request {
   ripc::internal::Nanoseconds came_at = 0;
   ripc::internal::Nanoseconds deadline = UINT64_MAX;
   std::atomic<bool> is_abandoned{false};  // nobody waits for the answer
+  bool is_measured = false;               // `came_at` is exact, and how long it takes counts
   ripc::internal::rpc::Handler* handler = nullptr;
   ripc_request* next = nullptr;
 };
@@ -55,7 +57,7 @@ class Server : public std::enable_shared_from_this<Server> {
   // ---- The thread that runs the endpoint ----
   // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
   // how many are with them.
-  std::size_t received(core::Message* message, const wire::call::Header& header, Nanoseconds now);
+  std::size_t received(core::Message* message, const wire::call::Header& header, Arrival& arrival);
   // A message in another version: a client that asks for a session is notified, in its own.
   void refuse_version(const core::Message& message, const wire::call::Header& header) noexcept;
   bool has_ready() const noexcept { return !ready_.empty(); }
@@ -112,7 +114,8 @@ class Server : public std::enable_shared_from_this<Server> {
   // A session.
   void refuse(const core::Message& message, const wire::call::Header& header, ripc_status why) noexcept;
   // A request to be run; nullptr: it is none. Then the message is still the caller's.
-  ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header);
+  ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header,
+                     Arrival& arrival);
   Handler* handler_of(std::uint32_t method) noexcept;
   void notify_of_known(ServerSession& session, Slot& slot) noexcept;
   static void lower(std::atomic<Nanoseconds>& due, Nanoseconds at) noexcept {
@@ -122,7 +125,8 @@ class Server : public std::enable_shared_from_this<Server> {
   static void forget(ServerSession& session, Slot& slot) noexcept;
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
   // Of an answer: false if it is too much.
-  bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now);
+  // False: what the session's kept answers take would be above `most`.
+  bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now, std::size_t most);
   Status send_kept(const ServerSession& session, const Slot& slot);
   // RIPC_AGAIN while it is looked for, without waiting; RIPC_NO_SERVICE if that took the resolve timeout.
   ripc_status find_path(ripc_service_id client) noexcept;

@@ -15,9 +15,8 @@ using wire::call::State;
 
 namespace {
 
-// Of requests that are answered within their handler, one in so many is measured: the clock costs 25 ns.
-constexpr std::uint64_t kMeasured = 16;
-// What the answers of one session may take. Of more, clients learn that they ran.
+// What the answers of one session that were sent may take. Of more, clients learn that they ran. What waits for room
+// has the bound of its slots: nobody else has it.
 constexpr std::size_t kMaxKept = std::size_t{256} << 10;
 
 // Whether items of this answer stay with the application, so that it cannot wait.
@@ -102,18 +101,18 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     MethodRecord& record = request.handler->record;
     // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
     const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
-    const bool is_measured = !is_prompt || record.counters.requests_run % kMeasured == 0;
+    const bool is_measured = !is_prompt || request.is_measured;
     const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_.load(std::memory_order_relaxed);
-    if (is_measured) record.time.add(now - request.came_at);
+    if (is_measured) record.time.add(elapsed(request.came_at, now));
     slot->code = code;
     if (own_ticket) slot->ticket = own_ticket;
     if (waits) {
-      if (!keep(session, *slot, items, now)) return RIPC_AGAIN;
+      if (!keep(session, *slot, items, now, SIZE_MAX)) return RIPC_AGAIN;
       wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
       messenger_.release_given(items);
     } else if (may_be_lost) {
       try {
-        (void)keep(session, *slot, items, now);
+        (void)keep(session, *slot, items, now, kMaxKept);
       } catch (const std::bad_alloc&) {
         // It was sent. If it is lost, the client learns that its call ran.
       }
@@ -129,7 +128,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   return {};
 }
 
-bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now) {
+bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now,
+                  std::size_t most) {
   std::array<std::array<std::byte, wire::call::kReturnedSize>, RIPC_MAX_RETURNS> returned;
   std::array<ripc_item, RIPC_RPC_MAX_ITEMS> kept;
   std::size_t bytes = 0;
@@ -146,7 +146,7 @@ bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item>
     }
     bytes += kept[index].size;
   }
-  if (session.kept_bytes + bytes > kMaxKept && slot.returned == 0 && session.kept_bytes != 0) return false;
+  if (session.kept_bytes + bytes > most && slot.returned == 0 && session.kept_bytes != 0) return false;
   if (!slot.answer) slot.answer = std::make_unique<KeptItems>();
   slot.answer->assign(std::span(kept).first(items.size()));
   slot.is_kept = true;

@@ -13,6 +13,7 @@ class ServiceMessenger final : public Messenger {
 
   std::uint64_t incarnation() const noexcept override { return service_.incarnation(); }
   Nanoseconds now() const noexcept override { return monotonic_now(); }
+  Nanoseconds rough_now() const noexcept override { return internal::rough_now(); }
   Nanoseconds resolve_timeout() const noexcept override { return service_.context().resolve_timeout(); }
   Path path(ripc_service_id to) noexcept override;
   ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {

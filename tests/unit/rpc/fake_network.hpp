@@ -21,6 +21,9 @@
 
 namespace ripc::internal::rpc {
 
+// As far as the rough clock may be behind.
+inline constexpr Nanoseconds kKernelTick = 10'000'000;
+
 // What may happen to messages, in percent, and how long they take.
 struct Weather {
   int lost = 0;
@@ -123,10 +126,11 @@ class FakeNode final : public Messenger {
     }
     wire::call::Header header;
     if (read_header(*message, header) != RIPC_OK) return core::MessagePool::release(message);
+    Arrival arrival(*this, network_.now);
     if (wire::call::is_for_client(header.kind)) {
-      client->received(message, header, network_.now);
+      client->received(message, header, arrival);
     } else {
-      server->received(message, header, network_.now);
+      server->received(message, header, arrival);
       while (server->has_ready()) server->run_next(network_.now);
     }
   }
@@ -151,7 +155,11 @@ class FakeNode final : public Messenger {
   }
 
   std::uint64_t incarnation() const noexcept override { return incarnation_; }
-  Nanoseconds now() const noexcept override { return network_.now; }
+  Nanoseconds now() const noexcept override {
+    ++clock_looks;
+    return network_.now;
+  }
+  Nanoseconds rough_now() const noexcept override { return network_.now / kKernelTick * kKernelTick; }
   Nanoseconds resolve_timeout() const noexcept override { return 1'000'000'000; }
   Path path(ripc_service_id to) noexcept override {
     if (!connected_.contains(to) || !network_.nodes.contains(to)) return {};
@@ -207,6 +215,7 @@ class FakeNode final : public Messenger {
     return network_.weather.lost != 0 && (!network_.weather.has_two_paths || lossy_.contains(to));
   }
 
+  mutable std::uint64_t clock_looks = 0;
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
   bool reads = true;                  // what arrives

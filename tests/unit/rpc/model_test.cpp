@@ -120,8 +120,9 @@ class Schedule {
     request.method = 1;
     request.items = {&argument, 1};
     request.is_idempotent = call.is_idempotent = to_ == kGroup && network_.chance(50);
-    request.now = network_.now;
-    request.deadline = network_.now + 1 + network_.up_to(2000 * kMillisecond);
+    request.is_rough = network_.chance(30);
+    request.now = request.is_rough ? client_.rough_now() : network_.now;
+    request.deadline = request.now + (request.is_rough ? 1000 * kMillisecond : 1) + network_.up_to(2000 * kMillisecond);
     request.done = &Schedule::done;
     request.user = begun_.back().get();
     call.deadline = request.deadline;
@@ -227,21 +228,22 @@ TEST(CallModel, HoldsWherePathsThatLoseAndPathsThatDoNotTakeTurns) {
 
 // Calls with much time, of a server that answers each at once.
 struct Calls {
-  Calls(FakeNetwork& on, FakeNode& from, Server& to) : network(on), client(from) {
+  Calls(FakeNetwork& on, FakeNode& from, Server& server) : network(on), client(from) {
     const ripc_rpc_handler answer = [](void* user, ripc_request* request) {
       ++static_cast<Calls*>(user)->runs;
       EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
     };
-    EXPECT_TRUE(to.handle(1, {answer, this, false}).ok());
+    EXPECT_TRUE(server.handle(1, {answer, this, false}).ok());
   }
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
   void begin() {
     CallRequest request;
-    request.to = kServer;
+    request.to = to;
     request.method = 1;
-    request.now = network.now;
-    request.deadline = network.now + 60'000 * kMillisecond;
+    request.is_rough = true;
+    request.now = client.rough_now();
+    request.deadline = request.now + 60'000 * kMillisecond;
     request.user = this;
     request.done = [](void* user, const ripc_call_result* result) {
       static_cast<Calls*>(user)->ended.push_back(*result);
@@ -252,9 +254,95 @@ struct Calls {
 
   FakeNetwork& network;
   FakeNode& client;
+  ripc_service_id to = kServer;
   int runs = 0;
   std::vector<ripc_call_result> ended;
 };
+
+TEST(CallClock, IsLookedAtForOneCallIn16OnceTheFirst64WereMeasured) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  const auto looks_of = [&](int count) {
+    const std::uint64_t before = client.clock_looks + server.clock_looks;
+    for (int call = 0; call < count; ++call) {
+      calls.begin();
+      network.run(kMillisecond);
+    }
+    return client.clock_looks + server.clock_looks - before;
+  };
+  (void)looks_of(64);
+  // When it begins, when it comes, when it is answered, and when its answer comes.
+  EXPECT_EQ(looks_of(160), 160 / 16 * 4);
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client.client->add_to(methods);
+  server.server->add_to(methods);
+  EXPECT_EQ(methods[1].call_time.count, 64u + 10);
+  EXPECT_EQ(methods[1].request_time.count, 64u + 10);
+  EXPECT_EQ(methods[1].answered, 224u);
+}
+
+TEST(CallClock, IsLookedAtForEachCallOverAPathThatLoses) {
+  FakeNetwork network(7, {.lost = 1});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  for (int call = 0; call < 200; ++call) {
+    calls.begin();
+    network.run(kMillisecond);
+  }
+  network.run(1000 * kMillisecond);
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client.client->add_to(methods);
+  EXPECT_EQ(methods[1].call_time.count, 200u);
+}
+
+TEST(CallModel, ACallToAGroupGoesToTheSlowerMemberOnceTheLineOfTheQuickerOneIsFull) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient, {.slots = 1, .queue = 1});
+  FakeNode quick(network, kServer);
+  FakeNode slow(network, kServer + 1);
+  network.groups[kGroup] = {kServer, kServer + 1};
+  std::vector<ripc_request*> kept;
+  const ripc_rpc_handler keep = [](void* user, ripc_request* request) {
+    static_cast<std::vector<ripc_request*>*>(user)->push_back(request);
+  };
+  Calls calls(network, client, *quick.server);
+  calls.to = kGroup;
+  ASSERT_TRUE(slow.server->handle(1, {keep, &kept, false}).ok());
+  for (std::size_t call = 1; call <= 20; ++call) {
+    calls.begin();
+    network.run(20 * kMillisecond);
+    for (ripc_request* const request : std::exchange(kept, {}))
+      EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+    network.run(kMillisecond);
+    ASSERT_EQ(calls.ended.size(), call);
+  }
+  ASSERT_GT(calls.runs, 0);
+  ASSERT_LT(calls.runs, 20);
+  // One under way and one in line at each.
+  for (int call = 0; call < 4; ++call) calls.begin();
+  network.run(100 * kMillisecond);
+  EXPECT_EQ(kept.size(), 1u);
+  for (ripc_request* const request : kept) request->server->drop(*request, RIPC_CANCELLED, wire::call::State::not_run);
+}
+
+TEST(CallModel, ACallThatDoesNotBeginLeavesNoTraceInTheStatistics) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient, {.slots = 1, .queue = 1});
+  CallRequest request;
+  request.to = kServer;
+  request.method = 1;
+  request.now = network.now;
+  ASSERT_TRUE(client.client->begin(request, nullptr).ok());
+  request.method = 2;
+  EXPECT_EQ(client.client->begin(request, nullptr).code(), RIPC_AGAIN);
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client.client->add_to(methods);
+  EXPECT_EQ(methods.size(), 1u);
+  EXPECT_EQ(methods[1].calls, 1u);
+}
 
 TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
   FakeNetwork network(7, {.longest_delay = kMillisecond, .has_two_paths = true});

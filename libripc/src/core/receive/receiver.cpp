@@ -73,7 +73,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     if (out_of_memory_) [[unlikely]]
       return RIPC_NO_MEMORY;
     if (timeout == 0) return receive_nothing(count);
-    const Nanoseconds now = clock_.now();
+    const Nanoseconds now = came_after_ = clock_.now();
     if (first) {
       deadline = Deadline::after(timeout, now);
       spin_until = spin_.begin(now, deadline.at());
@@ -81,6 +81,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     // Spinning while bytes are on their way takes the processor from the threads that move them.
     if (!long_receives_.empty() || now >= spin_until) {
       inbox_.open(all);
+      came_after_ = UINT64_MAX;
       const ripc_status status = sleep(deadline);
       if (inbox_.count() != 0) {
         count = inbox_.count();

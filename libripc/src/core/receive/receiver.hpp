@@ -51,6 +51,9 @@ class Receiver final : private spi::PacketSink {
   ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
                       std::size_t& count) noexcept;
 
+  // The clock, a moment before what receive() has given out came. 0: that was there already. UINT64_MAX: nobody looked.
+  Nanoseconds came_after() const noexcept { return came_after_; }
+
   bool has_incomplete() const noexcept { return !long_receives_.empty(); }
   bool refuse_incomplete() noexcept { return long_receives_.drop_all(RIPC_REFUSED); }
 
@@ -116,6 +119,7 @@ class Receiver final : private spi::PacketSink {
   bool out_of_memory_ = false;  // a packet stays where it is for want of memory
   Inbox inbox_;
   ReadClock clock_;
+  Nanoseconds came_after_ = 0;
   ReceiveCounters counters_;
   LongReceives long_receives_;
 };
@@ -130,6 +134,7 @@ class Receiver final : private spi::PacketSink {
   inbox_.open(messages);
   flags_ = flags;
   clock_.forget();
+  came_after_ = 0;
   pool_->enter(ThreadEpoch::current());
   ripc_status status = RIPC_OK;
   if (life_.status() != RIPC_OK || poll_ports() == 0) {
