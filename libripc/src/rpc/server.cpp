@@ -205,7 +205,7 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
   request.is_measured = handler->is_for_workers || MethodRecord::is_measured(handler->record.counters.requests_run);
   request.came_at = request.is_measured ? arrival.exactly() : arrival.about();
   request.deadline = Deadline::after(wire::call::to_nanoseconds(header.time), request.came_at).at();
-  request.is_abandoned = false;
+  request.is_abandoned.store(false, std::memory_order_relaxed);
   request.handler = handler;
   slot.state = Slot::State::running;
   slot.request = &request;
