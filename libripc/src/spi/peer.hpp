@@ -26,13 +26,13 @@ struct Peer {
 };
 
 // The peers of a transport. Any thread.
-class PeerBook {
+class PeerTable {
  public:
-  explicit PeerBook(const security::Credentials& credentials) noexcept
+  explicit PeerTable(const security::Credentials& credentials) noexcept
       : trust_(credentials.trust), counters_(credentials.counters) {}
 
-  // The entry of a peer, the same for those who are the same, as long as the book lives. A peer without an identity has
-  // that of its user, if the trust file names the user. Throws std::bad_alloc.
+  // The entry of a peer, the same for those who are the same, as long as the table lives. A peer without an identity
+  // has that of its user, if the trust file names the user. Throws std::bad_alloc.
   const Peer* enter(Peer peer);
 
   // Whether the peer may send to this service of ours; counts who may not. Only a member can be kept out: other users

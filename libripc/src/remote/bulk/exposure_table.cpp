@@ -31,10 +31,10 @@ bool ExposureTable::Slot::is_cancelled() const noexcept {
 }
 
 // What is not exposed is open to no one, before anyone can see that it is not: anyone who ends a connection may hold a
-// right, too, and only be about to end it.
+// remote key, too, and only be about to end it.
 void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
   if (state != State::exposed) {
-    for (const Opened& one : opened) one.right->end();
+    for (const Opened& one : opened) one.remote_key->end();
     opened.clear();
   }
   word.store(
