@@ -93,7 +93,8 @@ class Source : public std::enable_shared_from_this<Source> {
   // RIPC_UNSUPPORTED (this pair of processes cannot: let the requester pull), RIPC_PEER_DEAD.
   virtual ripc_status push(const wire::Grant& grant, Bytes bytes) noexcept = 0;
 
-  // The sink's, in the receiver: what it remembers of this source. A transport neither reads nor writes it.
+  // The sink's, in the receiver: what it remembers of this source. A transport neither reads nor writes it. A table of
+  // the sink's own would cost a look-up and a cache line for each packet where several sources take turns.
   std::uint64_t sink_data = 0;
 
  protected:
