@@ -19,8 +19,7 @@ namespace conformance {
 using Rpc = std::unique_ptr<ripc_rpc, support::Release<ripc_rpc_destroy>>;
 
 inline ripc_rpc_options rpc_options() {
-  ripc_rpc_options options;
-  ripc_rpc_options_init(&options);
+  ripc_rpc_options options = initialized(ripc_rpc_options_init);
   return options;
 }
 inline Rpc make_rpc(const Service& service, const ripc_rpc_options& options = rpc_options()) {
@@ -29,14 +28,12 @@ inline Rpc make_rpc(const Service& service, const ripc_rpc_options& options = rp
   return Rpc(made);
 }
 inline ripc_call_options call_options(std::uint64_t timeout = RIPC_DEFAULT_TIME) {
-  ripc_call_options options;
-  ripc_call_options_init(&options);
+  ripc_call_options options = initialized(ripc_call_options_init);
   options.timeout = timeout;
   return options;
 }
 inline ripc_rpc_statistics statistics_of(const Rpc& rpc) {
-  ripc_rpc_statistics statistics;
-  ripc_rpc_statistics_init(&statistics);
+  ripc_rpc_statistics statistics = initialized(ripc_rpc_statistics_init);
   EXPECT_EQ(ripc_rpc_get_statistics(rpc.get(), &statistics), RIPC_OK);
   return statistics;
 }
@@ -101,8 +98,7 @@ class Begun {
 
 inline Outcome call(const Rpc& rpc, ripc_service_id to, std::uint32_t method, Items items = {},
                     const ripc_call_options& options = call_options()) {
-  ripc_call_result result;
-  ripc_call_result_init(&result);
+  ripc_call_result result = initialized(ripc_call_result_init);
   const ripc_status begun = ripc_rpc_call_wait(rpc.get(), to, method, items.begin(), items.size(), &options, &result);
   if (begun != RIPC_OK) return {.begun = begun};
   return outcome_of(result);

@@ -34,8 +34,7 @@ TEST_P(RemoteCalls, AreAnsweredWithACodeAndItems) {
 TEST_P(RemoteCalls, TakeAsManyItemsAsTheyMay) {
   const std::string text = "x";
   std::vector<ripc_item> items(RIPC_RPC_MAX_ITEMS, item(text));
-  ripc_call_result result;
-  ripc_call_result_init(&result);
+  ripc_call_result result = initialized(ripc_call_result_init);
   ASSERT_EQ(
       ripc_rpc_call_wait(rpc_.get(), server_.id(), CallServer::kEcho, items.data(), items.size(), nullptr, &result),
       RIPC_OK);

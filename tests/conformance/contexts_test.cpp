@@ -189,8 +189,7 @@ TEST_P(Children, EndNeitherTheLoansNorTheTicketsOfTheirParent) {
   const Message message = receive(server_, RIPC_RECEIVE_LEND);
   const Ticket waits = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
   EXPECT_EQ(first_false([&]() -> std::vector<bool> {
-              ripc_service_statistics statistics;
-              ripc_service_statistics_init(&statistics);
+              ripc_service_statistics statistics = initialized(ripc_service_statistics_init);
               ripc_message_release(message.get());
               return {ripc_ticket_poll(waits.get()) == RIPC_FORKED, ripc_ticket_wait(waits.get(), 0) == RIPC_FORKED,
                       ripc_ticket_cancel(waits.get()) == RIPC_FORKED,

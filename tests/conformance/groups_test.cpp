@@ -31,14 +31,12 @@ TEST_P(Groups, IdsAreOfAKindOfTheirOwn) {
 }
 
 TEST_P(Groups, AGroupIsNoServiceAndAServiceNoGroup) {
-  ripc_service_options options;
-  ripc_service_options_init(&options);
+  ripc_service_options options = initialized(ripc_service_options_init);
   options.id = group_;
   ripc_service* service = nullptr;
   EXPECT_EQ(ripc_service_register(client_context_.get(), &options, &service), RIPC_INVALID_ARGUMENT);
   EXPECT_NE(std::string(ripc_last_error()).find("is the ID of a group"), std::string::npos) << ripc_last_error();
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   EXPECT_EQ(ripc_resolve(client_context_.get(), group_, &info), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_find_path(client_context_.get(), group_, &info), RIPC_INVALID_ARGUMENT);
   ripc_notification notification{group_, 1};
@@ -88,8 +86,7 @@ TEST_P(Groups, AServiceIsInUpTo64Groups) {
   }
   EXPECT_EQ(ripc_group_join(server_.get(), group_), RIPC_LIMIT);
   EXPECT_EQ(ripc_group_join(server_.get(), groups.front()), RIPC_OK) << "it is in that one";
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   ASSERT_EQ(ripc_resolve(server_context_.get(), server_id(), &info), RIPC_OK);
   std::sort(groups.begin(), groups.end());
   EXPECT_EQ(std::vector(info.groups, info.groups + info.group_count), groups);

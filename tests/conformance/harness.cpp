@@ -71,22 +71,19 @@ std::uint64_t checksum(const void* data, std::size_t size) {
 }
 
 ripc_service_statistics statistics_of(const Service& service) {
-  ripc_service_statistics statistics{};
-  statistics.size = sizeof statistics;
+  ripc_service_statistics statistics = initialized(ripc_service_statistics_init);
   EXPECT_EQ(ripc_service_get_statistics(service.get(), &statistics), RIPC_OK);
   return statistics;
 }
 
 ripc_pool_statistics pool_statistics_of(const Context& context) {
-  ripc_pool_statistics statistics{};
-  statistics.size = sizeof statistics;
+  ripc_pool_statistics statistics = initialized(ripc_pool_statistics_init);
   EXPECT_EQ(ripc_pool_get_statistics(context.get(), &statistics), RIPC_OK);
   return statistics;
 }
 
 ripc_send_options send_options() {
-  ripc_send_options options;
-  ripc_send_options_init(&options);
+  ripc_send_options options = initialized(ripc_send_options_init);
   return options;
 }
 
@@ -144,8 +141,7 @@ testing::AssertionResult failed(const ripc_item_view& view, ripc_status status, 
 // ---- Operations that are expected to work ------------------------------------------------------------------------
 
 Service make_service(const Context& context, const std::function<void(ripc_service_options&)>& change) {
-  ripc_service_options options;
-  ripc_service_options_init(&options);
+  ripc_service_options options = initialized(ripc_service_options_init);
   if (change) change(options);
   ripc_service* service = nullptr;
   EXPECT_EQ(ripc_service_register(context.get(), &options, &service), RIPC_OK) << ripc_last_error();
@@ -221,8 +217,7 @@ std::uint64_t thread_cpu_time() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 // ---- Fixtures ----------------------------------------------------------------------------------------------------
 
 ripc_context_options TransportTest::context_options() const {
-  ripc_context_options options;
-  ripc_context_options_init(&options);
+  ripc_context_options options = initialized(ripc_context_options_init);
   options.runtime_directory = directory_.path().c_str();
   options.transports = GetParam().c_str();
   // A busy machine may stop a peer for longer than the second that is the default.

@@ -24,6 +24,7 @@
 #include "peer.hpp"
 #include "ripc/ripc.h"
 #include "support/handles.hpp"
+#include "support/initialized.hpp"
 #include "support/temporary_directory.hpp"
 #include "support/waiting.hpp"
 
@@ -33,6 +34,7 @@ namespace conformance {
 
 using support::Context;
 using support::eventually;
+using support::initialized;
 using support::kLimit;
 using support::kMillisecond;
 using support::kSecond;

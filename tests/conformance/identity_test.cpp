@@ -20,8 +20,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 ripc_peer peer_of(const Message& message) {
-  ripc_peer peer;
-  ripc_peer_init(&peer);
+  ripc_peer peer = initialized(ripc_peer_init);
   EXPECT_EQ(ripc_message_peer(message.get(), &peer), RIPC_OK);
   return peer;
 }
@@ -94,8 +93,7 @@ TEST_P(Identities, ALongMessageSaysItToo) {
 }
 
 TEST_P(Identities, WhatIsNoMessageOrNoStructureHasNoPeer) {
-  ripc_peer peer;
-  ripc_peer_init(&peer);
+  ripc_peer peer = initialized(ripc_peer_init);
   EXPECT_EQ(peer.user, UINT32_MAX);
   EXPECT_EQ(ripc_message_peer(nullptr, &peer), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_request_peer(nullptr, &peer), RIPC_INVALID_ARGUMENT);
@@ -123,8 +121,7 @@ TEST_P(Identities, AMemberReachesOnlyTheServicesThatItMayCall) {
   }
   EXPECT_EQ(send_text(client, id_of(till), "hello"), RIPC_REFUSED);
   EXPECT_THAT(ripc_last_error(), HasSubstr("calls="));
-  ripc_security_statistics refused;
-  ripc_security_statistics_init(&refused);
+  ripc_security_statistics refused = initialized(ripc_security_statistics_init);
   ASSERT_EQ(ripc_security_get_statistics(context.get(), &refused), RIPC_OK);
   EXPECT_GE(refused.links_refused, 1U);
   EXPECT_EQ(refused.handshakes_refused + refused.records_refused + refused.trust_reloads + refused.trust_failures, 0U);
@@ -197,8 +194,7 @@ TEST_P(Identities, ABrokenTrustFileLeavesTheOldOneInForce) {
   while (now() < end) EXPECT_EQ(send_text(client, id_of(bank), "hello"), RIPC_REFUSED);
   EXPECT_EQ(ripc_trust_status(context.get()), RIPC_INVALID_ARGUMENT);
   EXPECT_THAT(ripc_last_error(), HasSubstr("line 1"));
-  ripc_security_statistics statistics;
-  ripc_security_statistics_init(&statistics);
+  ripc_security_statistics statistics = initialized(ripc_security_statistics_init);
   ASSERT_EQ(ripc_security_get_statistics(context.get(), &statistics), RIPC_OK);
   EXPECT_EQ(statistics.trust_failures, 1U);
   std::filesystem::remove(trust_);
@@ -344,8 +340,7 @@ TEST_P(Identities, ACallSaysWhoCalls) {
   ASSERT_EQ(ripc_rpc_handle(
                 answering, 1, 0,
                 [](void* user, ripc_request* request) {
-                  ripc_peer peer;
-                  ripc_peer_init(&peer);
+                  ripc_peer peer = initialized(ripc_peer_init);
                   if (ripc_request_peer(request, &peer) == RIPC_OK) *static_cast<std::string*>(user) = peer.identity;
                   EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
                 },

@@ -14,6 +14,7 @@
 #include "peer.hpp"
 #include "peer_host.hpp"
 #include "support/cluster_key.hpp"
+#include "support/initialized.hpp"
 
 namespace {
 
@@ -33,8 +34,7 @@ void give_up(int) {
 // Whether this machine has what the transport needs; says what is missing. With RIPC_TEST_MUST_RUN, as in the lab, that
 // is a failure.
 bool can_run(const std::string& transport) {
-  ripc_context_options options;
-  ripc_context_options_init(&options);
+  ripc_context_options options = support::initialized(ripc_context_options_init);
   options.transports = transport.c_str();
   const conformance::TemporaryDirectory directory;
   options.runtime_directory = directory.path().c_str();

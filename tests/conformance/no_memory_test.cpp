@@ -277,8 +277,7 @@ TEST_P(NoMemoryTest, ANotificationIsRegisteredAndSentOrIsNot) {
 
 TEST_P(NoMemoryTest, AServiceIsRegisteredOrIsNot) {
   constexpr ripc_service_id kId = 4711;
-  ripc_service_options options;
-  ripc_service_options_init(&options);
+  ripc_service_options options = initialized(ripc_service_options_init);
   options.id = kId;
   ripc_service* service = nullptr;
   fail_each([&] { return ripc_service_register(server_context_.get(), &options, &service); },
@@ -328,8 +327,7 @@ TEST_P(NoMemoryTest, AContextIsMadeOrIsNotAndEnds) {
 TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
   ripc_service_id group = 0;
   ASSERT_EQ(ripc_group_id_from_name("no memory", &group), RIPC_OK);
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   const ripc_service_visitor count = [](void* user, const ripc_service_info*) { ++*static_cast<int*>(user); };
   int visited = 0;
   fail_each([&] { return ripc_resolve(client_context_.get(), server_id(), &info); }, [](ripc_status) {});

@@ -206,8 +206,7 @@ std::uint64_t PeerSide::number(const std::string& name, std::uint64_t otherwise)
 }
 
 ripc_context_options PeerSide::context_options() const {
-  ripc_context_options options;
-  ripc_context_options_init(&options);
+  ripc_context_options options = initialized(ripc_context_options_init);
   options.transports = setup_.transport.c_str();
   options.runtime_directory = setup_.runtime_directory.c_str();
   options.spin = number("spin", options.spin);

@@ -307,8 +307,7 @@ TEST_P(OtherNamespaces, ThePathSaysWhyForeignMemoryIsNotReadDirectly) {
   if (GetParam() != "shm") GTEST_SKIP() << "with this transport it never is";
   Puppet puppet(other_namespaces());
   ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   ASSERT_EQ(ripc_find_path(context_.get(), kRefusingId, &info), RIPC_OK) << ripc_last_error();
   EXPECT_NE(std::string_view(info.reason).find("another PID namespace"), std::string_view::npos) << info.reason;
 }
@@ -342,8 +341,7 @@ TEST_P(OtherNamespaces, AProcessThereDoesNotTakeThisOneForDead) {
   const Service held = make_service(context_, kRefusingId);
   Puppet puppet(other_namespaces());
   EXPECT_EQ(puppet.register_id(kRefusingId), "RIPC_ID_IN_USE");
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   EXPECT_EQ(ripc_resolve(context_.get(), kRefusingId, &info), RIPC_OK);
 }
 

@@ -71,8 +71,7 @@ class Stage {
   }
 
   std::string enrol(std::istringstream& words) {
-    ripc_service_options options;
-    ripc_service_options_init(&options);
+    ripc_service_options options = initialized(ripc_service_options_init);
     options.id = number(words);
     options.takeover = rest(words) == "takeover" ? 1 : 0;
     ripc_service* service = nullptr;
@@ -190,15 +189,13 @@ class Stage {
   }
 
   std::string path(std::istringstream& words) {
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     const ripc_status status = ripc_find_path(context_.get(), number(words), &info);
     return name_of(status) + " " + info.reason;
   }
 
   std::string resolve(std::istringstream& words) {
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     return name_of(ripc_resolve(context_.get(), number(words), &info));
   }
 

@@ -10,8 +10,7 @@ namespace conformance {
 
 // The status of a registration, which ends at once.
 inline ripc_status try_register(const Context& context, const std::function<void(ripc_service_options&)>& change) {
-  ripc_service_options options;
-  ripc_service_options_init(&options);
+  ripc_service_options options = initialized(ripc_service_options_init);
   change(options);
   ripc_service* service = nullptr;
   const ripc_status status = ripc_service_register(context.get(), &options, &service);

@@ -22,8 +22,7 @@ namespace {
 constexpr ripc_service_id kRecordId = 4711;
 
 ripc_service_info empty_info() {
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   return info;
 }
 
@@ -213,8 +212,7 @@ TEST_P(Resolver, AnAnswerIsKeptUntilASendFails) {
 TEST_P(Resolver, ThePathToAServiceIsTheOneThatAnswers) {
   const Service service = make_service(context_, kRecordId);
   const Context client = make_context();
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   ASSERT_EQ(ripc_find_path(client.get(), kRecordId, &info), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(info.transport, GetParam());
   EXPECT_EQ(std::string(info.address).rfind(GetParam() + ":", 0), 0u) << info.address;

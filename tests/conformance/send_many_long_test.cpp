@@ -109,8 +109,7 @@ TEST_P(SendManyLong, WhatCannotBeSentStopsItThereAndTheOnesBeforeGo) {
 TEST_P(SendManyLong, TheOptionsAreForEachOfThem) {
   fill(3);
   std::atomic<int> calls{0};
-  ripc_send_options options;
-  ripc_send_options_init(&options);
+  ripc_send_options options = initialized(ripc_send_options_init);
   options.timeout = 1'000'000;
   options.callback = [](void* user, ripc_status status) {
     EXPECT_EQ(status, RIPC_TIMEOUT);

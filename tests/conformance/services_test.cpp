@@ -140,8 +140,7 @@ TEST_P(Services, TwoNamesThatCollideAreDetected) {
                            }),
               RIPC_NAME_COLLISION);
   }
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   EXPECT_EQ(ripc_resolve_name(other.get(), kSameHash, &info), RIPC_NAME_COLLISION);
   EXPECT_EQ(ripc_resolve_name(other.get(), kName, &info), RIPC_OK);
   const Service sender = make_service(other);
@@ -362,8 +361,7 @@ TEST_P(Services, ManyAreRegisteredAtOnceInTheOrderOfTheirOptions) {
   const Context other = make_context();
   for (std::size_t index = 0; index < kCount; ++index) {
     EXPECT_EQ(ripc_service_get_name(handles[index]), names[index]);
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     EXPECT_EQ(ripc_resolve_name(other.get(), names[index].c_str(), &info), RIPC_OK) << names[index];
   }
   for (ripc_service* handle : handles) ripc_service_unregister(handle);
@@ -419,8 +417,7 @@ TEST_P(Services, OfManyAllAreRegisteredOrNone) {
   EXPECT_NE(std::string(ripc_last_error()).find("Service 2"), std::string::npos) << ripc_last_error();
   EXPECT_EQ(handles, std::vector<ripc_service*>(options.size(), nullptr));
   for (const ripc_service_id id : std::initializer_list<ripc_service_id>{500, 501, 503}) {
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     EXPECT_EQ(ripc_resolve(holder.get(), id, &info), RIPC_NO_SERVICE) << id;
   }
   options[3].size = sizeof(std::size_t) + 1;

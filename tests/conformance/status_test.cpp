@@ -98,12 +98,9 @@ TEST_P(Calls, ANullHandleOrPointerIsAnInvalidArgumentNotACrash) {
   char byte = 0;
   const ripc_item one = item_at(&byte, 1, RIPC_ITEM_SHORT);
   ripc_notification notification{};
-  ripc_service_info info = {};
-  info.size = sizeof info;
-  ripc_pool_statistics pool{};
-  pool.size = sizeof pool;
-  ripc_service_statistics statistics{};
-  statistics.size = sizeof statistics;
+  ripc_service_info info = initialized(ripc_service_info_init);
+  ripc_pool_statistics pool = initialized(ripc_pool_statistics_init);
+  ripc_service_statistics statistics = initialized(ripc_service_statistics_init);
   ripc_item_view view;
   const auto visit_service = [](void*, const ripc_service_info*) {};
   const auto visit_finding = [](void*, const ripc_finding*) {};
@@ -250,18 +247,39 @@ TEST_P(Calls, NullHasHarmlessAttributesAndIsIgnoredByDestructors) {
   EXPECT_EQ(ripc_message_get_in_reply_to(nullptr), 0u);
   EXPECT_EQ(ripc_message_get_return_count(nullptr), 0u);
   EXPECT_EQ(ripc_message_get_return_size(nullptr, 0), 0u);
-  ripc_context_options_init(nullptr);
-  ripc_service_options_init(nullptr);
-  ripc_send_options_init(nullptr);
 }
 
 // ---- Sized structures --------------------------------------------------------------------------------------------
 
+constexpr int kGarbage = 0xee;
+
+template <typename T>
+T garbage() {
+  T structure;
+  std::memset(static_cast<void*>(&structure), kGarbage, sizeof structure);
+  return structure;
+}
+
+// As its init function leaves what was garbage before.
+template <typename T>
+T defaults(void (*init)(T*)) {
+  T structure = garbage<T>();
+  init(&structure);
+  EXPECT_EQ(structure.size, sizeof structure);
+  init(nullptr);
+  return structure;
+}
+
+// For the caller of a version in which it had only so many bytes.
+template <typename T>
+T result_of_size(std::size_t size) {
+  T structure = garbage<T>();
+  structure.size = size;
+  return structure;
+}
+
 TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
-  ripc_context_options context_options;
-  std::memset(&context_options, 0xee, sizeof context_options);
-  ripc_context_options_init(&context_options);
-  EXPECT_EQ(context_options.size, sizeof context_options);
+  const ripc_context_options context_options = defaults(ripc_context_options_init);
   EXPECT_EQ(context_options.runtime_directory, nullptr);
   EXPECT_EQ(context_options.transports, nullptr);
   EXPECT_EQ(context_options.static_resolver, nullptr);
@@ -277,10 +295,7 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(context_options.network, UINT32_MAX);
   EXPECT_EQ(context_options.encrypt, UINT32_MAX);
 
-  ripc_service_options service_options;
-  std::memset(&service_options, 0xee, sizeof service_options);
-  ripc_service_options_init(&service_options);
-  EXPECT_EQ(service_options.size, sizeof service_options);
+  const ripc_service_options service_options = defaults(ripc_service_options_init);
   EXPECT_EQ(service_options.id, 0u);
   EXPECT_EQ(service_options.name, nullptr);
   EXPECT_EQ(service_options.takeover, 0u);
@@ -289,10 +304,7 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(service_options.max_senders, 0u);
   EXPECT_EQ(service_options.max_messages, 0u);
 
-  ripc_send_options options;
-  std::memset(&options, 0xee, sizeof options);
-  ripc_send_options_init(&options);
-  EXPECT_EQ(options.size, sizeof options);
+  const ripc_send_options options = defaults(ripc_send_options_init);
   EXPECT_EQ(options.tag, 0u);
   EXPECT_EQ(options.return_count, 0u);
   EXPECT_EQ(options.returns, nullptr);
@@ -303,26 +315,18 @@ TEST_P(Calls, InitFillsInTheSizeAndTheDefaults) {
   EXPECT_EQ(options.outcome, nullptr);
   EXPECT_EQ(options.flags, 0u);
 
-  ripc_call_options call_options;
-  std::memset(&call_options, 0xee, sizeof call_options);
-  ripc_call_options_init(&call_options);
-  EXPECT_EQ(call_options.size, sizeof call_options);
+  const ripc_call_options call_options = defaults(ripc_call_options_init);
   EXPECT_EQ(call_options.timeout, RIPC_DEFAULT_TIME);
   EXPECT_EQ(call_options.return_count, 0u);
   EXPECT_EQ(call_options.returns, nullptr);
   EXPECT_EQ(call_options.parent, nullptr);
   EXPECT_EQ(call_options.loan_ended, nullptr);
   EXPECT_EQ(call_options.idempotent, 0u);
-  ripc_call_options_init(nullptr);
 
-  ripc_peer peer;
-  std::memset(&peer, 0xee, sizeof peer);
-  ripc_peer_init(&peer);
-  EXPECT_EQ(peer.size, sizeof peer);
+  const ripc_peer peer = defaults(ripc_peer_init);
   EXPECT_EQ(peer.is_on_this_host, 0u);
   EXPECT_EQ(peer.user, UINT32_MAX) << "unknown";
   EXPECT_STREQ(peer.identity, "");
-  ripc_peer_init(nullptr);
 }
 
 template <typename T>
@@ -330,11 +334,8 @@ void expect_only_the_size(void (*init)(T*)) {
   T expected;
   std::memset(static_cast<void*>(&expected), 0, sizeof expected);
   expected.size = sizeof expected;
-  T structure;
-  std::memset(static_cast<void*>(&structure), 0xee, sizeof structure);
-  init(&structure);
+  const T structure = defaults(init);
   EXPECT_EQ(std::memcmp(&structure, &expected, sizeof structure), 0);
-  init(nullptr);
 }
 
 TEST_P(Calls, InitFunctionsOfResultsSetTheSizeAndZeroTheRest) {
@@ -357,8 +358,7 @@ TEST_P(Calls, OptionsOfAnOlderCallerAreAccepted) {
   ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &send_part, nullptr), RIPC_OK);
   EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), 5u);
 
-  ripc_service_options service_part;
-  ripc_service_options_init(&service_part);
+  ripc_service_options service_part = initialized(ripc_service_options_init);
   service_part.size = offsetof(ripc_service_options, name);
   service_part.id = 4711;
   service_part.queue_messages = 999;  // beyond its size
@@ -399,23 +399,17 @@ TEST_P(Calls, OptionsWithoutASizeAreRefused) {
 }
 
 TEST_P(Calls, ResultsAreOnlyWrittenAsFarAsTheCallersSize) {
-  ripc_service_statistics statistics;
-  std::memset(&statistics, 0xee, sizeof statistics);
-  statistics.size = offsetof(ripc_service_statistics, short_bytes_sent);
+  auto statistics = result_of_size<ripc_service_statistics>(offsetof(ripc_service_statistics, short_bytes_sent));
   ASSERT_EQ(ripc_service_get_statistics(client_.get(), &statistics), RIPC_OK);
   EXPECT_EQ(statistics.messages_sent, 0u);
   EXPECT_EQ(statistics.short_bytes_sent, 0xeeeeeeeeeeeeeeeeu);
   EXPECT_EQ(statistics.senders, 0xeeeeeeeeeeeeeeeeu);
 
-  ripc_pool_statistics pool;
-  std::memset(&pool, 0xee, sizeof pool);
-  pool.size = offsetof(ripc_pool_statistics, leased);
+  auto pool = result_of_size<ripc_pool_statistics>(offsetof(ripc_pool_statistics, leased));
   ASSERT_EQ(ripc_pool_get_statistics(client_context_.get(), &pool), RIPC_OK);
   EXPECT_EQ(pool.leased, 0xeeeeeeeeeeeeeeeeu);
 
-  ripc_service_info info;
-  std::memset(&info, 0xee, sizeof info);
-  info.size = offsetof(ripc_service_info, transport);
+  auto info = result_of_size<ripc_service_info>(offsetof(ripc_service_info, transport));
   ASSERT_EQ(ripc_resolve(client_context_.get(), server_id(), &info), RIPC_OK);
   EXPECT_EQ(info.id, server_id());
   EXPECT_EQ(static_cast<unsigned char>(info.transport[0]), 0xeeu);

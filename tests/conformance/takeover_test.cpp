@@ -32,8 +32,7 @@ class Takeover : public TransportTest {
     std::vector<std::jthread> threads;
     for (std::size_t index = 0; index < contexts.size(); ++index) {
       threads.emplace_back([&, index] {
-        ripc_service_options options;
-        ripc_service_options_init(&options);
+        ripc_service_options options = initialized(ripc_service_options_init);
         options.id = kTakenId;
         options.takeover = takeover ? 1 : 0;
         ripc_service* service = nullptr;
@@ -224,8 +223,7 @@ TEST_P(Takeover, WhoAsksWhereTheServiceIsSendsToTheNewHolderOfAStoppedOne) {
     options.id = kTakenId;
     options.takeover = 1;
   });
-  ripc_service_info info{};
-  info.size = sizeof info;
+  ripc_service_info info = initialized(ripc_service_info_init);
   EXPECT_EQ(ripc_find_path(path_context.get(), kTakenId, &info), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(info.incarnation, ripc_service_get_incarnation(new_holder.get()));
   EXPECT_EQ(send_text(path_asker, kTakenId, "by the path"), RIPC_OK);

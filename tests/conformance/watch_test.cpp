@@ -68,8 +68,7 @@ class Watching : public TransportTest {
     holder_ = make_context();
   }
   static ripc_service_info blank() {
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     return info;
   }
 

@@ -225,7 +225,8 @@ void write_bulk(const std::filesystem::path& folder) {
         with_trailer({.type = bulk::Type::ask_write, .id = 12, .key = 4, .location = 5, .value = 1000}, RIPC_OK));
   write(folder / "offer",
         with_trailer({.type = bulk::Type::offer, .id = 77, .key = 1, .location = 2, .value = 4096}, RIPC_OK));
-  write(folder / "right", with_trailer({.type = bulk::Type::right, .id = 12, .key = 77, .location = 4096}, RIPC_OK));
+  write(folder / "remote_key",
+        with_trailer({.type = bulk::Type::remote_key, .id = 12, .key = 77, .location = 4096}, RIPC_OK));
   write(folder / "written",
         with_trailer({.type = bulk::Type::written, .id = 13, .key = 4, .location = 5, .value = 1000}, RIPC_OK));
   bulk::Frame refused = request;

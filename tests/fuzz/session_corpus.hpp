@@ -21,8 +21,8 @@ inline void write_frame(const std::filesystem::path& file, const T& frame) {
 }
 
 inline void write_sessions(const std::filesystem::path& folder) {
-  const Bytes offers(2 * session::Offer::kSize, std::byte{0xab});
-  const std::span<const std::byte> message = std::span(offers).first(session::Offer::kSize - 1);
+  const Bytes offers(2 * session::HandshakeOffer::kSize, std::byte{0xab});
+  const std::span<const std::byte> message = std::span(offers).first(session::HandshakeOffer::kSize - 1);
   write_frame(folder / "hello", session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000});
   write_frame(folder / "hello_offers",
               session::Hello{.context = 1, .session = 2, .role = 1, .port = 7000, .abilities = 31, .offers = offers});
@@ -86,7 +86,7 @@ inline void write_sessions(const std::filesystem::path& folder) {
 
 // The frames of the handshake, as strangers may send them.
 inline void write_proofs(const std::filesystem::path& folder) {
-  const Bytes offers(session::Offer::kMost * session::Offer::kSize, std::byte{0});
+  const Bytes offers(session::HandshakeOffer::kMost * session::HandshakeOffer::kSize, std::byte{0});
   const std::span<const std::byte> message = std::span(offers).first(48);
   session::Hello hello{.context = 1, .session = 2, .role = 1, .port = 7000, .abilities = 23, .offers = {}};
   write_frame(folder / "hello_bare", hello);

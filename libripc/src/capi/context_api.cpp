@@ -81,7 +81,7 @@ ripc_service_info describe(const core::Resolution& found) {
   return info;
 }
 
-ripc_rail_info describe(const spi::Rail& rail) {
+ripc_rail_info describe(const spi::RailReport& rail) {
   auto info = blank<ripc_rail_info>();
   copy_text(info.device, rail.device);
   copy_text(info.local, rail.local);
@@ -278,9 +278,9 @@ ripc_status ripc_list_rails(ripc_context* context, ripc_service_id id, ripc_rail
   return guarded_on(context, [&](auto& self) -> Status {
     if (visitor == nullptr) return RIPC_INVALID_ARGUMENT;
     if (Status single = check_single(id); !single.ok()) return single;
-    const Result<std::vector<spi::Rail>> rails = self.paths().rails(id);
+    const Result<std::vector<spi::RailReport>> rails = self.paths().rails(id);
     if (!rails.ok()) return rails.status();
-    for (const spi::Rail& rail : *rails) {
+    for (const spi::RailReport& rail : *rails) {
       const ripc_rail_info info = describe(rail);
       visitor(user, &info);
     }

@@ -27,7 +27,7 @@ using Gather = std::span<const Bytes>;  // ranges that make up one packet, in or
 inline constexpr std::size_t kControlAllowance = 12;
 
 // One of the ways that long items take to another host, by the connections that are open now.
-struct Rail {
+struct RailReport {
   std::string device = {};  // of this host: a network interface, or an RDMA device
   std::string local = {};   // addresses
   std::string peer = {};
@@ -153,8 +153,8 @@ class Channel {
   virtual ripc_status end_grant(const wire::Grant& grant) noexcept = 0;
 
   struct Description {
-    std::string text;         // which path and why, in one line
-    std::vector<Rail> rails;  // of its long items; none within this host
+    std::string text;               // which path and why, in one line
+    std::vector<RailReport> rails;  // of its long items; none within this host
   };
   // Any, also the responder. For people. Where it is not known yet by which path packets get through, it waits for that
   // until the deadline. Throws std::bad_alloc.

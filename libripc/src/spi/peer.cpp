@@ -3,7 +3,7 @@
 
 namespace ripc::internal::spi {
 
-const Peer* PeerBook::enter(Peer peer) {
+const Peer* PeerTable::enter(Peer peer) {
   if (trust_ && peer.identity.empty() && peer.user) {
     const std::shared_ptr<const security::Trust> trust = trust_->current();
     if (const security::Trust::Member* const member = trust->member_of(*peer.user)) peer.identity = member->name;
@@ -12,7 +12,7 @@ const Peer* PeerBook::enter(Peer peer) {
   return &*peers_.insert(std::move(peer)).first;
 }
 
-bool PeerBook::may_call(const Peer& peer, std::string_view name, ripc_service_id id) const {
+bool PeerTable::may_call(const Peer& peer, std::string_view name, ripc_service_id id) const {
   if (!trust_ || peer.identity.empty()) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();
   const security::Trust::Member* const member = trust->member_named(peer.identity);
@@ -22,24 +22,24 @@ bool PeerBook::may_call(const Peer& peer, std::string_view name, ripc_service_id
   return false;
 }
 
-std::uint64_t PeerBook::changes() const noexcept {
+std::uint64_t PeerTable::changes() const noexcept {
   if (!trust_) return 0;
   (void)trust_->current();
   return trust_->reloads();
 }
 
-bool PeerBook::is_member(const Peer& peer) const {
+bool PeerTable::is_member(const Peer& peer) const {
   return !trust_ || peer.identity.empty() || trust_->current()->member_named(peer.identity) != nullptr;
 }
 
-bool PeerBook::is_of_user(const Peer& peer) const {
+bool PeerTable::is_of_user(const Peer& peer) const {
   if (!trust_) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();
   const security::Trust::Member* const member = trust->member_of(*peer.user);
   return peer.identity == (member != nullptr ? std::string_view(member->name) : std::string_view());
 }
 
-bool PeerBook::may_claim(const Peer& peer, ripc_service_id id) const {
+bool PeerTable::may_claim(const Peer& peer, ripc_service_id id) const {
   if (!trust_) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();
   const security::Trust::Member* const member = peer.identity.empty() ? nullptr : trust->member_named(peer.identity);

@@ -26,12 +26,12 @@ struct Peer {
 };
 
 // The peers of a transport. Any thread.
-class PeerBook {
+class PeerTable {
  public:
-  explicit PeerBook(const security::Credentials& credentials) noexcept
+  explicit PeerTable(const security::Credentials& credentials) noexcept
       : trust_(credentials.trust), counters_(credentials.counters) {}
 
-  // The entry of a peer: equal peers get the same one, as long as the book lives. A peer without an identity has
+  // The entry of a peer: equal peers get the same one, as long as the table lives. A peer without an identity has
   // that of its user, if the trust file names the user. Throws std::bad_alloc.
   const Peer* enter(Peer peer);
 

@@ -45,10 +45,10 @@ class Source : public std::enable_shared_from_this<Source> {
     // How long a receiver waits for bytes before it takes the windows back from a sender that does not deliver: no
     // shorter than an honest sender needs on this path.
     Nanoseconds patience = 0;
-    std::uint64_t slowest_rate = 1;   // more patience for each byte: so many in a second
-    bool wants_residence = false;     // pulls are faster where Pull::residence is known: core looks
-    const PeerBook* peers = nullptr;  // that has it; null: nothing is known of it
-    const Peer* peer = nullptr;       // who the sender is: there as long as the transport
+    std::uint64_t slowest_rate = 1;    // more patience for each byte: so many in a second
+    bool wants_residence = false;      // pulls are faster where Pull::residence is known: core looks
+    const PeerTable* peers = nullptr;  // that has it; null: nothing is known of it
+    const Peer* peer = nullptr;        // who the sender is: there as long as the transport
   };
   virtual ~Source() = default;
   Source(const Source&) = delete;
@@ -93,7 +93,8 @@ class Source : public std::enable_shared_from_this<Source> {
   // RIPC_UNSUPPORTED (this pair of processes cannot: let the requester pull), RIPC_PEER_DEAD.
   virtual ripc_status push(const wire::Grant& grant, Bytes bytes) noexcept = 0;
 
-  // The sink's, in the receiver: what it remembers of this source. A transport neither reads nor writes it.
+  // The sink's, in the receiver: what it remembers of this source. A transport neither reads nor writes it. A table of
+  // the sink's own would cost a look-up and a cache line for each packet where several sources take turns.
   std::uint64_t sink_data = 0;
 
  protected:

@@ -37,7 +37,7 @@ bool is_valid(const Frame& frame, Carrier carrier) noexcept {
     case Type::offer:
       return frame.length == 0 && frame.offset <= 1 && frame.id <= UINT32_MAX &&
              (frame.value != 0 || (frame.id == 0 && frame.offset == 0));
-    case Type::right:
+    case Type::remote_key:
       return frame.length == 0 && frame.offset <= 1 && frame.key <= UINT32_MAX && is_status(frame.value) &&
              (frame.value == RIPC_OK || (names_nothing && frame.offset == 0));
   }

@@ -31,18 +31,18 @@ inline constexpr std::uint32_t kMaxSegment = std::uint32_t{16} << 20;  // of one
 enum class Type : std::uint8_t {
   pull_request = 1,  // asks for `length` bytes, at least 1, of the item (key, location) from `offset` on
   data = 2,          // the answer, in one or more frames: the bytes of segment `id` from `offset` of the item on
-  finish = 3,     // the receiver has done with the transfer (key, location); `value`: its status; RDMA, `id`: the key
-                  // of the device that it ends, 0: none
-  finished = 4,   // the answer; `value`: RIPC_OK, or RIPC_REVOKED if it had been withdrawn
-  push = 5,       // bytes for the return buffer (key, location) from `offset` on, of `value` bytes in all
-  pushed = 6,     // the answer, when all came or none will be taken; `value`: a status
-  ask_read = 7,   // asks for the right to read the item (key, location)
-  ask_write = 8,  // asks for the right to write `value` bytes, at least 1, to the return buffer (key, location)
-  right = 9,      // the answer: where (`location`), with which key of the device (`key`); `value`: a status;
-                  // `offset`: 1 if a finish may end that key, else 0
-  written = 10,   // the return buffer (key, location) has its `value` bytes; answered with pushed
-  offer = 11,     // the item (key, location) may be read without asking: where (`value`), with which key of the device
-                  // (`id`), `offset` as in right; or, if all are 0, no more
+  finish = 3,      // the receiver has done with the transfer (key, location); `value`: its status; RDMA, `id`: the key
+                   // of the device that it ends, 0: none
+  finished = 4,    // the answer; `value`: RIPC_OK, or RIPC_REVOKED if it had been withdrawn
+  push = 5,        // bytes for the return buffer (key, location) from `offset` on, of `value` bytes in all
+  pushed = 6,      // the answer, when all came or none will be taken; `value`: a status
+  ask_read = 7,    // asks for a remote key to read the item (key, location)
+  ask_write = 8,   // asks for a remote key to write `value` bytes, at least 1, to the return buffer (key, location)
+  remote_key = 9,  // the answer: where (`location`), with which key of the device (`key`); `value`: a status;
+                   // `offset`: 1 if a finish may end that key, else 0
+  written = 10,    // the return buffer (key, location) has its `value` bytes; answered with pushed
+  offer = 11,      // the item (key, location) may be read without asking: where (`value`), with which key of the device
+                   // (`id`), `offset` as in remote_key; or, if all are 0, no more
 };
 
 // What the frames travel over. Data, push and pull_request are of streams only, 7 to 11 of RDMA only.

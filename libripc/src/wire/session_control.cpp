@@ -17,11 +17,11 @@ bool is_valid(const T&) noexcept {
 bool is_valid(const Hello& hello) noexcept {
   return hello.context != 0 && hello.session != 0 && hello.role >= static_cast<std::uint32_t>(Role::control) &&
          hello.role <= static_cast<std::uint32_t>(Role::peer_stream) && is_port(hello.port) &&
-         hello.abilities <= kAllAbilities && hello.offers.size() % Offer::kSize == 0 &&
-         hello.offers.size() <= Offer::kMost * Offer::kSize;
+         hello.abilities <= kAllAbilities && hello.offers.size() % HandshakeOffer::kSize == 0 &&
+         hello.offers.size() <= HandshakeOffer::kMost * HandshakeOffer::kSize;
 }
 bool is_valid(const HelloReply& reply) noexcept {
-  return reply.abilities <= kAllAbilities && reply.choice <= Offer::kMost &&
+  return reply.abilities <= kAllAbilities && reply.choice <= HandshakeOffer::kMost &&
          (reply.choice != 0 || reply.message.empty());
 }
 bool is_valid(const Open& open) noexcept { return open.link != 0 && is_port(open.port); }

@@ -51,7 +51,7 @@ enum Ability : std::uint32_t {
 inline constexpr std::uint32_t kAllAbilities = 127;
 
 // The first message of a Noise handshake. There is one for each way in which the sender would prove itself.
-struct Offer {
+struct HandshakeOffer {
   static constexpr std::size_t kSize = 49;
   static constexpr std::size_t kMost = 4;
 };
@@ -66,7 +66,7 @@ struct Hello {
   std::uint32_t role = 0;     // of Role
   std::uint32_t port = 0;     // where the sender listens; 1 to 65535
   std::uint32_t abilities = 0;
-  std::span<const std::byte> offers{};  // borrowed: so many times Offer::kSize; none: the sender cannot prove itself
+  std::span<const std::byte> offers{};  // borrowed: HandshakeOffers in a row; none: the sender cannot prove itself
 };
 
 // Its answer; the connection is refused unless status is RIPC_OK.

@@ -17,11 +17,13 @@
 #include "base/key_file.hpp"
 #include "capi/compose.hpp"
 #include "support/handles.hpp"
+#include "support/initialized.hpp"
 
 namespace ripc::internal::capi {
 namespace {
 
 using support::Context;
+using support::initialized;
 using support::Service;
 using test::Environment;
 using test::TemporaryDirectory;
@@ -61,16 +63,14 @@ class NetworkAccessTest : public testing::Test {
     return path;
   }
   ripc_context_options options(const char* transports) const {
-    ripc_context_options options;
-    ripc_context_options_init(&options);
+    ripc_context_options options = initialized(ripc_context_options_init);
     options.runtime_directory = directory_.path().c_str();
     options.transports = transports;
     return options;
   }
   static Result<NetworkAccess> access(const std::optional<std::string>& key_file = {},
                                       std::uint32_t mode = UINT32_MAX) {
-    ripc_context_options options;
-    ripc_context_options_init(&options);
+    ripc_context_options options = initialized(ripc_context_options_init);
     options.cluster_key_file = key_file ? key_file->c_str() : nullptr;
     options.network = mode;
     return read_network_access(options);
@@ -239,14 +239,12 @@ class OtherKeys : public NetworkAccessTest {
     if (key_file) chosen.cluster_key_file = key_file->c_str();
     chosen.network = key_file ? UINT32_MAX : std::uint32_t{RIPC_NETWORK_OPEN};
     server_context_ = make(chosen);
-    ripc_service_options wanted;
-    ripc_service_options_init(&wanted);
+    ripc_service_options wanted = initialized(ripc_service_options_init);
     wanted.id = kId;
     ripc_service* service = nullptr;
     ASSERT_EQ(ripc_service_register(server_context_.get(), &wanted, &service), RIPC_OK) << ripc_last_error();
     server_.reset(service);
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     ASSERT_EQ(ripc_resolve(server_context_.get(), kId, &info), RIPC_OK) << ripc_last_error();
     const std::string text = info.address;
     const std::size_t port = text.find("port=") + 5;
@@ -270,8 +268,7 @@ class OtherKeys : public NetworkAccessTest {
     const ripc_item item{"hello", 5, RIPC_ITEM_SHORT, 0};
     EXPECT_EQ(ripc_send(client.get(), kId, &item, 1, nullptr, nullptr), RIPC_REFUSED) << ripc_last_error();
     EXPECT_TRUE(mentions(ripc_last_error(), words)) << ripc_last_error();
-    ripc_service_info info{};
-    info.size = sizeof info;
+    ripc_service_info info = initialized(ripc_service_info_init);
     EXPECT_EQ(ripc_find_path(context.get(), kId, &info), RIPC_REFUSED) << ripc_last_error();
     EXPECT_TRUE(mentions(ripc_last_error(), words)) << ripc_last_error();
   }

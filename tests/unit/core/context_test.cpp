@@ -25,27 +25,18 @@ class Contexts : public testing::Test {
  protected:
   // With one transport that starts, and before it one that does not.
   Result<std::unique_ptr<Context>> make(std::vector<std::string> optional) {
-    ContextParts parts;
-    parts.id = 1;
-    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-    parts.transports.push_back(
-        std::make_unique<FakeTransport>(sources_, "broken", Status(RIPC_PERMISSION, "not allowed")));
+    ContextParts parts =
+        fake_parts(std::make_unique<FakeTransport>(sources_, "broken", Status(RIPC_PERMISSION, "not allowed")));
     parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     parts.optional = std::move(optional);
-    parts.resolver = std::make_unique<FakeResolver>();
     return Context::create(std::move(parts));
   }
 
   // With a resolver that the test can tell what to say.
   Result<std::unique_ptr<Context>> make(FakeResolver*& resolver) {
-    ContextParts parts;
-    parts.id = 1;
-    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     auto made = std::make_unique<FakeResolver>();
     resolver = made.get();
-    parts.resolver = std::move(made);
-    return Context::create(std::move(parts));
+    return Context::create(fake_parts(std::make_unique<FakeTransport>(sources_), std::move(made)));
   }
 
   FakeSources sources_;
@@ -87,12 +78,8 @@ class LateTransport final : public FakeTransport {
 
 TEST_F(Contexts, TheLoopOutlivesTheTransports) {
   std::optional<Status> left;
-  ContextParts parts;
-  parts.id = 1;
-  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-  parts.transports.push_back(std::make_unique<LateTransport>(sources_, left));
-  parts.resolver = std::make_unique<FakeResolver>();
-  Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+  Result<std::unique_ptr<Context>> context =
+      Context::create(fake_parts(std::make_unique<LateTransport>(sources_, left)));
   ASSERT_TRUE(context.ok()) << context.status().text();
   context->reset();
   ASSERT_TRUE(left.has_value());
@@ -165,12 +152,8 @@ class AskingResolver final : public FakeResolver {
 
 TEST_F(Contexts, ManyServicesAreRegisteredSideBySide) {
   constexpr std::size_t kCount = 20;
-  ContextParts parts;
-  parts.id = 1;
-  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-  parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
-  parts.resolver = std::make_unique<AskingResolver>(kCount);
-  const Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+  const Result<std::unique_ptr<Context>> context =
+      Context::create(fake_parts(std::make_unique<FakeTransport>(sources_), std::make_unique<AskingResolver>(kCount)));
   ASSERT_TRUE(context.ok());
   std::vector<ServiceOptions> wanted(kCount);
   for (std::size_t index = 0; index < kCount; ++index) wanted[index].id = index + 1;
@@ -196,15 +179,11 @@ class Reports : public Contexts {
  protected:
   // What a service says that is registered while another holder is said to have, and has, this incarnation.
   ripc_status received_after(std::uint64_t reported) {
-    ContextParts parts;
-    parts.id = 1;
-    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     auto made = std::make_unique<ReportingResolver>();
     ReportingResolver& resolver = *made;
     resolver.reported = resolver.incarnation = reported;
-    parts.resolver = std::move(made);
-    const Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+    const Result<std::unique_ptr<Context>> context =
+        Context::create(fake_parts(std::make_unique<FakeTransport>(sources_), std::move(made)));
     if (!context.ok()) return context.status().code();
     resolver.context = context->get();
     ServiceOptions options;

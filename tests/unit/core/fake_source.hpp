@@ -222,4 +222,15 @@ class FakeResolver : public spi::Resolver {
   Status list(const std::function<void(const spi::ServiceRecord&)>&) override { return {}; }
 };
 
+// What a context with this transport, or more, is made of.
+inline ContextParts fake_parts(std::unique_ptr<spi::Transport> transport,
+                               std::unique_ptr<spi::Resolver> resolver = std::make_unique<FakeResolver>()) {
+  ContextParts parts;
+  parts.id = 1;
+  parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
+  parts.transports.push_back(std::move(transport));
+  parts.resolver = std::move(resolver);
+  return parts;
+}
+
 }  // namespace ripc::internal::core

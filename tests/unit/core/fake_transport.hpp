@@ -21,6 +21,7 @@ class FakeChannel : public spi::Channel {
   // reports_ends: as those of transports between hosts.
   explicit FakeChannel(bool reports_ends = false)
       : Channel({.incarnation = 1, .packet_limit = 4096, .reports_ends = reports_ends}) {}
+  explicit FakeChannel(const Facts& facts) : Channel(facts) {}
 
   // ---- What the test, as the peer, does ----
 

@@ -23,12 +23,8 @@ inline constexpr std::uint64_t kLarge = std::uint64_t{9}
 class LongReceiving : public testing::Test {
  protected:
   void SetUp() override {
-    ContextParts parts;
-    parts.id = 1;
+    ContextParts parts = fake_parts(std::make_unique<FakeTransport>(sources_));
     parts.spin = {.time = RIPC_FOREVER / 4, .adapts = false};  // no one wakes who sleeps
-    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
-    parts.resolver = std::make_unique<FakeResolver>();
     Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
     ASSERT_TRUE(context.ok()) << context.status().text();
     context_ = std::move(*context);

@@ -15,14 +15,10 @@ namespace {
 class Requests : public testing::Test {
  protected:
   void SetUp() override {
-    ContextParts parts;
-    parts.id = 1;
-    parts.pool = std::make_unique<memory::Pool>(std::uint64_t{64} << 20);
-    parts.transports.push_back(std::make_unique<FakeTransport>(sources_));
     auto resolver = std::make_unique<FakeResolver>();
     resolver_ = resolver.get();
-    parts.resolver = std::move(resolver);
-    Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
+    Result<std::unique_ptr<Context>> context =
+        Context::create(fake_parts(std::make_unique<FakeTransport>(sources_), std::move(resolver)));
     ASSERT_TRUE(context.ok()) << context.status().text();
     context_ = std::move(*context);
     const Result<Service*> service = context_->services().add({});

@@ -10,47 +10,47 @@ namespace {
 
 using security::key_of;
 
-PeerBook book_of(const std::string& text) {
+PeerTable table_of(const std::string& text) {
   security::Credentials credentials;
   if (!text.empty()) credentials.trust = std::make_shared<security::TrustFile>(security::trust_of(text));
-  return PeerBook(credentials);
+  return PeerTable(credentials);
 }
 
-TEST(PeerBook, TheSamePeerHasTheSameEntry) {
-  PeerBook book = book_of("");
-  const Peer* alice = book.enter({.identity = "alice", .user = {}});
-  EXPECT_EQ(book.enter({.identity = "alice", .user = {}}), alice);
-  EXPECT_NE(book.enter({.identity = "alice", .user = 7}), alice);
-  EXPECT_NE(book.enter({.identity = "", .user = 7}), book.enter({.identity = "", .user = 0}));
+TEST(PeerTable, TheSamePeerHasTheSameEntry) {
+  PeerTable table = table_of("");
+  const Peer* alice = table.enter({.identity = "alice", .user = {}});
+  EXPECT_EQ(table.enter({.identity = "alice", .user = {}}), alice);
+  EXPECT_NE(table.enter({.identity = "alice", .user = 7}), alice);
+  EXPECT_NE(table.enter({.identity = "", .user = 7}), table.enter({.identity = "", .user = 0}));
 }
 
-TEST(PeerBook, AUserThatTheFileNamesIsThatMemberUnlessAKeyHasProvenAnother) {
-  PeerBook book = book_of("alice " + key_of(1) + " user=7\nbob " + key_of(2) + "\n");
-  EXPECT_EQ(book.enter({.identity = "", .user = 7})->identity, "alice");
-  EXPECT_EQ(book.enter({.identity = "", .user = 8})->identity, "");
-  EXPECT_EQ(book.enter({.identity = "", .user = {}})->identity, "");
-  EXPECT_EQ(book.enter({.identity = "bob", .user = 7})->identity, "bob");
+TEST(PeerTable, AUserThatTheFileNamesIsThatMemberUnlessAKeyHasProvenAnother) {
+  PeerTable table = table_of("alice " + key_of(1) + " user=7\nbob " + key_of(2) + "\n");
+  EXPECT_EQ(table.enter({.identity = "", .user = 7})->identity, "alice");
+  EXPECT_EQ(table.enter({.identity = "", .user = 8})->identity, "");
+  EXPECT_EQ(table.enter({.identity = "", .user = {}})->identity, "");
+  EXPECT_EQ(table.enter({.identity = "bob", .user = 7})->identity, "bob");
 }
 
-TEST(PeerBook, AMemberCallsWhatTheFileLetsItAndAnyoneElseWhatThePeerPolicyLets) {
-  const PeerBook book = book_of("alice " + key_of(1) + " calls=bank\n");
+TEST(PeerTable, AMemberCallsWhatTheFileLetsItAndAnyoneElseWhatThePeerPolicyLets) {
+  const PeerTable table = table_of("alice " + key_of(1) + " calls=bank\n");
   const ripc_service_id bank = core::service_id_from_name("bank");
   const ripc_service_id till = core::service_id_from_name("till");
   const Peer alice{.identity = "alice", .user = {}};
-  EXPECT_TRUE(book.may_call(alice, "bank", bank));
-  EXPECT_FALSE(book.may_call(alice, "till", till));
-  EXPECT_TRUE(book.may_call({.identity = "", .user = 7}, "till", till));
-  EXPECT_FALSE(book.may_call({.identity = "removed", .user = {}}, "bank", bank)) << "it is no member any more";
-  EXPECT_TRUE(book_of("").may_call(alice, "till", till));
+  EXPECT_TRUE(table.may_call(alice, "bank", bank));
+  EXPECT_FALSE(table.may_call(alice, "till", till));
+  EXPECT_TRUE(table.may_call({.identity = "", .user = 7}, "till", till));
+  EXPECT_FALSE(table.may_call({.identity = "removed", .user = {}}, "bank", bank)) << "it is no member any more";
+  EXPECT_TRUE(table_of("").may_call(alice, "till", till));
 }
 
-TEST(PeerBook, NoOneClaimsAnIdThatTheFileGivesToOthers) {
-  const PeerBook book = book_of("alice " + key_of(1) + " holds=bank\nbob " + key_of(2) + " holds=*\n");
+TEST(PeerTable, NoOneClaimsAnIdThatTheFileGivesToOthers) {
+  const PeerTable table = table_of("alice " + key_of(1) + " holds=bank\nbob " + key_of(2) + " holds=*\n");
   const ripc_service_id bank = core::service_id_from_name("bank");
-  EXPECT_TRUE(book.may_claim({.identity = "alice", .user = {}}, bank));
-  EXPECT_FALSE(book.may_claim({.identity = "bob", .user = {}}, bank));
-  EXPECT_FALSE(book.may_claim({.identity = "", .user = 0}, bank));
-  EXPECT_TRUE(book_of("").may_claim({.identity = "", .user = 0}, bank));
+  EXPECT_TRUE(table.may_claim({.identity = "alice", .user = {}}, bank));
+  EXPECT_FALSE(table.may_claim({.identity = "bob", .user = {}}, bank));
+  EXPECT_FALSE(table.may_claim({.identity = "", .user = 0}, bank));
+  EXPECT_TRUE(table_of("").may_claim({.identity = "", .user = 0}, bank));
 }
 
 }  // namespace

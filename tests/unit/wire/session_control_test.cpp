@@ -29,7 +29,7 @@ Nonce nonce() {
 constexpr const char* kNonce = "00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f";
 
 const Bytes& offers() {
-  static const Bytes bytes(2 * Offer::kSize, std::byte{0xab});
+  static const Bytes bytes(2 * HandshakeOffer::kSize, std::byte{0xab});
   return bytes;
 }
 std::string offers_text() {
@@ -131,7 +131,7 @@ bool may_end_after(const Frame& frame, std::size_t size) {
   constexpr std::size_t kHello = 44;
   if (std::holds_alternative<Control>(frame)) return size > 12;
   if (std::holds_alternative<Streamed>(frame)) return size > 4;
-  if (std::holds_alternative<Hello>(frame)) return size >= kHello && (size - kHello) % Offer::kSize == 0;
+  if (std::holds_alternative<Hello>(frame)) return size >= kHello && (size - kHello) % HandshakeOffer::kSize == 0;
   if (std::holds_alternative<HelloReply>(frame)) return size >= 28;
   return std::holds_alternative<Confirm>(frame);
 }
@@ -217,7 +217,7 @@ TEST(SessionFrame, UnknownTypesAndZerosThatAreNoneAreRefused) {
 
 TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
   const Hello hello{.context = 1, .session = 1, .number = 0, .role = 1, .port = 1};
-  const Bytes many((Offer::kMost + 1) * Offer::kSize);
+  const Bytes many((HandshakeOffer::kMost + 1) * HandshakeOffer::kSize);
   const auto changed = [](auto frame, auto change) {
     change(frame);
     return Frame(frame);
@@ -233,10 +233,10 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       changed(hello, [](Hello& frame) { frame.port = 0; }),
       changed(hello, [](Hello& frame) { frame.port = 65536; }),
       changed(hello, [](Hello& frame) { frame.abilities = kAllAbilities + 1; }),
-      changed(hello, [&](Hello& frame) { frame.offers = std::span(many).first(Offer::kSize - 1); }),
+      changed(hello, [&](Hello& frame) { frame.offers = std::span(many).first(HandshakeOffer::kSize - 1); }),
       changed(hello, [&](Hello& frame) { frame.offers = many; }),
       Frame(HelloReply{.context = 1, .abilities = kAllAbilities + 1}),
-      Frame(HelloReply{.context = 1, .choice = Offer::kMost + 1}),
+      Frame(HelloReply{.context = 1, .choice = HandshakeOffer::kMost + 1}),
       Frame(HelloReply{.context = 1, .message = std::span(many).first(1)}),
       changed(open, [](Open& frame) { frame.link = 0; }),
       changed(open, [](Open& frame) { frame.port = 0; }),

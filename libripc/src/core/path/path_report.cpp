@@ -115,7 +115,7 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   return path;
 }
 
-Result<std::vector<spi::Rail>> Paths::rails(ripc_service_id id) {
+Result<std::vector<spi::RailReport>> Paths::rails(ripc_service_id id) {
   Counter resolutions;
   Result<std::shared_ptr<spi::Channel>> channel = channel_to(id, resolutions);
   if (!channel.ok()) return channel.status();

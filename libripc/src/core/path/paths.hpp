@@ -58,7 +58,7 @@ class Paths {
   // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
   Result<Resolution> find_way_back(ripc_service_id id, Deadline deadline);
   // What long items take to it; finds the path if there is none.
-  Result<std::vector<spi::Rail>> rails(ripc_service_id id);
+  Result<std::vector<spi::RailReport>> rails(ripc_service_id id);
 
   // Where this context can be reached now, one address for each transport by which it can.
   std::vector<spi::Address> own_addresses() const;

@@ -134,19 +134,19 @@ Result<memory::Hold> LongSend::lend(memory::Pool& pool, const ripc_item& item, b
 }
 
 // What one attempt has let the peer do. Taken back, unless the message was sent.
-class LongSend::Offer {
+class LongSend::Attempt {
  public:
-  Offer(RequestTable& requests, const std::shared_ptr<spi::Channel>& to_channel, ripc_service_id to)
+  Attempt(RequestTable& requests, const std::shared_ptr<spi::Channel>& to_channel, ripc_service_id to)
       : request{.channel = to_channel, .to = to, .grants = {}, .buffers = {}}, requests_(requests) {}
-  ~Offer() {
+  ~Attempt() {
     if (sent) return;
     if (request_id != 0) (void)requests_.take(request_id);
     for (const wire::Grant& grant : request.grants) (void)request.channel->end_grant(grant);
     bool is_read = false;
     if (is_exposed) (void)request.channel->revoke(transfer, is_read);
   }
-  Offer(const Offer&) = delete;
-  Offer& operator=(const Offer&) = delete;
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
 
   ripc_status expose(std::span<const spi::Exposure> exposures, std::span<wire::Descriptor> descriptors) {
     if (exposures.empty()) return RIPC_OK;
@@ -183,23 +183,23 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
                           const std::shared_ptr<spi::Channel>& channel, std::shared_ptr<Ticket>* ticket) {
   std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors;
   const std::size_t exposed = prepared.exposures.size();
-  Offer offer(requests_, channel, arguments.to);
-  ripc_status status = offer.expose(prepared.exposures, std::span(descriptors).first(exposed));
-  if (status == RIPC_OK) status = offer.ask(arguments.returns, arguments.expects_reply);
+  Attempt attempt(requests_, channel, arguments.to);
+  ripc_status status = attempt.expose(prepared.exposures, std::span(descriptors).first(exposed));
+  if (status == RIPC_OK) status = attempt.ask(arguments.returns, arguments.expects_reply);
   TicketKeeper::Prepared to_open;
   if (status == RIPC_OK && exposed != 0) {
     to_open = tickets_.prepare({.channel = channel,
-                                .transfer = offer.transfer,
+                                .transfer = attempt.transfer,
                                 .sender = this,
                                 .deadline = Deadline::after(arguments.timeout).at(),
                                 .callback = arguments.callback,
                                 .user = arguments.user});
   }
-  if (status == RIPC_OK) status = transmit_packet(arguments, prepared.plan, descriptors, offer);
+  if (status == RIPC_OK) status = transmit_packet(arguments, prepared.plan, descriptors, attempt);
   if (status != RIPC_OK) return counters_.count_again(status);
   // It is sent: nothing fails from here on.
-  offer.sent = true;
-  if (arguments.request_id != nullptr) *arguments.request_id = offer.request_id;
+  attempt.sent = true;
+  if (arguments.request_id != nullptr) *arguments.request_id = attempt.request_id;
   if (exposed == 0) return {};
   std::shared_ptr<Ticket> opened =
       tickets_.open(std::move(to_open), std::move(prepared.holds), std::move(prepared.ranges));
@@ -208,23 +208,23 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
 }
 
 ripc_status LongSend::transmit_packet(const SendArguments& arguments, const ItemPlan& plan,
-                                      std::span<const wire::Descriptor> descriptors, const Offer& offer) noexcept {
+                                      std::span<const wire::Descriptor> descriptors, const Attempt& attempt) noexcept {
   wire::Encoder encoder(wire::PacketKind::message, arguments.tag, id_, arguments.unordered ? wire::kUnordered : 0);
   const ItemPlan::Encoded encoded = plan.encode(arguments.items, descriptors, encoder);
-  if (offer.request_id != 0) {
-    encoder.add_request(offer.request_id);
-    for (const wire::Grant& grant : offer.request.grants) encoder.add(grant);
+  if (attempt.request_id != 0) {
+    encoder.add_request(attempt.request_id);
+    for (const wire::Grant& grant : attempt.request.grants) encoder.add(grant);
   }
   if (arguments.is_reply()) encoder.add_reply(arguments.reply_to->request);
-  spi::Channel& channel = *offer.request.channel;
+  spi::Channel& channel = *attempt.request.channel;
   if (!encoded.ok || encoder.size() > channel.ready_limit()) return RIPC_TOO_LARGE;
   const ThreadEpoch::Record& thread = ThreadEpoch::current();
   const std::uint64_t wakes = thread.wakes;
   using Kind = spi::Outgoing::Kind;
-  const ripc_status status = channel.send({.kind = offer.is_exposed ? Kind::announcement : Kind::packet,
-                                           .more = offer.is_exposed && arguments.more,
+  const ripc_status status = channel.send({.kind = attempt.is_exposed ? Kind::announcement : Kind::packet,
+                                           .more = attempt.is_exposed && arguments.more,
                                            .packet = encoder.finish(),
-                                           .transfer = offer.transfer});
+                                           .transfer = attempt.transfer});
   if (status != RIPC_OK) return status;
   counters_.count_other(encoded.short_bytes, encoded.short_bytes != 0);
   add(counters_.long_items, encoded.pulled);

@@ -32,7 +32,7 @@ class LongSend {
 
  private:
   struct Prepared;
-  class Offer;
+  class Attempt;
   Status send_prepared(const SendArguments& arguments, Prepared& prepared, std::shared_ptr<spi::Channel> channel,
                        std::shared_ptr<Ticket>* ticket);
   Status prepare(const SendArguments& arguments, Prepared& prepared, bool is_reported);
@@ -40,7 +40,7 @@ class LongSend {
   Status transmit(const SendArguments& arguments, Prepared& prepared, const std::shared_ptr<spi::Channel>& channel,
                   std::shared_ptr<Ticket>* ticket);
   ripc_status transmit_packet(const SendArguments& arguments, const ItemPlan& plan,
-                              std::span<const wire::Descriptor> descriptors, const Offer& offer) noexcept;
+                              std::span<const wire::Descriptor> descriptors, const Attempt& attempt) noexcept;
 
   const ripc_service_id id_;
   Paths& paths_;

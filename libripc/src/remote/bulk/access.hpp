@@ -35,14 +35,14 @@ struct Reading {
 // May be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
-  std::byte* memory = nullptr;          // null: not any more
-  memory::Residence residence;          // of this memory
-  std::shared_ptr<RemoteAccess> right;  // lets the peer's device write it; null: none was given
+  std::byte* memory = nullptr;               // null: not any more
+  memory::Residence residence;               // of this memory
+  std::shared_ptr<RemoteAccess> remote_key;  // lets the peer's device write it; null: none was given
 
   // With the mutex held.
-  void let_in(std::shared_ptr<RemoteAccess> device) noexcept {
-    if (right) right->end();
-    right = std::move(device);
+  void let_in(std::shared_ptr<RemoteAccess> key) noexcept {
+    if (remote_key) remote_key->end();
+    remote_key = std::move(key);
   }
   // Afterwards nothing writes it.
   void take_away() noexcept {

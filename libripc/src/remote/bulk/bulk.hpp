@@ -54,7 +54,7 @@ class Bulk {
   virtual std::string describe() const = 0;
 
   // Any. As Channel::describe has them. Throws std::bad_alloc.
-  virtual std::vector<spi::Rail> rails() const = 0;
+  virtual std::vector<spi::RailReport> rails() const = 0;
 
   // ---- Exposing side: what Channel needs ---------------------------------------------------------------------
 

@@ -102,15 +102,16 @@ class BulkBackend : public Bulk {
     for (const Member& member : connections_) connections.push_back(member.connection);
     return connections;
   }
-  std::vector<spi::Rail> rails() const override {
-    std::vector<spi::Rail> rails;
+  std::vector<spi::RailReport> rails() const override {
+    std::vector<spi::RailReport> rails;
     {
       const std::lock_guard lock(mutex_);
       for (const Member& member : connections_) {
         const std::string peer = member.peer.ip();
-        auto rail = std::find_if(rails.begin(), rails.end(), [&](const spi::Rail& one) { return one.peer == peer; });
+        auto rail =
+            std::find_if(rails.begin(), rails.end(), [&](const spi::RailReport& one) { return one.peer == peer; });
         if (rail == rails.end()) {
-          rail = rails.insert(rails.end(), spi::Rail());
+          rail = rails.insert(rails.end(), spi::RailReport());
           rail->device = device_of(member);
           rail->local = member.local.ip();
           rail->peer = peer;
@@ -128,13 +129,13 @@ class BulkBackend : public Bulk {
 
   // For people, if there are several: each with its rate and its part of what was moved. Throws std::bad_alloc.
   std::string describe_rails() const {
-    const std::vector<spi::Rail> rails = this->rails();
-    const auto moved_by = [](const spi::Rail& rail) { return rail.bytes_sent + rail.bytes_received; };
+    const std::vector<spi::RailReport> rails = this->rails();
+    const auto moved_by = [](const spi::RailReport& rail) { return rail.bytes_sent + rail.bytes_received; };
     if (rails.size() < 2) return "";
     std::uint64_t moved = 0;
-    for (const spi::Rail& rail : rails) moved += moved_by(rail);
+    for (const spi::RailReport& rail : rails) moved += moved_by(rail);
     std::string text = " over " + std::to_string(rails.size()) + " rails: ";
-    for (const spi::Rail& rail : rails) {
+    for (const spi::RailReport& rail : rails) {
       if (&rail != &rails.front()) text += ", ";
       text += rail.device + " to " + rail.peer + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
               std::to_string(moved == 0 ? 0 : moved_by(rail) * 100 / moved) + " %";
@@ -193,10 +194,10 @@ class BulkBackend : public Bulk {
   // owed.
   static constexpr unsigned kLooksBeside = kLooks / 4;
 
-  static void mark_spares(std::vector<spi::Rail>& rails) noexcept {
+  static void mark_spares(std::vector<spi::RailReport>& rails) noexcept {
     std::uint64_t fastest = 0;
-    for (const spi::Rail& rail : rails) fastest = std::max(fastest, rail.rate);
-    for (spi::Rail& rail : rails)
+    for (const spi::RailReport& rail : rails) fastest = std::max(fastest, rail.rate);
+    for (spi::RailReport& rail : rails)
       rail.is_spare =
           rail.rate != 0 && static_cast<double>(rail.rate) * RailPace::kSpare < static_cast<double>(fastest);
   }

@@ -31,10 +31,10 @@ bool ExposureTable::Slot::is_cancelled() const noexcept {
 }
 
 // What is not exposed is closed before any thread can see that it is not exposed. A thread that ends a connection may
-// still hold a right, and only be about to end it.
+// still hold a remote key, and only be about to end it.
 void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
   if (state != State::exposed) {
-    for (const Opened& one : opened) one.right->end();
+    for (const Opened& one : opened) one.remote_key->end();
     opened.clear();
   }
   word.store(

@@ -77,11 +77,11 @@ class ExposureTable {
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
     memory::Residence residence;
   };
-  // Calls serves(item, right) with each right that the peer's devices have to the item; unless one of them serves,
-  // calls make(item), which opens the memory to one of the devices, and keeps what that returns, a Result of a
-  // shared_ptr<Right>, a RemoteAccess with `is_open()`, until the transfer ends; then it ends the right. `asked`: the
+  // Calls serves(item, remote_key) with each remote key that the peer's devices have for the item; unless one of them
+  // serves, calls make(item), which opens the memory to one of the devices, and keeps what that returns, a Result of a
+  // shared_ptr<RemoteKey>, a RemoteAccess with `is_open()`, until the transfer ends; then it ends the key. `asked`: the
   // peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
-  template <typename Right, typename Serves, typename Make>
+  template <typename RemoteKey, typename Serves, typename Make>
   ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Serves&& serves, Make&& make) noexcept {
     Slot* slot = find_by_key(key);
     if (slot == nullptr) return RIPC_REVOKED;
@@ -91,17 +91,17 @@ class ExposureTable {
     slot->is_requested = slot->is_requested || asked;
     if (!slot->is(State::exposed)) return slot->is_cancelled() ? RIPC_CANCELLED : RIPC_REVOKED;
     // All that the caller ever made are of this class; naming it here would name a transport.
-    const auto right_of = [](const Opened& one) -> Right& { return static_cast<Right&>(*one.right); };
-    std::erase_if(slot->opened, [&](const Opened& one) { return !right_of(one).is_open(); });
+    const auto remote_key_of = [](const Opened& one) -> RemoteKey& { return static_cast<RemoteKey&>(*one.remote_key); };
+    std::erase_if(slot->opened, [&](const Opened& one) { return !remote_key_of(one).is_open(); });
     for (const Opened& one : slot->opened) {
-      if (one.item == item && serves(slot->items[item], right_of(one))) return RIPC_OK;
+      if (one.item == item && serves(slot->items[item], remote_key_of(one))) return RIPC_OK;
     }
     try {
       slot->opened.reserve(slot->opened.size() + 1);
     } catch (const std::bad_alloc&) {
       return RIPC_NO_MEMORY;
     }
-    Result<std::shared_ptr<Right>> made = make(slot->items[item]);
+    Result<std::shared_ptr<RemoteKey>> made = make(slot->items[item]);
     if (!made.ok()) return made.status().code();
     slot->opened.push_back({item, std::move(*made)});
     return RIPC_OK;
@@ -133,7 +133,7 @@ class ExposureTable {
   };
   struct Opened {
     std::uint64_t item = 0;
-    std::shared_ptr<RemoteAccess> right;
+    std::shared_ptr<RemoteAccess> remote_key;
   };
   struct Slot {
     std::atomic<std::uint64_t> word{0};  // generation << 32 | status << 8 | state

@@ -11,10 +11,10 @@ namespace ripc::internal::remote {
 
 namespace bulk = wire::bulk;
 
-bulk::Frame FinishTable::frame_of(std::uint64_t key, const Entry& entry, std::uint32_t right) noexcept {
+bulk::Frame FinishTable::frame_of(std::uint64_t key, const Entry& entry, std::uint32_t remote_key) noexcept {
   return {.type = bulk::Type::finish,
           .length = 0,
-          .id = right,
+          .id = remote_key,
           .key = key,
           .location = entry.location,
           .offset = 0,
@@ -65,13 +65,13 @@ ripc_status FinishTable::finish(const wire::Descriptor& descriptor, ripc_status 
 }
 
 bool FinishTable::tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
-                             std::uint32_t right) noexcept {
+                             std::uint32_t remote_key) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(descriptor.key);
   if (found == entries_.end() || found->second.state != State::begun || dead_) return false;
   Entry& entry = found->second;
   entry.status = RIPC_OK;
-  if (!connection.enqueue(frame_of(descriptor.key, entry, right))) return false;
+  if (!connection.enqueue(frame_of(descriptor.key, entry, remote_key))) return false;
   entry.state = State::telling;
   entry.wanted = true;
   entry.events = &events;

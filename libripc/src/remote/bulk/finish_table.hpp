@@ -31,9 +31,9 @@ class FinishTable {
                      const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
 
   // Tells RIPC_OK before finish() is called, which then only asks for the outcome; `events` are woken when it is there.
-  // `right`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was sent.
+  // `remote_key`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was sent.
   bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
-                  std::uint32_t right = 0) noexcept;
+                  std::uint32_t remote_key = 0) noexcept;
 
   // Sends what could not be sent so far, or not any more.
   void tell(FrameSender& connection) noexcept;
@@ -58,7 +58,7 @@ class FinishTable {
     const FrameSender* connection = nullptr;  // where it was sent; null: nowhere
   };
 
-  static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry, std::uint32_t right = 0) noexcept;
+  static wire::bulk::Frame frame_of(std::uint64_t key, const Entry& entry, std::uint32_t remote_key = 0) noexcept;
 
   mutable std::mutex mutex_;
   bool dead_ = false;

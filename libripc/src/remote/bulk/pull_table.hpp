@@ -174,11 +174,11 @@ class PullTable {
     return entry;
   }
 
-  // All bytes are there. The receiver has nothing to do before the answer to its Finish, which wakes it. `right` as in
-  // FinishTable::tell_early().
-  void finish_early_locked(Entry& entry, FrameSender& connection, std::uint32_t right = 0) noexcept {
+  // All bytes are there. The receiver has nothing to do before the answer to its Finish, which wakes it. `remote_key`
+  // as in FinishTable::tell_early().
+  void finish_early_locked(Entry& entry, FrameSender& connection, std::uint32_t remote_key = 0) noexcept {
     if (entry.finishes && entry.events != nullptr &&
-        finishes_.tell_early(entry.descriptor, *entry.events, connection, right))
+        finishes_.tell_early(entry.descriptor, *entry.events, connection, remote_key))
       entry.events = nullptr;
   }
 

@@ -15,6 +15,7 @@ namespace {
 using security::Noise;
 using security::Secret;
 using wire::session_control::Confirm;
+using wire::session_control::HandshakeOffer;
 using wire::session_control::Hello;
 using wire::session_control::HelloReply;
 using wire::session_control::kEncrypts;
@@ -22,7 +23,6 @@ using wire::session_control::kHasIdentity;
 using wire::session_control::kHasKey;
 using wire::session_control::kRequiresEncryption;
 using wire::session_control::kRequiresIdentity;
-using wire::session_control::Offer;
 using Pattern = Noise::Pattern;
 
 constexpr std::string_view kKeyPurpose = "ripc handshake 1";
@@ -201,7 +201,7 @@ void Proof::offer(Hello& hello) {
       attempts_.push_back(begin(pattern, true, shared));
       if (!attempts_.back().write({}, message_)) continue;
       const std::size_t at = offers_.size();
-      offers_.resize(at + Offer::kSize);
+      offers_.resize(at + HandshakeOffer::kSize);
       offers_[at] = static_cast<std::byte>(pattern);
       std::copy(message_.begin(), message_.end(), offers_.begin() + static_cast<std::ptrdiff_t>(at + 1));
     }
@@ -272,8 +272,8 @@ bool Proof::examine(const Hello& hello, SeenOffers& seen) {
 }
 
 bool Proof::choose(std::span<const std::byte> offers, Pattern pattern, const Secret& shared, SeenOffers& seen) {
-  for (std::size_t index = 0; index < offers.size() / Offer::kSize; ++index) {
-    const auto offer = offers.subspan(index * Offer::kSize, Offer::kSize);
+  for (std::size_t index = 0; index < offers.size() / HandshakeOffer::kSize; ++index) {
+    const auto offer = offers.subspan(index * HandshakeOffer::kSize, HandshakeOffer::kSize);
     if (offer[0] != static_cast<std::byte>(pattern)) continue;
     Noise attempt = begin(pattern, false, shared);
     if (!attempt.read(offer.subspan(1), payload_) || !payload_.empty()) continue;

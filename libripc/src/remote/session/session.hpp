@@ -52,8 +52,8 @@ struct Session {
   std::uint64_t context = 0;  // of the peer
   std::string locator;        // of the peer
   spi::Peer peer;             // who it is, as it was proven
-  const spi::PeerBook* peers = nullptr;
-  const spi::Peer* peer_entry = nullptr;  // in the book
+  const spi::PeerTable* peers = nullptr;
+  const spi::Peer* peer_entry = nullptr;  // in the table
   std::string dialed_by;                  // outgoing: the locators that led to it
   std::vector<Endpoint> endpoints;        // outgoing: all that the peer may be reached at
   std::uint64_t resumed_at = 0;           // incoming: the peer's time of the last greeting that resumed it

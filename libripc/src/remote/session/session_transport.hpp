@@ -241,7 +241,7 @@ class SessionTransport : public spi::Transport {
   SessionOptions options_;
   std::string host_identity_;
   Authenticator authenticator_;
-  spi::PeerBook peers_;
+  spi::PeerTable peers_;
   std::uint64_t trust_changes_ = 0;  // that the sessions have been judged by
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;

@@ -143,7 +143,7 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
   const spi::PortOptions& options = port.options();
   if (port.statistics().sources >= options.max_senders || port.sources_of(*peer->connection) >= kMaxLinks)
     return RIPC_REFUSED;
-  if (!peer_book_.may_call(*peer->entry, options.name, message.service)) return RIPC_REFUSED;
+  if (!peer_table_.may_call(*peer->entry, options.name, message.service)) return RIPC_REFUSED;
 
   const Geometry geometry{options.queue_messages, options.queue_bytes};
   Result<SharedMemory> memory = create_shared_memory("ripc-queue", geometry.total(), PeerAccess::read_write);
@@ -170,7 +170,7 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
   auto source = std::make_shared<ShmSource>(ShmSource::Parts{.connection = peer->connection,
                                                              .context = peer->context,
                                                              .locator = peer->locator,
-                                                             .peers = &peer_book_,
+                                                             .peers = &peer_table_,
                                                              .peer = peer->entry,
                                                              .link = message.link,
                                                              .geometry = geometry,

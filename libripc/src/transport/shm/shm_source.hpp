@@ -29,7 +29,7 @@ class ShmSource final : public spi::Source {
     std::shared_ptr<ControlConnection> connection;
     std::uint64_t context = 0;  // of the peer
     std::string locator;        // of the peer
-    const spi::PeerBook* peers = nullptr;
+    const spi::PeerTable* peers = nullptr;
     const spi::Peer* peer = nullptr;
     std::uint64_t link = 0;  // the peer's name for it
     Geometry geometry;

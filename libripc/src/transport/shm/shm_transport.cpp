@@ -51,7 +51,7 @@ ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const Tr
     : Transport("shm", directory->path()),
       directory_(std::move(directory)),
       options_(options),
-      peer_book_(options.credentials) {}
+      peer_table_(options.credentials) {}
 
 ShmTransport::~ShmTransport() = default;
 
@@ -117,7 +117,7 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
   peer->connection->attach(*loop_);
-  peer->entry = peer_book_.enter({.identity = {}, .user = peer->connection->credentials().uid});
+  peer->entry = peer_table_.enter({.identity = {}, .user = peer->connection->credentials().uid});
   EventLoop::Handler handler = [this, peer](std::uint32_t events) { on_event(peer, events); };
   {
     const std::lock_guard lock(mutex_);
@@ -320,7 +320,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
 
 void ShmTransport::look_at_trust() noexcept try {
   trust_timer_.set(monotonic_now() + kTrustPause);
-  const std::uint64_t changes = peer_book_.changes();
+  const std::uint64_t changes = peer_table_.changes();
   if (changes == trust_changes_) return;
   std::vector<PeerPointer> refused;
   {
@@ -342,10 +342,10 @@ void ShmTransport::look_at_trust() noexcept try {
 }
 
 bool ShmTransport::is_still_admitted(const Peer& peer) const {
-  if (!peer_book_.is_of_user(*peer.entry)) return false;
+  if (!peer_table_.is_of_user(*peer.entry)) return false;
   return std::all_of(peer.source_services.begin(), peer.source_services.end(), [&](const auto& entry) {
     const ShmPort* const port = ports_.find(entry.second);
-    return port == nullptr || peer_book_.may_call(*peer.entry, port->options().name, entry.second);
+    return port == nullptr || peer_table_.may_call(*peer.entry, port->options().name, entry.second);
   });
 }
 

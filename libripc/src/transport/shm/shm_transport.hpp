@@ -139,7 +139,7 @@ class ShmTransport final : public spi::Transport {
 
   std::shared_ptr<RuntimeDirectory> directory_;
   TransportOptions options_;
-  spi::PeerBook peer_book_;
+  spi::PeerTable peer_table_;
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   UniqueFd listener_;

@@ -76,7 +76,7 @@ TEST_F(AnnouncedTransfer, WhatHasEndedIsNotAnnouncedAgain) {
   EXPECT_FALSE(waits);
 }
 
-class TransferRight final : public RemoteAccess {
+class TransferKey final : public RemoteAccess {
  public:
   void end() noexcept override { has_ended = true; }
   bool is_open() const noexcept { return !has_ended; }
@@ -87,25 +87,25 @@ class OpenTransfer : public AnnouncedTransfer {
  protected:
   void SetUp() override {
     AnnouncedTransfer::SetUp();
-    ASSERT_EQ(admit(right_), RIPC_OK);
+    ASSERT_EQ(admit(key_), RIPC_OK);
   }
-  ripc_status admit(const std::shared_ptr<TransferRight>& right) {
-    return table_.admit<TransferRight>(
+  ripc_status admit(const std::shared_ptr<TransferKey>& key) {
+    return table_.admit<TransferKey>(
         descriptor_.key, descriptor_.location, true,
-        [&](const ExposureTable::Item&, const TransferRight& former) { return &former == right.get(); },
+        [&](const ExposureTable::Item&, const TransferKey& former) { return &former == key.get(); },
         [&](const ExposureTable::Item&) {
           ++made_;
-          return Result(right);
+          return Result(key);
         });
   }
   // Held here too, as by a thread that ends a connection at the same time.
-  const std::shared_ptr<TransferRight> right_ = std::make_shared<TransferRight>();
+  const std::shared_ptr<TransferKey> key_ = std::make_shared<TransferKey>();
   int made_ = 0;
 };
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
   (void)table_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
   EXPECT_EQ(table_.status(transfer_), RIPC_OK);
 }
 
@@ -115,10 +115,10 @@ TEST_F(OpenTransfer, EndsForItsOwnerOnlyWhenTheAnswerIsOnItsWay) {
   EXPECT_EQ(table_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
   EXPECT_TRUE(ending.holds(descriptor_.key));
   EXPECT_FALSE(ending.holds(descriptor_.key + 1));
-  EXPECT_FALSE(right_->has_ended);
+  EXPECT_FALSE(key_->has_ended);
   EXPECT_EQ(table_.status(transfer_), RIPC_PENDING);
   EXPECT_FALSE(ExposureTable::complete(std::move(ending)).watched);
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
   ExposureTable::Ending again;
   EXPECT_EQ(table_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, again), RIPC_OK) << "the same answer";
   EXPECT_FALSE(again.holds(descriptor_.key)) << "with nothing to see";
@@ -130,30 +130,30 @@ TEST_F(OpenTransfer, EndsForItsOwnerOnlyWhenTheAnswerIsOnItsWay) {
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenItIsWithdrawn) {
   EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
 }
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
   table_.died();
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
 }
 
 // One over each connection.
 TEST_F(OpenTransfer, MayBeOpenToSeveralDevices) {
-  const auto next = std::make_shared<TransferRight>();
+  const auto next = std::make_shared<TransferKey>();
   EXPECT_EQ(admit(next), RIPC_OK);
-  EXPECT_EQ(admit(right_), RIPC_OK);
+  EXPECT_EQ(admit(key_), RIPC_OK);
   EXPECT_EQ(admit(next), RIPC_OK);
   EXPECT_EQ(made_, 2) << "each stays open";
-  EXPECT_FALSE(right_->has_ended);
+  EXPECT_FALSE(key_->has_ended);
   EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
   EXPECT_TRUE(next->has_ended);
 }
 
-TEST_F(OpenTransfer, IsOpenedAnewIfTheRightHasEnded) {
-  right_->end();
-  EXPECT_EQ(admit(right_), RIPC_OK);
+TEST_F(OpenTransfer, IsOpenedAnewIfTheRemoteKeyHasEnded) {
+  key_->end();
+  EXPECT_EQ(admit(key_), RIPC_OK);
   EXPECT_EQ(made_, 2);
 }
 

@@ -104,10 +104,10 @@ TEST_F(Finishes, ReportedEarlyAreReportedAgainOverTheNextConnection) {
 }
 
 // Which the connection that was lost has ended.
-TEST_F(Finishes, ReportedEarlyEndARightOfTheirConnectionOnly) {
-  constexpr std::uint32_t kRight = 0x1234;
-  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_, kRight));
-  EXPECT_EQ(connection_->sent.at(0).id, kRight);
+TEST_F(Finishes, ReportedEarlyEndARemoteKeyOfTheirConnectionOnly) {
+  constexpr std::uint32_t kRemoteKey = 0x1234;
+  ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_, kRemoteKey));
+  EXPECT_EQ(connection_->sent.at(0).id, kRemoteKey);
   table_.connection_lost(*connection_);
   const auto next = std::make_shared<Connection>();
   table_.tell(*next);

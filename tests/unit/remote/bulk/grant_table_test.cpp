@@ -10,14 +10,14 @@
 namespace ripc::internal::remote {
 namespace {
 
-class CountedRight final : public RemoteAccess {
+class CountedKey final : public RemoteAccess {
  public:
   void end() noexcept override { has_ended = true; }
   bool has_ended = false;
 };
 
-// A return buffer that the peer's device may write. The right is held here too, as by a thread that ends a connection
-// at the same time.
+// A return buffer that the peer's device may write. The remote key is held here too, as by a thread that ends a
+// connection at the same time.
 class OpenGrant : public testing::Test {
  protected:
   void SetUp() override {
@@ -25,7 +25,7 @@ class OpenGrant : public testing::Test {
     const std::shared_ptr<Destination> destination = table_.begin_frame(&connection_, frame());
     ASSERT_NE(destination, nullptr);
     const std::lock_guard lock(destination->mutex);
-    destination->let_in(right_);
+    destination->let_in(key_);
   }
   wire::bulk::Frame frame() const {
     return {.type = wire::bulk::Type::ask_write,
@@ -40,24 +40,24 @@ class OpenGrant : public testing::Test {
   std::array<std::byte, 64> memory_{};
   const int connection_ = 0;
   wire::Grant grant_{};
-  const std::shared_ptr<CountedRight> right_ = std::make_shared<CountedRight>();
+  const std::shared_ptr<CountedKey> key_ = std::make_shared<CountedKey>();
 };
 
 TEST_F(OpenGrant, IsClosedToTheDeviceWhenTheOwnerEndsIt) {
   EXPECT_EQ(table_.end_grant(grant_), RIPC_EMPTY);
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
 }
 
 TEST_F(OpenGrant, IsClosedToTheDeviceWhenItIsWritten) {
   EXPECT_EQ(table_.complete(&connection_, frame()), RIPC_OK);
-  EXPECT_TRUE(right_->has_ended);
+  EXPECT_TRUE(key_->has_ended);
   EXPECT_EQ(table_.end_grant(grant_), RIPC_OK);
 }
 
 TEST_F(OpenGrant, IsClosedToTheDeviceBeforeAnotherConnectionMayClaimIt) {
   table_.connection_lost(&connection_);
-  EXPECT_TRUE(right_->has_ended);
-  EXPECT_NE(table_.begin_frame(&right_, frame()), nullptr);
+  EXPECT_TRUE(key_->has_ended);
+  EXPECT_NE(table_.begin_frame(&key_, frame()), nullptr);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/process_barrier.hpp"
 #include "ripc/ripc.h"
 #include "support/handles.hpp"
+#include "support/initialized.hpp"
 
 namespace ripc::internal::shm {
 namespace {
@@ -29,8 +30,7 @@ std::atomic<std::uint64_t> barriers{0};
 class Side {
  public:
   explicit Side(const std::string& directory) {
-    ripc_context_options options;
-    ripc_context_options_init(&options);
+    ripc_context_options options = support::initialized(ripc_context_options_init);
     options.runtime_directory = directory.c_str();
     options.transports = "shm";
     options.spin = 0;
@@ -52,8 +52,7 @@ class Side {
     return status;
   }
   std::uint64_t sleeps() const {
-    ripc_service_statistics statistics{};
-    statistics.size = sizeof statistics;
+    ripc_service_statistics statistics = support::initialized(ripc_service_statistics_init);
     EXPECT_EQ(ripc_service_get_statistics(service_.get(), &statistics), RIPC_OK);
     return statistics.sleeps;
   }

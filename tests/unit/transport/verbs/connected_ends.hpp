@@ -192,7 +192,7 @@ class ConnectedEnds : public testing::Test {
                                           bool writable) {
     Result<std::shared_ptr<RemoteKey>> remote_key =
         owner_->open(std::span(data, size), arena, writable, [](const RemoteKey& opened) {
-          return wire::bulk::Frame{.type = wire::bulk::Type::right, .id = 1, .key = opened.key()};
+          return wire::bulk::Frame{.type = wire::bulk::Type::remote_key, .id = 1, .key = opened.key()};
         });
     owner_->flush();
     return remote_key;

@@ -16,7 +16,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-constexpr std::size_t kRightBytes = 64 << 10;
+constexpr std::size_t kItemBytes = 64 << 10;
 constexpr std::uint64_t kOwner = 1;
 
 // What a ticket needs of a channel.
@@ -84,8 +84,8 @@ class EndedRemoteKeys : public ConnectedEnds {
 
   // The peer's memory, and what it holds.
   void prepare(std::byte fill) {
-    own_ = std::make_unique<Lease>(lease(kRightBytes, fill));
-    local_ = registrar_->local(own_->data, kRightBytes, true)->region;
+    own_ = std::make_unique<Lease>(lease(kItemBytes, fill));
+    local_ = registrar_->local(own_->data, kItemBytes, true)->region;
   }
   // An item that the peer may read, and knows of.
   struct Offered {
@@ -100,7 +100,7 @@ class EndedRemoteKeys : public ConnectedEnds {
   // With the offer so many frames have come to the peer.
   Offered expose(const Lease& item, std::size_t frames) {
     Offered offered;
-    const spi::Exposure exposure{.bytes = {item.data, kRightBytes}, .hold = &item.hold};
+    const spi::Exposure exposure{.bytes = {item.data, kItemBytes}, .hold = &item.hold};
     EXPECT_EQ(channel_->expose(std::span(&exposure, 1), std::span(&offered.descriptor, 1), offered.transfer), RIPC_OK);
     const Deadline hears = Deadline::after(kConnectionLimit);
     while (peer_ends_->frames().size() < frames && !hears.expired()) peer_->poll();
@@ -128,9 +128,9 @@ TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
       SCOPED_TRACE(port.device->name + ", status " + std::to_string(ending));
       ASSERT_NO_FATAL_FAILURE(connect(port));
       prepare(std::byte{0x22});
-      Lease item = lease(kRightBytes, std::byte{0x11});
+      Lease item = lease(kItemBytes, std::byte{0x11});
       const Offered offered = expose(item, 1);
-      ASSERT_EQ(operate(false, own_->data, *local_, item.data, offered.key, kRightBytes), RIPC_OK);
+      ASSERT_EQ(operate(false, own_->data, *local_, item.data, offered.key, kItemBytes), RIPC_OK);
       ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
 
       core::Ticket::Parts parts;
@@ -144,8 +144,8 @@ TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
       }
       ASSERT_EQ(ticket->wait(Deadline::after(kConnectionLimit), 0), ending);
 
-      std::fill_n(item.data, kRightBytes, std::byte{0x44});
-      EXPECT_NE(operate(false, own_->data, *local_, item.data, offered.key, kRightBytes), RIPC_OK);
+      std::fill_n(item.data, kItemBytes, std::byte{0x44});
+      EXPECT_NE(operate(false, own_->data, *local_, item.data, offered.key, kItemBytes), RIPC_OK);
       EXPECT_TRUE(is_full_of(*own_, std::byte{0x11})) << "what the memory was used for next was read";
       end();
     }
@@ -159,10 +159,10 @@ TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
     prepare(std::byte{0x22});
-    Lease first = lease(kRightBytes, std::byte{0x11});
-    Lease second = lease(kRightBytes, std::byte{0x33});
+    Lease first = lease(kItemBytes, std::byte{0x11});
+    Lease second = lease(kItemBytes, std::byte{0x33});
     const Offered one = expose(first, 1);
-    ASSERT_EQ(operate(false, own_->data, *local_, first.data, one.key, kRightBytes), RIPC_OK);
+    ASSERT_EQ(operate(false, own_->data, *local_, first.data, one.key, kItemBytes), RIPC_OK);
     ASSERT_TRUE(is_full_of(*own_, std::byte{0x11}));
     ASSERT_TRUE(peer_->send(one.finish(one.key)));
     ASSERT_TRUE(peer_ends_->heard(2)) << "the answer";
@@ -171,9 +171,9 @@ TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
     const Offered two = expose(second, 3);
     EXPECT_EQ(tally_->windows, 1u);
     EXPECT_NE(two.key, one.key);
-    ASSERT_EQ(operate(false, own_->data, *local_, second.data, two.key, kRightBytes), RIPC_OK);
+    ASSERT_EQ(operate(false, own_->data, *local_, second.data, two.key, kItemBytes), RIPC_OK);
     ASSERT_TRUE(is_full_of(*own_, std::byte{0x33}));
-    EXPECT_NE(operate(false, own_->data, *local_, second.data, one.key, kRightBytes), RIPC_OK);
+    EXPECT_NE(operate(false, own_->data, *local_, second.data, one.key, kItemBytes), RIPC_OK);
     EXPECT_TRUE(is_full_of(*own_, std::byte{0x33}));
     end();
   }
@@ -187,8 +187,8 @@ TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
       SCOPED_TRACE(port.device->name);
       ASSERT_NO_FATAL_FAILURE(connect(port));
       prepare(std::byte{0x22});
-      Lease first = lease(kRightBytes, std::byte{0x11});
-      Lease second = lease(kRightBytes, std::byte{0x33});
+      Lease first = lease(kItemBytes, std::byte{0x11});
+      Lease second = lease(kItemBytes, std::byte{0x33});
       const Offered one = expose(first, 1);
       const Offered two = expose(second, 2);
       ASSERT_TRUE(peer_->send(one.finish(two.key)));
@@ -196,7 +196,7 @@ TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
       EXPECT_EQ(channel_->poll_transfer(one.transfer, false), RIPC_OK);
       EXPECT_EQ(channel_->poll_transfer(two.transfer, false), RIPC_PENDING);
       const Lease& memory = reads_the_first ? first : second;
-      EXPECT_NE(operate(false, own_->data, *local_, memory.data, reads_the_first ? one.key : two.key, kRightBytes),
+      EXPECT_NE(operate(false, own_->data, *local_, memory.data, reads_the_first ? one.key : two.key, kItemBytes),
                 RIPC_OK);
       EXPECT_TRUE(is_full_of(*own_, std::byte{0x22}));
       end();
@@ -210,22 +210,22 @@ TEST_F(EndedRemoteKeys, WriteNothingWhenTheReturnBufferIsTakenBack) {
     SCOPED_TRACE(port.device->name);
     ASSERT_NO_FATAL_FAILURE(connect(port));
     prepare(std::byte{0x33});
-    Lease buffer = lease(kRightBytes, std::byte{0x11});
+    Lease buffer = lease(kItemBytes, std::byte{0x11});
     wire::Grant grant{};
-    ASSERT_EQ(channel_->grant({buffer.data, kRightBytes}, grant), RIPC_OK);
+    ASSERT_EQ(channel_->grant({buffer.data, kItemBytes}, grant), RIPC_OK);
     ASSERT_TRUE(peer_->send(
-        {.type = bulk::Type::ask_write, .id = 1, .key = grant.key, .location = grant.location, .value = kRightBytes}));
+        {.type = bulk::Type::ask_write, .id = 1, .key = grant.key, .location = grant.location, .value = kItemBytes}));
     ASSERT_TRUE(peer_ends_->heard(1));
     const bulk::Frame remote_key = peer_ends_->frames().front();
-    ASSERT_EQ(remote_key.type, bulk::Type::right);
+    ASSERT_EQ(remote_key.type, bulk::Type::remote_key);
     ASSERT_EQ(remote_key.value, std::uint64_t{RIPC_OK});
     const auto key = static_cast<std::uint32_t>(remote_key.key);
-    ASSERT_EQ(operate(true, own_->data, *local_, buffer.data, key, kRightBytes / 2), RIPC_OK);
+    ASSERT_EQ(operate(true, own_->data, *local_, buffer.data, key, kItemBytes / 2), RIPC_OK);
 
     ASSERT_EQ(channel_->end_grant(grant), RIPC_EMPTY);
-    std::fill_n(buffer.data, kRightBytes, std::byte{0x44});
+    std::fill_n(buffer.data, kItemBytes, std::byte{0x44});
     // A device may report a write as done before it is refused; it is refused all the same.
-    (void)operate(true, own_->data, *local_, buffer.data, key, kRightBytes);
+    (void)operate(true, own_->data, *local_, buffer.data, key, kItemBytes);
     EXPECT_TRUE(is_full_of(buffer, std::byte{0x44}));
     end();
   }

@@ -13,7 +13,7 @@ class Messages : public ConnectedEnds {
   void expect_all_in_order() {
     constexpr std::size_t kFrames = 8 * QueuePairConnection::kSends;
     for (std::uint64_t id = 1; id <= kFrames; ++id)
-      ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::right, .id = id, .key = 7}));
+      ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::remote_key, .id = id, .key = 7}));
     ASSERT_TRUE(peer_ends_->heard(kFrames));
     const std::vector<wire::bulk::Frame> frames = peer_ends_->frames();
     for (std::uint64_t id = 1; id <= kFrames; ++id) ASSERT_EQ(frames[id - 1].id, id);

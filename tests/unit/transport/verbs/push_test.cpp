@@ -64,7 +64,7 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
         const std::uint64_t id = peer_ends_->frames().front().id;
         Result<std::shared_ptr<RemoteKey>> made =
             peer_->open({buffer.data, kPushedBytes}, buffer.hold.arena(), true, [&](const RemoteKey& opened) {
-              return bulk::Frame{.type = bulk::Type::right,
+              return bulk::Frame{.type = bulk::Type::remote_key,
                                  .id = id,
                                  .key = opened.key(),
                                  .location = reinterpret_cast<std::uint64_t>(buffer.data),

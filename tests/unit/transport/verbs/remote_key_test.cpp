@@ -116,7 +116,7 @@ TEST_F(RemoteKeys, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
   const RegionPointer local = registrar_->local(destination.data, kAllowedBytes, true)->region;
   const Result<RegionPointer> naive = registrar_->range(exposed, kAllowedBytes, IBV_ACCESS_REMOTE_READ);
   ASSERT_TRUE(naive.ok()) << naive.status().text();
-  ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::right, .id = 1, .key = 1}));
+  ASSERT_TRUE(owner_->send({.type = wire::bulk::Type::remote_key, .id = 1, .key = 1}));
   let_the_peer_hear_of_it();
   ASSERT_EQ(map(exposed), exposed);
   std::fill_n(exposed, kAllowedBytes, std::byte{0x22});

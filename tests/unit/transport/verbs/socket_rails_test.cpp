@@ -73,7 +73,7 @@ TEST_F(SocketRail, BringsPartOfALargeItemAndIsListed) {
   const Nanoseconds started = monotonic_now();
   ASSERT_NO_FATAL_FAILURE(pull_all());
   const Nanoseconds elapsed = monotonic_now() - started;
-  const std::vector<spi::Rail> rails = bulk_of(*server_).rails();
+  const std::vector<spi::RailReport> rails = bulk_of(*server_).rails();
   ASSERT_EQ(rails.size(), 2u);
   EXPECT_EQ(rails[0].device, devices_->ports().front().device->name);
   EXPECT_EQ(rails[1].device, "lo");

@@ -18,7 +18,7 @@ constexpr std::size_t kMostOpen = 32;
 // What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
   return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
-         (frame.type == bulk::Type::right && RdmaPullTable::is_own(frame.id));
+         (frame.type == bulk::Type::remote_key && RdmaPullTable::is_own(frame.id));
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ void RdmaBulk::died() noexcept {
   BulkBackend::died();
 }
 
-std::vector<spi::Rail> RdmaBulk::rails() const {
-  std::vector<spi::Rail> rails = BulkBackend::rails();
+std::vector<spi::RailReport> RdmaBulk::rails() const {
+  std::vector<spi::RailReport> rails = BulkBackend::rails();
   sockets_.add_to(rails);
   mark_spares(rails);
   return rails;
@@ -260,7 +260,7 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) 
       return on_ask_read(connection, frame);
     case bulk::Type::ask_write:
       return on_ask_write(connection, frame);
-    case bulk::Type::right:
+    case bulk::Type::remote_key:
       if (!pushes_.answered(connection, frame)) pulls_.answered(connection, frame);
       return true;
     case bulk::Type::offer:
@@ -367,7 +367,7 @@ void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
 bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const ripc_status status =
       open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const RemoteKey& remote_key) {
-        return bulk::Frame{.type = bulk::Type::right,
+        return bulk::Frame{.type = bulk::Type::remote_key,
                            .id = frame.id,
                            .key = remote_key.key(),
                            .location = address,
@@ -385,7 +385,7 @@ bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& f
   if (!is_readable)
     tell(transfers_.fail(frame.key, frame.location, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_LIMIT));
   const ripc_status reply = is_readable ? status : RIPC_CANCELLED;
-  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(reply)});
+  (void)connection.send({.type = bulk::Type::remote_key, .id = frame.id, .value = static_cast<std::uint64_t>(reply)});
   return true;
 }
 
@@ -399,7 +399,7 @@ bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& 
       const Result<memory::Hold> hold = pool_.hold(memory.data(), memory.size());
       Result<std::shared_ptr<RemoteKey>> remote_key =
           connection.open(memory, hold.ok() ? hold->arena() : nullptr, true, [&](const RemoteKey& opened) {
-            return bulk::Frame{.type = bulk::Type::right,
+            return bulk::Frame{.type = bulk::Type::remote_key,
                                .id = frame.id,
                                .key = opened.key(),
                                .location = reinterpret_cast<std::uint64_t>(memory.data()),
@@ -417,7 +417,7 @@ bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& 
     return true;
   }
   const ripc_status reply = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED;
-  (void)connection.send({.type = bulk::Type::right, .id = frame.id, .value = static_cast<std::uint64_t>(reply)});
+  (void)connection.send({.type = bulk::Type::remote_key, .id = frame.id, .value = static_cast<std::uint64_t>(reply)});
   return true;
 }
 

@@ -75,7 +75,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
 
   // ---- remote::Bulk ----
   std::string describe() const override;
-  std::vector<spi::Rail> rails() const override;
+  std::vector<spi::RailReport> rails() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
                      std::uint64_t& transfer) noexcept override;
   ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept override;

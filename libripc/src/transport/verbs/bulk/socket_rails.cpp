@@ -72,10 +72,10 @@ std::uint64_t SocketRails::activity() const noexcept {
   return activity;
 }
 
-void SocketRails::add_to(std::vector<spi::Rail>& rails) const {
+void SocketRails::add_to(std::vector<spi::RailReport>& rails) const {
   const std::lock_guard lock(mutex_);
   for (const Member& member : members_) {
-    spi::Rail rail;
+    spi::RailReport rail;
     rail.device = remote::interface_of(member.local);
     rail.local = member.local.ip();
     rail.peer = member.peer.ip();

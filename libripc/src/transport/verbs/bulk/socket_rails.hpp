@@ -47,7 +47,7 @@ class SocketRails final : public remote::StreamConnection::Handler {
   // Any. Changes with every byte that comes or goes.
   std::uint64_t activity() const noexcept;
   // Any. Throws std::bad_alloc.
-  void add_to(std::vector<spi::Rail>& rails) const;
+  void add_to(std::vector<spi::RailReport>& rails) const;
   // Responder. To be called `looks` times within `patience`, while it returns true: something is owed. Throws
   // std::bad_alloc.
   bool look_for_silence(unsigned looks);

@@ -282,8 +282,8 @@ public final class ByteStream implements AutoCloseable {
 
   /** The service ends. */
   void stop() {
-    Listener told = listener;
-    if (told != null) told.stopping();
+    Listener current = listener;
+    if (current != null) current.stopping();
     close();
   }
 
@@ -367,8 +367,8 @@ public final class ByteStream implements AutoCloseable {
 
   private void used() {
     usedAt = System.nanoTime();
-    Listener told = listener;
-    if (told != null) told.used();
+    Listener current = listener;
+    if (current != null) current.used();
   }
 
   private Runnable take(Message message, Frame frame) {

@@ -4,22 +4,22 @@ package org.libripc.stream;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The windows of a connection: how far its writer may go, and what the other side has been told of
- * the reader here.
+ * The windows of a connection: how far its writer may go, and what was announced to the other side
+ * of the reader here.
  *
  * <p>Guarded by its {@link Outbound}.
  */
 final class Credit {
-  // A reader that has not come to the end of a message tells so often how far it is: a writer that
-  // hears nothing for its idle time-out, which is a second when its server stops, gives it up.
-  private static final long TELL_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
+  // A reader that has not come to the end of a message announces so often how far it is: a writer
+  // that hears nothing for its idle time-out, which is a second when its server stops, gives it up.
+  private static final long ANNOUNCE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   private final int ownWindow;
   private long sent;
   private long acknowledged;
   private int window;
-  private long told; // what the other side knows to be consumed
-  private long toldAt = System.nanoTime();
+  private long announced; // what the other side knows to be consumed
+  private long announcedAt = System.nanoTime();
 
   /**
    * @param ownWindow how far the other side may be ahead of the reader here
@@ -51,7 +51,7 @@ final class Credit {
     return sent;
   }
 
-  /** Whether this is more than the other side has told before. */
+  /** Whether this is more than the other side has announced before. */
   boolean isNews(long bytes) {
     return bytes > acknowledged;
   }
@@ -70,26 +70,30 @@ final class Credit {
   }
 
   /** The other side hears it. */
-  void told(long consumed) {
-    told = Math.max(told, consumed);
-    toldAt = System.nanoTime();
+  void announced(long consumed) {
+    announced = Math.max(announced, consumed);
+    announcedAt = System.nanoTime();
   }
 
-  boolean isTold(long consumed) {
-    return told >= consumed;
+  boolean isAnnounced(long consumed) {
+    return announced >= consumed;
   }
 
   /** Whether the other side may be waiting for word of what was read, or for a sign of life. */
   boolean isOwed(Inbound.Progress reader) {
-    long untold = reader.consumed() - told;
+    long unannounced = reader.consumed() - announced;
     // A writer that waits until a message was read sends nothing before.
-    boolean mayWait = untold >= ownWindow / 2 && reader.waiting() < ownWindow && !reader.awaited();
-    boolean slow = untold > 0 && reader.waiting() > 0 && System.nanoTime() - toldAt >= TELL_NANOS;
+    boolean mayWait =
+        unannounced >= ownWindow / 2 && reader.waiting() < ownWindow && !reader.awaited();
+    boolean slow =
+        unannounced > 0
+            && reader.waiting() > 0
+            && System.nanoTime() - announcedAt >= ANNOUNCE_NANOS;
     return mayWait || slow;
   }
 
   @Override
   public String toString() {
-    return String.format("sent=%d/%d+%d,told=%d", sent, acknowledged, window, told);
+    return String.format("sent=%d/%d+%d,announced=%d", sent, acknowledged, window, announced);
   }
 }

@@ -49,7 +49,7 @@ final class Outbound {
   private final DelayedAck delayedAck = new DelayedAck();
   private final ControlQueue controls;
   private int nextSequence;
-  private long telling; // what was consumed, by the message that is being sent
+  private long announcing; // what was consumed, by the message that is being sent
   private int shortLimit;
   private boolean reliable; // short messages are
   private final WriterWait wait;
@@ -318,7 +318,9 @@ final class Outbound {
     try (AutoLock l = lock.held()) {
       boolean owed =
           starving
-              ? reader.awaited() && !delayedAck.isDelayed() && !credit.isTold(reader.consumed())
+              ? reader.awaited()
+                  && !delayedAck.isDelayed()
+                  && !credit.isAnnounced(reader.consumed())
               : credit.isOwed(reader);
       if (closed || !owed || controls.has(Frame.Type.CREDIT)) return;
     }
@@ -327,9 +329,9 @@ final class Outbound {
 
   /** A message that has its first item. */
   Outgoing header(Frame.Type type, int flags, Frame.Reason reason, boolean opening) {
-    telling = stream.consumed();
+    announcing = stream.consumed();
     int ownWindow = opening ? credit.ownWindow() : 0;
-    Frame frame = new Frame(type, flags, reason, nextSequence, telling, ownWindow);
+    Frame frame = new Frame(type, flags, reason, nextSequence, announcing, ownWindow);
     Outgoing message = multiplexer.messages.take().tag(stream.number());
     message.timeout(TICKET_DAYS, TimeUnit.DAYS).add(frame.encode(), ItemKind.SHORT);
     return message;
@@ -341,7 +343,7 @@ final class Outbound {
     if (ticket == null) {
       wait.forRoom();
     } else {
-      credit.told(telling);
+      credit.announced(announcing);
     }
     return ticket;
   }
@@ -367,7 +369,7 @@ final class Outbound {
     }
   }
 
-  /** Whether this is more than the other side has told before. */
+  /** Whether this is more than the other side has announced before. */
   boolean isNews(long bytes) {
     try (AutoLock l = lock.held()) {
       return credit.isNews(bytes);

@@ -17,10 +17,10 @@ class CreditTest {
   }
 
   @Test
-  void isWhenHalfOfTheWindowWasReadSinceItWasTold() {
+  void isWhenHalfOfTheWindowWasReadSinceItWasAnnounced() {
     assertFalse(credit.isOwed(reader(WINDOW / 2 - 1, 0, false)));
     assertTrue(credit.isOwed(reader(WINDOW / 2, 0, false)));
-    credit.told(WINDOW / 2);
+    credit.announced(WINDOW / 2);
     assertFalse(credit.isOwed(reader(WINDOW - 1, 0, false)));
     assertTrue(credit.isOwed(reader(WINDOW, 0, false)));
   }

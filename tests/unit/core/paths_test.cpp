@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the way to a service is found.
+#include "core/path/paths.hpp"
+
+#include <gtest/gtest.h>
+
+#include "scripted_peers.hpp"
+
+namespace ripc::internal::core {
+namespace {
+
+class FindingPaths : public ScriptedPeers {
+ protected:
+  // Behind the one that is there.
+  ScriptedTransport& add_transport() {
+    parts_.transports.push_back(std::make_unique<ScriptedTransport>(sources_, "next"));
+    resolver_.also = {"next", "peer"};
+    return static_cast<ScriptedTransport&>(*parts_.transports.back());
+  }
+  Result<std::shared_ptr<spi::Channel>> find() { return paths_.channel_to(kPeer, resolutions_); }
+};
+
+TEST_F(FindingPaths, APreferredTransportThatDoesNotAnswerLeavesTimeForTheNext) {
+  ScriptedTransport& next = add_transport();
+  transport_.failure = RIPC_TIMEOUT;
+  const auto channel = std::make_shared<ScriptedChannel>();
+  next.ways[kPeer].push_back(channel);
+  const Result<std::shared_ptr<spi::Channel>> found = find();
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, channel);
+  ASSERT_EQ(transport_.asked.size(), 1u);
+  EXPECT_LE(transport_.asked[0].deadline.at() + parts_.resolve_timeout / 4, next.asked.at(0).deadline.at());
+}
+
+TEST_F(FindingPaths, ARefusalIsReportedRatherThanTheSilenceOfTheNextTransport) {
+  ScriptedTransport& next = add_transport();
+  transport_.failure = Status(RIPC_REFUSED, "another key");
+  EXPECT_EQ(find().status().text(), "another key");
+  transport_.failure = RIPC_PEER_DEAD;
+  next.failure = Status(RIPC_REFUSED, "another user");
+  EXPECT_EQ(find().status().text(), "another user");
+}
+
+TEST_F(FindingPaths, WhatAServiceSaidOfItselfCountsOnlyWhereNoResolverKnowsBetterAndUntilItFails) {
+  paths_.routes().learn(kPeer, {"fake", "said"});
+  const auto known = lead_and_connect(kPeer);
+  EXPECT_EQ(transport_.asked.back().locator, "peer");
+  paths_.drop(*known);
+  resolver_.knows = false;
+  (void)lead_and_connect(kPeer);
+  EXPECT_EQ(transport_.asked.back().locator, "said");
+  paths_.drop(**find());
+  EXPECT_EQ(find().status().code(), RIPC_NO_SERVICE) << "as the resolver says";
+  EXPECT_FALSE(paths_.routes().learned(kPeer).has_value());
+}
+
+TEST_F(FindingPaths, AServiceThatIsRestartingIsLookedForUntilItIsThere) {
+  int looks = 0;
+  std::shared_ptr<ScriptedChannel> channel;
+  resolver_.on_invalidate = [&](ripc_service_id) {
+    if (++looks == 2) channel = lead(kPeer);
+  };
+  const Result<std::shared_ptr<spi::Channel>> found = find();
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, channel);
+  EXPECT_EQ(value(resolutions_), 3u);
+}
+
+TEST_F(FindingPaths, ASearchThatFailsForWantOfMemoryLetsOthersSearch) {
+  resolver_.no_memory = true;
+  EXPECT_EQ(find().status().code(), RIPC_NO_MEMORY);
+  const auto channel = lead(kPeer);
+  const Result<std::shared_ptr<spi::Channel>> found = find();
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(*found, channel);
+}
+
+TEST_F(FindingPaths, AFormerHolderIsNotifiedAtTheFirstAddressThatAnswersAndNeverInThisContext) {
+  spi::ServiceRecord former;
+  former.context = 2;
+  former.addresses = {{"unknown", "a"}, {"fake", "silent"}, {"fake", "b"}, {"fake", "c"}};
+  paths_.fence_former(former, 9);
+  EXPECT_EQ(transport_.fenced, (std::vector<std::string>{"silent", "b"}));
+  former.context = parts_.id;
+  paths_.fence_former(former, 9);
+  EXPECT_EQ(transport_.fenced.size(), 2u);
+}
+
+}  // namespace
+}  // namespace ripc::internal::core
