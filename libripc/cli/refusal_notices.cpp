@@ -49,12 +49,13 @@ void RefusalNotices::look_at_counters() {
   if (sum == reported_) return;
   reported_ = sum;
   looks_until_notice_ = kLooksBetweenNotices;
-  print_error("Refused since the start:" +
-              counted(refused->handshakes_refused, "connections", "another cluster key, or a user of RIPC_PEERS") +
-              counted(refused->links_refused, "links", "calls= of the trust file") +
-              counted(refused->records_refused, "records", "holds= and joins= of the trust file") +
-              counted(refused->packets_refused, "packets", "forged or recorded by somebody on the path") +
-              ". docs/security.md says more.");
+  print_error(
+      "Refused since the start:" +
+      counted(refused->handshakes_refused, "connections", "another cluster key, a user of RIPC_PEERS, too slow") +
+      counted(refused->links_refused, "links", "calls= of the trust file") +
+      counted(refused->records_refused, "records", "holds= and joins= of the trust file") +
+      counted(refused->packets_refused, "packets", "forged or recorded by somebody on the path") +
+      ". docs/security.md says more.");
 }
 
 }  // namespace cli

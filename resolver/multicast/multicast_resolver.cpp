@@ -299,7 +299,10 @@ Status MulticastResolver::no_service(ripc_service_id id, const Question& questio
                 "No host answered for " + which + " on " + text() + " within " + milliseconds(waited) + " (asked " +
                     std::to_string(question.rounds) +
                     " times): start the service, check the ID, or run `ripc doctor` on both hosts." +
-                    (refused == 0 ? "" : " Answers of other users of this host were ignored (RIPC_PEERS)."));
+                    (refused == 0 ? "" : " Answers of other users of this host were ignored (RIPC_PEERS).") +
+                    (counters_.other_version == 0
+                         ? ""
+                         : " There are hosts with another version of libripc: run the same one on all."));
 }
 
 void MulticastResolver::invalidate(const spi::ServiceRecord& record) noexcept {

@@ -156,9 +156,11 @@ void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& an
 void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer& answer) {
   using Outcome = Directory::Outcome;
   std::optional<spi::ServiceRecord> record;
+  RecordCheck verdict = RecordCheck::good;
   if (answer.outcome == Outcome::done) {
     record.emplace();
-    if (check(answer.node.data, id, *record) != RecordCheck::good) record.reset();
+    verdict = check(answer.node.data, id, *record);
+    if (verdict != RecordCheck::good) record.reset();
   }
   bool is_news = false;
   {
@@ -204,6 +206,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
         entry.version = answer.node.version;
       }
       entry.record = record;
+      entry.is_of_other_version = verdict == RecordCheck::other_version;
     }
     ask_waiting();
     changed_.notify_all();

@@ -60,6 +60,12 @@ Status DirectoryResolver::not_there(ripc_service_id id) const {
                                      ": start the service, or check the ID and RIPC_ZOOKEEPER on both hosts.");
 }
 
+Status DirectoryResolver::of_other_version(ripc_service_id id) const {
+  return Status(RIPC_VERSION_MISMATCH, "Another version of libripc has published the service ID " + id_text(id) +
+                                           " in the directory " + directory_->text() +
+                                           ": run the same libripc on both hosts.");
+}
+
 Status DirectoryResolver::not_reached(std::string_view what) const {
   const std::string trouble = directory_->trouble();
   return Status(RIPC_TIMEOUT, std::string(what) + " could not be looked up in the directory " + directory_->text() +
@@ -106,6 +112,7 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
       return Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process look up " +
                                          id_text(id) + " (" + entry.refusal +
                                          "): check the access list of its folder.");
+    if (entry.is_of_other_version && !is_open) return of_other_version(id);
     if (entry.is_known && !entry.record && is_linked_ && !options_.waits_for_services) return not_there(id);
     const Nanoseconds now = monotonic_now();
     if (is_unreachable(now) && !options_.waits_for_services) return not_reached("The service ID " + id_text(id));
@@ -113,6 +120,7 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
     wait(lock, is_linked_ || options_.waits_for_services ? end : std::min(end, down_since_ + options_.patience));
   }
   if (entry.record) return *entry.record;
+  if (entry.is_of_other_version) return of_other_version(id);
   if (entry.is_known && is_linked_) return not_there(id);
   if (deadline.at() == 0)
     return Status(RIPC_NO_SERVICE, "There was no time left to look up the service ID " + id_text(id) +

@@ -80,7 +80,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   std::string_view name() const noexcept override { return directory_->name(); }
 
   // From the cache if it is there, also while no server answers; else by asking, until the deadline. RIPC_NO_SERVICE:
-  // it is not there. RIPC_TIMEOUT: no server has answered.
+  // it is not there. RIPC_TIMEOUT: no server has answered. RIPC_VERSION_MISMATCH: another libripc has published it.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
   // Asks the directory, whatever is known.
   Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
@@ -113,9 +113,10 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     std::uint64_t created = 0;                 // of its node; it never goes back
     std::int32_t version = 0;
     bool is_known = false;
-    bool is_asked = false;     // waits in to_ask_, or is on its way
-    bool is_watched = false;   // the servers have a watch
-    bool is_doubtful = false;  // a send to it failed since it was read
+    bool is_asked = false;             // waits in to_ask_, or is on its way
+    bool is_watched = false;           // the servers have a watch
+    bool is_doubtful = false;          // a send to it failed since it was read
+    bool is_of_other_version = false;  // there is a record, and only another libripc can read it
     Nanoseconds confirmed_at = 0;
     unsigned waiters = 0;
     std::string refusal;
@@ -160,6 +161,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
 
   // directory_resolver.cpp: calls of the application
   Status not_there(ripc_service_id id) const;
+  Status of_other_version(ripc_service_id id) const;
   Status not_reached(std::string_view what) const;
   bool is_unreachable(Nanoseconds now) const noexcept;
   void wait(Lock& lock, Nanoseconds until);

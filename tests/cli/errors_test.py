@@ -32,6 +32,18 @@ int main() {
 """
 
 
+MAKES_A_CONTEXT = """
+import ctypes, sys
+ripc = ctypes.CDLL(sys.argv[1])
+ripc.ripc_status_name.restype = ripc.ripc_last_error.restype = ctypes.c_char_p
+context = ctypes.c_void_p()
+status = ripc.ripc_context_create(None, ctypes.byref(context))
+print(ripc.ripc_status_name(status).decode(), ripc.ripc_last_error().decode() if status else "", sep=": ")
+if status == 0:
+    ripc.ripc_context_destroy(context)
+"""
+
+
 class ErrorTest(CliTest):
     def errors(self, *arguments, code):
         return self.ripc(*arguments, code=code)[1].decode()
@@ -326,6 +338,33 @@ class FullDisk(ErrorTest):
             errors = self.errors(*command, code=1)
             self.assertIn("free some space", errors)
             self.assertNotIn("writable", errors)
+
+
+class ZooKeeperLibrary(ErrorTest):
+    def made_with(self, library=None, **settings):
+        """What a program is told whose loader finds this file first where the ZooKeeper library should be."""
+        hidden = os.path.join(self.folder, "libraries")
+        os.mkdir(hidden)
+        path = os.path.join(hidden, "libzookeeper_st.so.2")
+        if library:
+            os.symlink(library, path)
+        else:
+            open(path, "wb").close()
+        environment = {**self.environment, "LD_LIBRARY_PATH": hidden, "RIPC_TRANSPORTS": "shm", **settings}
+        return subprocess.run([sys.executable, "-c", MAKES_A_CONTEXT, os.path.join(LIBRARIES, "libripc.so")], env=environment,
+                              capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
+    def test_one_that_is_missing_is_named_with_its_package(self):
+        told = self.made_with(RIPC_ZOOKEEPER="127.0.0.1:1")
+        self.assertEqual(told, "RIPC_UNSUPPORTED: RIPC_ZOOKEEPER is set, but libzookeeper_st.so.2 is not installed: install the "
+                               "package libzookeeper-st2, or unset it.\n")
+
+    def test_one_that_lacks_something_is_too_old(self):
+        self.assertRegex(self.made_with(os.path.join(LIBRARIES, "libripc.so"), RIPC_ZOOKEEPER="127.0.0.1:1"),
+                         "^RIPC_UNSUPPORTED: libzookeeper_st.so.2 has no [A-Za-z_0-9]+: install a newer libzookeeper-st2")
+
+    def test_who_does_not_ask_for_it_does_not_need_it(self):
+        self.assertEqual(self.made_with(), "RIPC_OK: \n")
 
 
 class Batch(ErrorTest):

@@ -88,7 +88,7 @@ RIPC_API void ripc_context_destroy(ripc_context *context);
 /* What the context has refused since it was created, on all paths. docs/security.md says what each means. */
 typedef struct ripc_security_statistics {
   size_t size;
-  uint64_t handshakes_refused; /* connections: no cluster key or another one, or a user who is not admitted */
+  uint64_t handshakes_refused; /* connections: another cluster key or none, a user not admitted, too slow */
   uint64_t links_refused;      /* of members that the trust file does not let call the service */
   uint64_t records_refused;    /* of services, that the trust file does not allow, or with a wrong signature */
   uint64_t packets_refused;    /* datagrams and records of connections that were forged or came again */

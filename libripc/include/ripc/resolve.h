@@ -34,7 +34,7 @@ typedef struct ripc_service_info {
 
 RIPC_API void ripc_service_info_init(ripc_service_info *info);
 
-/* Finds a living service. The next send goes to its holder. RIPC_NO_SERVICE within the context's resolve_timeout. */
+/* Finds a living service: the next send goes there. RIPC_NO_SERVICE within resolve_timeout, RIPC_VERSION_MISMATCH. */
 RIPC_API ripc_status ripc_resolve(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 /* The same by name. RIPC_NAME_COLLISION: a service of another name holds the ID of this name. */
 RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, ripc_service_info *info);

@@ -9,7 +9,7 @@ namespace ripc::internal::security {
 
 // Any thread.
 struct Counters {
-  std::atomic<std::uint64_t> handshakes_refused{0};  // no key or another one, or a user that is not admitted
+  std::atomic<std::uint64_t> handshakes_refused{0};  // another key or none, a user that is not admitted, too slow
   std::atomic<std::uint64_t> links_refused{0};       // of members that may not call the service
   std::atomic<std::uint64_t> records_refused{0};     // of services, by the trust file: not signed well, or not allowed
   // After the handshakes, by all connections and links:

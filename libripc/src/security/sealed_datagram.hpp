@@ -47,8 +47,9 @@ class EpochKeys {
 class DatagramSealer {
  public:
   DatagramSealer(Protection protection, const Secret& root, KeyLife life = {}) noexcept;
-  // `datagram`: kSealedHead bytes to be filled in, `text` bytes, and room for a tag. False: there are no numbers left.
-  bool seal(std::byte* datagram, std::size_t text) noexcept;
+  // `datagram`: kSealedHead bytes to be filled in, `text` bytes, and room for a tag. `now`: the caller's clock; 0: it
+  // has not looked, and every 32nd datagram does. False: there are no numbers left.
+  bool seal(std::byte* datagram, std::size_t text, Nanoseconds now = 0) noexcept;
 
  private:
   const EpochKeys keys_;

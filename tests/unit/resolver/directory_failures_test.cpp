@@ -161,6 +161,27 @@ TEST_F(DirectoryFailuresTest, RecordsThatAreNotAuthenticAreIgnoredAndCounted) {
   EXPECT_EQ(keyless.holder(4), 0u);
 }
 
+TEST_F(DirectoryFailuresTest, ARecordOfAnotherVersionIsSaidToBeOne) {
+  const Result<spi::ServiceRecord> own = one_.publish(kLostService);
+  ASSERT_TRUE(own.ok());
+  const std::string path = resolver::service_path(kLostService);
+  ASSERT_TRUE(eventually([&] { return one_->state().unsettled == 0; }));
+  std::string other = world_.nodes[path].data;
+  one_.end();
+  other[sizeof spi::kPacketMagic] = static_cast<char>(spi::kPacketVersion + 1);
+  world_.put(path, other);
+  const Status status = two_->resolve(kLostService, Deadline::after(kAWhile)).status();
+  EXPECT_EQ(status.code(), RIPC_VERSION_MISMATCH) << status.text();
+  EXPECT_NE(status.text().find("run the same libripc on both hosts"), std::string_view::npos) << status.text();
+  EXPECT_EQ(two_->state().counters.other_version, 1u);
+  // As soon as the other host has the same one it is found.
+  DirectoryContext third(world_);
+  ASSERT_TRUE(third.publish(kLostService).ok());
+  EXPECT_TRUE(two_.sees(kLostService, third.id()));
+  world_.erase(path);
+  EXPECT_TRUE(eventually([&] { return two_->resolve(kLostService, Deadline::after(0)).status() == RIPC_NO_SERVICE; }));
+}
+
 TEST_F(DirectoryFailuresTest, AMulticastPacketIsNoRecord) {
   spi::ServiceRecord own = one_.record(kLostService);
   own.incarnation = 1;

@@ -102,7 +102,9 @@ TEST_F(MulticastHostile, PacketsOfAnotherVersionAndBrokenOnesAreCountedApart) {
   outsider_.send(packet);
   outsider_.send(std::vector<std::byte>(1));
   EXPECT_TRUE(eventually([&] { return victim_->counters().other_version == 1 && victim_->counters().malformed == 2; }));
-  EXPECT_FALSE(victim_.look(7).ok());
+  const Status status = victim_->resolve(7, Deadline::after(100'000'000)).status();
+  EXPECT_EQ(status.code(), RIPC_NO_SERVICE);
+  EXPECT_NE(status.text().find("another version of libripc"), std::string_view::npos) << status.text();
 }
 
 TEST_F(MulticastHostile, QuestionsAreAnsweredAtALimitedRate) {

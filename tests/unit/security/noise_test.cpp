@@ -119,6 +119,34 @@ const std::vector<Vector>& vectors() {
                {"457567656e2042f6686d20766f6e2042617765726b",
                 "eb3f3515110702e047a6c9da4478b6ead94873c11c0f2d710ddb3f09fce024b3a58502ae3f"},
            }},
+      // Neither has XXpsk0. This one has cacophony's keys; snow 0.9.6, noiseprotocol 0.3.1 and dissononce 0.34.3 (of
+      // crates.io and PyPI), which share no code, give the same bytes.
+      {.pattern = Pattern::xx,
+       .prologue = "4a6f686e2047616c74",
+       .psk = "54686973206973206d7920417573747269616e20706572737065637469766521",
+       .initiator_static = "e61ef9919cde45dd5f82166404bd08e38bceb5dfdfded0a34c8df7ed542214d1",
+       .initiator_ephemeral = "893e28b9dc6ca8d611ab664754b8ceb7bac5117349a4439a6b0569da977c464a",
+       .responder_static = "4a3acbfdb163dec651dfa3194dece676d437029c62a408b4c5ea9114246e4893",
+       .responder_ephemeral = "bbdb4cdbd309f1a1f2e1456967fe288cadd6f712d65dc7b7793d5e63da6b375b",
+       .hash = "0793e6b2d2fed61d803e0d9de8a4b961436e896194246a784d30d1bb1fd42e54",
+       .messages =
+           {
+               {"4c756477696720766f6e204d69736573",
+                "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c794444e557af4bb1c735a4948bdd9aedbb4b3db9a8"
+                "aed79bc6517b05eca117a755c3"},
+               {"4d757272617920526f746862617264",
+                "95ebc60d2b1fa672c1f46a8aa265ef51bfe38e7ccb39ec5be34069f14480884309813c929a2ee793a6909502f23492a90b088e"
+                "4acc71ae6ca49464e67d97fdf404b94bc46aad47491994c66e9a8832f1701cdc1f47fc2ba565695638f005ca2e7b9a569a4c24"
+                "1a57879a0779d8bdbd"},
+               {"462e20412e20486179656b",
+                "591674f2df5cc5e0a9b3ddea86bafb1219b36345c12aa4bd0526a9f727fe2e2a14efe7e0a7b7710d042006afd97e7cf58a3efe"
+                "9041dba7cf07099b7c2345135e8d51254f6f742730eb7755"},
+               {"4361726c204d656e676572", "65bc9bce988c8c9becae660cd4fdd43f1c0dfaa40a2ac2322a09ae"},
+               {"4a65616e2d426170746973746520536179",
+                "4cc7db3b57b01e80a8f684fa6eb8d043ae32f38aa598cf8bbe474aa9ffc4dfce9b"},
+               {"457567656e2042f6686d20766f6e2042617765726b",
+                "2ebc31fbd26efafc391423fd69aa09159c5c15d9327ebae0e4afaffac55baa42fd9b742f91"},
+           }},
       {.pattern = Pattern::xx,
        .prologue = "5468657265206973206e6f20726967687420616e642077726f6e672e2054686572652773206f6e6c792066756e20616e642"
                    "0626f72696e672e",

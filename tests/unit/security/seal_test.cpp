@@ -192,10 +192,10 @@ TEST(Records, HaveASize) {
 
 using Verdict = DatagramOpener::Verdict;
 
-Bytes datagram_of(DatagramSealer& sealer, const Bytes& text) {
+Bytes datagram_of(DatagramSealer& sealer, const Bytes& text, Nanoseconds now = 0) {
   Bytes datagram(text.size() + kSealedOverhead);
   std::memcpy(datagram.data() + kSealedHead, text.data(), text.size());
-  EXPECT_TRUE(sealer.seal(datagram.data(), text.size()));
+  EXPECT_TRUE(sealer.seal(datagram.data(), text.size(), now));
   return datagram;
 }
 
@@ -261,6 +261,23 @@ TEST(SealedDatagrams, GoOnWithOtherKeysAfterSoLong) {
   };
   EXPECT_NE(epoch_after_many(0), std::byte{0});
   EXPECT_EQ(epoch_after_many(KeyLife{}.time), std::byte{0});
+}
+
+TEST(SealedDatagrams, AQuietLinkKeepsNoKeyForLongerThanABusyOne) {
+  const KeyLife life;
+  const Secret root = Secret::random();
+  const Nanoseconds begin = monotonic_now();
+  DatagramSealer sealer({}, root);
+  DatagramOpener opener({}, root);
+  const Bytes text = some(10);
+  // Each some ten minutes after the one before, and none the 32nd.
+  for (unsigned epoch = 0; epoch < 20; ++epoch) {
+    Bytes bytes = datagram_of(sealer, text, begin + epoch * (life.time + 1'000'000'000));
+    EXPECT_EQ(bytes[1], static_cast<std::byte>(epoch));
+    EXPECT_EQ(open(opener, bytes, text), Verdict::fresh);
+    bytes = datagram_of(sealer, text, begin + epoch * (life.time + 1'000'000'000) + life.time / 2);
+    EXPECT_EQ(bytes[1], static_cast<std::byte>(epoch));
+  }
 }
 
 TEST(SealedDatagrams, GoOnWithOtherKeysAlsoWhereDatagramsAreLost) {

@@ -81,10 +81,10 @@ std::size_t LinkSocket::packet_limit() const noexcept {
   return std::min(static_cast<std::size_t>(std::max(mtu, kMinMtu)) - headers, kMaxPacket) - overhead();
 }
 
-ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather packet) const noexcept {
+ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather packet, Nanoseconds now) const noexcept {
   wire::datagram::HeaderBytes head;
   wire::datagram::encode(header, head);
-  if (seal_) return send_sealed(fd(), *seal_, head, packet);
+  if (seal_) return send_sealed(fd(), *seal_, head, packet, now);
   std::array<iovec, kMaxRanges + 1> parts;  // not initialised: this is the way of every message
   if (packet.size() > kMaxRanges) return RIPC_TOO_LARGE;
   parts[0] = {head.data(), head.size()};
@@ -99,8 +99,8 @@ ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather p
   }
 }
 
-ripc_status LinkSocket::send_sealed(int fd, Seal& seal, const wire::datagram::HeaderBytes& head,
-                                    spi::Gather packet) noexcept {
+ripc_status LinkSocket::send_sealed(int fd, Seal& seal, const wire::datagram::HeaderBytes& head, spi::Gather packet,
+                                    Nanoseconds now) noexcept {
   const std::lock_guard lock(seal.mutex);
   std::size_t size = head.size();
   for (const spi::Bytes range : packet) size += range.size();
@@ -114,7 +114,7 @@ ripc_status LinkSocket::send_sealed(int fd, Seal& seal, const wire::datagram::He
     to += range.size();
   }
   // Without numbers it is of no more use than one whose other end is gone.
-  if (!seal.sealer.seal(seal.buffer.get(), size)) return RIPC_PEER_DEAD;
+  if (!seal.sealer.seal(seal.buffer.get(), size, now != 0 ? now : monotonic_now())) return RIPC_PEER_DEAD;
   size += security::kSealedOverhead;
   for (;;) {
     if (::send(fd, seal.buffer.get(), size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return RIPC_OK;

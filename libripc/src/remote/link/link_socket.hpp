@@ -41,8 +41,9 @@ class LinkSocket {
   std::size_t packet_limit() const noexcept;
 
   // Sends one datagram: header and packet. One system call; no copy but to seal it. RIPC_OK, RIPC_AGAIN (no room in the
-  // network interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (no one has the other socket any more).
-  ripc_status send(const wire::datagram::Header& header, spi::Gather packet) const noexcept;
+  // network interface, or no route now), RIPC_TOO_LARGE, RIPC_PEER_DEAD (no one has the other socket any more). `now`:
+  // the caller's clock, if it has just looked; else 0.
+  ripc_status send(const wire::datagram::Header& header, spi::Gather packet, Nanoseconds now = 0) const noexcept;
   // Reads one datagram that has only a header. RIPC_OK, RIPC_EMPTY, RIPC_CORRUPT (was skipped), RIPC_PEER_DEAD.
   ripc_status receive(wire::datagram::Header& header) const noexcept;
   // What was in a datagram that was read from the socket; as it is if nothing is sealed here. Counts what is not fresh.
@@ -64,8 +65,8 @@ class LinkSocket {
     const CountersPointer counters;
   };
   LinkSocket() = default;
-  static ripc_status send_sealed(int fd, Seal& seal, const wire::datagram::HeaderBytes& head,
-                                 spi::Gather packet) noexcept;
+  static ripc_status send_sealed(int fd, Seal& seal, const wire::datagram::HeaderBytes& head, spi::Gather packet,
+                                 Nanoseconds now) noexcept;
   GuardedSocket socket_;
   std::unique_ptr<Seal> seal_;  // null: datagrams go as they are
 };

@@ -125,7 +125,7 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
   if (is_burst && receiver_keeps_up()) want_stream_locked();
   if (path() != Path::udp) [[unlikely]]
     return transmit_kept(header, packet);
-  const ripc_status status = socket_.send(header, packet);
+  const ripc_status status = socket_.send(header, packet, header.kind == Kind::data ? last_sent_ : 0);
   last_sent_ = monotonic_now();
   note_limit(status);
   return status;

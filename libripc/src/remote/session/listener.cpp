@@ -13,7 +13,7 @@ namespace ripc::internal::remote {
 namespace {
 
 constexpr int kBacklog = 1024;
-// A peer that does not go on with its handshake does not keep others out for ever: the oldest makes room.
+// A peer that does not go on with its handshake does not keep others out for ever: the oldest makes room. Of each list.
 constexpr std::size_t kMaxHandshakes = 256;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
 constexpr Nanoseconds kRefusalPatience = 100'000'000;
@@ -42,7 +42,9 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, Authenticator&
 Listener::~Listener() {
   timer_.cancel();
   if (socket_.fd) loop_.remove(socket_.fd.get());
-  for (const auto& handshake : handshakes_) handshake->cancel();
+  for (const Guests* const guests : {&strangers_, &known_}) {
+    for (const Guest& guest : *guests) guest.handshake->cancel();
+  }
 }
 
 Status Listener::bind(const std::string& bind_address, PortRange ports) {
@@ -88,28 +90,42 @@ void Listener::accept_all() {
   }
 }
 
+void Listener::make_room(Guests& guests) noexcept {
+  if (guests.size() < kMaxHandshakes) return;
+  guests.front().handshake->cancel();
+  guests.pop_front();
+  authenticator_.count_refused();
+}
+
 void Listener::greet(GuardedSocket socket) {
-  if (handshakes_.size() >= kMaxHandshakes) {
-    handshakes_.front()->cancel();
-    handshakes_.pop_front();
-  }
-  const auto place = handshakes_.insert(handshakes_.end(), nullptr);
+  make_room(strangers_);
+  const auto place = strangers_.insert(strangers_.end(), {nullptr, &strangers_});
   std::shared_ptr<Handshake> handshake;
   try {
-    handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(patience_), decide_,
-                                  [this, place](Greeted greeted) {
-                                    handshakes_.erase(place);
+    Handshake::Decide decide{.find = decide_.find,
+                             .answer = [this, place](const wire::session_control::Hello& hello, int knocking) {
+                               make_room(known_);
+                               known_.splice(known_.end(), strangers_, place);
+                               place->list = &known_;
+                               return decide_.answer(hello, knocking);
+                             }};
+    handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(patience_),
+                                  std::move(decide), [this, place](Greeted greeted) {
+                                    place->list->erase(place);
+                                    // Whoever was turned away has been counted.
+                                    if (greeted.status == RIPC_TIMEOUT && !greeted.proven.session)
+                                      authenticator_.count_refused();
                                     const bool is_told = greeted.reply.context != 0 && greeted.reply.status == RIPC_OK;
                                     if (greeted.status.ok() || (greeted.status == RIPC_NO_MEMORY && is_told))
                                       accepted_(std::move(greeted));
                                   });
   } catch (const std::bad_alloc&) {
     // The peer finds the connection closed.
-    handshakes_.erase(place);
+    strangers_.erase(place);
     return;
   }
   if (handshake->over()) return;
-  *place = std::move(handshake);
+  place->handshake = std::move(handshake);
 }
 
 // No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable, and the peer
@@ -131,13 +147,13 @@ bool Listener::refuse_without_descriptors() {
     };
     auto handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(kRefusalPatience),
                                        std::move(decide), [](const Greeted&) {});
-    handshakes_.push_back(std::move(handshake));
+    strangers_.push_back({std::move(handshake), &strangers_});
   }
   return false;
 }
 
 void Listener::look_for_descriptors() noexcept {
-  std::erase_if(handshakes_, [](const auto& handshake) { return handshake->over(); });
+  std::erase_if(strangers_, [](const Guest& guest) { return guest.handshake->over(); });
   if (!reserve_) reserve_ = open_reserve();
   (void)loop_.modify(socket_.fd.get(), EPOLLIN);
 }

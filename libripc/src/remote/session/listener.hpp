@@ -38,7 +38,14 @@ class Listener {
         accepted_(std::move(accepted)) {}
   Status bind(const std::string& bind_address, PortRange ports);
   void accept_all();
+  // A handshake under way, and the list that it is in.
+  struct Guest {
+    std::shared_ptr<Handshake> handshake;
+    std::list<Guest>* list;
+  };
+  using Guests = std::list<Guest>;
   void greet(GuardedSocket socket);
+  void make_room(Guests& guests) noexcept;
   void look_for_descriptors() noexcept;
   bool refuse_without_descriptors();
 
@@ -52,7 +59,8 @@ class Listener {
   std::uint16_t port_ = 0;
   bool dual_stack_ = false;
   StandingTimer timer_;  // until there may be descriptors again
-  std::list<std::shared_ptr<Handshake>> handshakes_;
+  Guests strangers_;     // have not shown yet that they may connect
+  Guests known_;         // have: those who only knock do not drive them out
 };
 
 }  // namespace ripc::internal::remote

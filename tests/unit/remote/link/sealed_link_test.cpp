@@ -32,10 +32,10 @@ struct Link {
     return std::move(LinkSocket::open(loopback, {}).value());
   }
   // A datagram as it goes over the network.
-  Bytes sealed(std::string_view text) const {
+  Bytes sealed(std::string_view text, Nanoseconds now = 0) const {
     const spi::Bytes packet = std::as_bytes(std::span(text.data(), text.size()));
     const wire::datagram::Header header{.kind = wire::datagram::Kind::data, .sequence = 1, .token = 2};
-    EXPECT_EQ(from.send(header, {&packet, 1}), RIPC_OK);
+    EXPECT_EQ(from.send(header, {&packet, 1}, now), RIPC_OK);
     return received();
   }
   Bytes received() const {
@@ -64,6 +64,14 @@ TEST(SealedLink, WhatItCarriesIsNotReadable) {
   const std::string_view seen(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   EXPECT_EQ(seen.find("nobody"), std::string_view::npos);
   EXPECT_EQ(link.take(bytes), Opened::fresh);
+}
+
+TEST(SealedLink, HasAnotherKeyAfterTenMinutesHoweverLittleItCarries) {
+  Link link;
+  EXPECT_EQ(link.sealed("one")[1], std::byte{0});
+  const Bytes later = link.sealed("two", monotonic_now() + 601'000'000'000);
+  EXPECT_EQ(later[1], std::byte{1});
+  EXPECT_EQ(link.take(later), Opened::fresh);
 }
 
 TEST(SealedLink, RepeatedDatagramsAreCountedAndDropped) {

@@ -37,6 +37,39 @@ UniqueFd connect_to(std::uint16_t port) {
   return fd;
 }
 
+// Knocks at a port again and again, in a thread of its own, and says nothing.
+class Flood {
+ public:
+  explicit Flood(std::uint16_t to) : thread_([this, to] { run(to); }) {}
+  ~Flood() {
+    stopped_ = true;
+    thread_.join();
+  }
+  std::uint64_t knocks() const { return knocks_; }
+  static constexpr std::size_t kOpen = 400;
+
+ private:
+  void run(std::uint16_t to) {
+    std::list<UniqueFd> open;
+    while (!stopped_) {
+      open.push_back(connect_to(to));
+      // So that no port is kept afterwards.
+      const linger at_once{1, 0};
+      (void)::setsockopt(open.back().get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+      ++knocks_;
+      if (open.size() <= kOpen) continue;
+      // More than may be under way, so the first of them is closed.
+      std::byte none;
+      (void)::recv(open.front().get(), &none, 1, 0);
+      open.pop_front();
+    }
+  }
+
+  std::atomic<std::uint64_t> knocks_{0};
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
 // Forwards TCP connections, in a thread of its own. Keeps the first frame of each, and may withhold it, or change what
 // the client says after it.
 class OnThePath {
@@ -73,11 +106,16 @@ class OnThePath {
   void forge() { forges_ = true; }
   // Or comes twice.
   void repeat() { repeats_ = true; }
+  // The next answer to a greeting waits for that.
+  void hold(std::function<void()> wait) {
+    const std::lock_guard lock(mutex_);
+    wait_ = std::move(wait);
+  }
 
  private:
   struct Pair {
     UniqueFd client, server;
-    bool is_greeted = false;
+    bool is_greeted = false, is_answered = false;
   };
 
   void run() {
@@ -116,6 +154,13 @@ class OnThePath {
       if (repeats_.exchange(false) && !send(to, bytes)) return false;
     }
     if (!is_from_client && changes_reply_.exchange(false)) ++version_of(bytes);
+    if (!is_from_client && !std::exchange(pair.is_answered, true)) {
+      std::unique_lock lock(mutex_);
+      if (const std::function<void()> wait = std::exchange(wait_, {})) {
+        lock.unlock();
+        wait();
+      }
+    }
     return send(to, bytes);
   }
   static std::uint8_t& version_of(Bytes& frame) { return reinterpret_cast<std::uint8_t*>(frame.data())[4]; }
@@ -129,6 +174,7 @@ class OnThePath {
   std::list<Pair> pairs_;
   mutable std::mutex mutex_;
   std::vector<Bytes> greetings_;
+  std::function<void()> wait_;
   std::atomic<bool> cuts_{false}, withholds_{false}, changes_hello_{false}, changes_reply_{false}, forges_{false},
       repeats_{false}, stopped_{false};
   std::thread thread_;
@@ -264,6 +310,34 @@ TEST_F(SessionAttack, AFloodOfHandshakesKeepsNobodyOut) {
   Node another(keyed());
   EXPECT_TRUE(another.connect(server_).ok());
   say(3);
+}
+
+TEST_F(SessionAttack, AFloodThatGoesOnDoesNotDriveOutAMemberWhoIsSlow) {
+  constexpr std::uint64_t kKnocks = 1000;
+  const std::uint64_t before = server_.transport().counters().handshakes_refused;
+  const std::size_t greeted = path_.greetings().size();
+  std::unique_ptr<Flood> flood;
+  path_.hold([&] {
+    flood = std::make_unique<Flood>(server_port());
+    EXPECT_TRUE(eventually([&] { return flood->knocks() >= kKnocks; }));
+  });
+  Node slow(keyed());
+  const auto made = connect_by_path(slow);
+  EXPECT_TRUE(made.ok()) << made.status().text();
+  EXPECT_EQ(path_.greetings().size(), greeted + 1) << "its first handshake came to its end";
+  EXPECT_GE(server_.transport().counters().handshakes_refused, before + kKnocks - Flood::kOpen)
+      << "who makes room is counted";
+  say(3);
+}
+
+TEST(Handshakes, OneThatComesToNoEndIsCounted) {
+  TransportOptions options = keyed();
+  options.peer_timeout = 100'000'000;
+  Node server(options);
+  const UniqueFd silent = connect_to(remote::Locator::parse(server.transport().address().locator).value().port);
+  EXPECT_TRUE(eventually([&] { return server.transport().counters().handshakes_refused == 1; }));
+  std::byte byte;
+  EXPECT_EQ(::recv(silent.get(), &byte, 1, 0), 0) << "and is closed";
 }
 
 }  // namespace
