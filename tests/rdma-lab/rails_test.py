@@ -215,10 +215,10 @@ class RailsTest(unittest.TestCase):
                 self.assertGreaterEqual(dials, 1, output)
                 self.assertLessEqual(dials, 3, f"each of them holds up what is under way\n{output}")
 
-    def run_flow(self, steps, *options, device="rxe", happens=":"):
+    def run_flow(self, steps, *options, device="rxe", happens=":", both=""):
         known = f"device={device}\nhappens() {{ {happens}; }}\n"
         return self.run_pair(f"flow {steps}", *options, device=device, server=known + RECEIVER,
-                             beginning=known + SENDER)
+                             beginning=known + SENDER, both=both)
 
     def flowed(self, output):
         """It was one session all the time: its numbers say what was lost of it."""
@@ -281,6 +281,19 @@ count
                 output = self.run_pair(FAULT.format(fault="echo out") + REPAIR.format(link=1), "--on", "out", "unplug 1 2",
                                        "--on", "heal", "heal", device=device, both=MIXED.format(device=device))
                 self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
+
+    def test_without_any_device_the_session_ends_and_sockets_take_over(self):
+        removed = 'echo gone; rdma link del "{device}0" && echo "let go"'
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                mixed = MIXED.format(device=device)
+                output = self.run_flow("end none", "--on", "end", "unplug 1 1", "--on", "RIPC_PEER_DEAD", "heal",
+                                       device=device, both=mixed)
+                self.assertRegex(output, r"end\n.*RIPC_PEER_DEAD\n")
+                output = self.run_pair(FAULT.format(fault=removed.format(device=device)), device=device,
+                                       both=mixed + "export RIPC_TRANSPORTS=verbs,socket")
+                self.assertRegex(output, r'(?s)gone\n.*"transport":"socket".*"verified":true.*whole\n')
+                self.assertIn("let go", output)
 
 
 if __name__ == "__main__":
