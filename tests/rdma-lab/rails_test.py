@@ -69,6 +69,44 @@ count >/dev/null
 until (($(received {link}) - base{link} > 1000000)); do get --chunk 16M >/dev/null || exit 1; done
 echo "taken up again"
 """
+# One process, and so one session, fetches the file again and again, for four peer timeouts while what is long gets
+# nowhere over a link. Connections are still made over it: `dials`, of this node.
+BLACK_HOLE = """
+coproc getting {{ ripc get files --batch --verify --json --timeout 60 --chunk {chunk}; }}
+fetch() {{
+  printf 'big\\t/dev/null\\n' >&"${{getting[1]}}"
+  read -r line <&"${{getting[0]}}" && echo "$line" && [[ $line == *'"verified":true'* ]] || exit 1
+}}
+dials() {{
+  if [[ {device} == rxe ]]; then
+    cat /sys/class/infiniband/rxe{link}/ports/1/cm_tx_msgs/req
+  else
+    awk '/^Tcp: [0-9]/ {{ print $6 / 2 }}' /proc/net/snmp  # siw's own comes after one that asks whether TCP gets through
+  fi
+}}
+is_used() {{
+  count >/dev/null
+  fetch
+  (($(received {link}) - base{link} > 1000000))
+}}
+gets_through() {{ busybox ping -c 1 -W 1 -s 1000 "10.7$((7 + {link})).0.1" >/dev/null; }}
+until is_used; do :; done
+echo narrow
+while gets_through; do :; done
+before=$(dials)
+end=$((SECONDS + 8))
+until ((SECONDS >= end)); do fetch; done
+echo "dialed $(dials) - $before times"
+echo heal
+until gets_through; do :; done
+{after}
+eval "exec ${{getting[1]}}>&-"
+wait
+"""
+USED_AGAIN = """
+until is_used; do :; done
+echo "taken up again"
+"""
 # Short messages flow beside a long one that is always on its way. Both rails are there before anything fails.
 RECEIVER = f"""
 (busybox nc -l -p 7001 >/dev/null; happens) &
@@ -156,10 +194,31 @@ class RailsTest(unittest.TestCase):
                 output = self.run_pair(client, "--on", "out", "unplug 1 1", "--on", "heal", "heal", device=device)
                 self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
 
-    def run_flow(self, steps, *options, device="rxe", happens=":"):
+    def dials_into_black_hole(self, device, link, chunk, after=":"):
+        client = BLACK_HOLE.format(device=device, link=link, chunk=chunk, after=after)
+        output = self.run_pair(client, "--on", "narrow", f"narrow {link + 1}", "--on", "heal", "heal", device=device)
+        now, before = re.search(r"dialed ([0-9.]+) - ([0-9.]+) times", output).groups()
+        return float(now) - float(before), output
+
+    def test_a_rail_that_connects_and_carries_nothing_is_tried_less_and_less_often_and_taken_up_again(self):
+        for device, link in (("rxe", 0), ("rxe", 1), ("siw", 0), ("siw", 1)):
+            with self.subTest(device=device, link=link):
+                dials, output = self.dials_into_black_hole(device, link, "16M", USED_AGAIN)
+                self.assertGreaterEqual(dials, 2, output)
+                self.assertLessEqual(dials, 7, f"each of them holds up what is under way\n{output}")
+                self.assertIn("taken up again", output)
+
+    def test_what_is_small_leaves_a_rail_that_connects_and_carries_nothing(self):
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                dials, output = self.dials_into_black_hole(device, 0, "512K")
+                self.assertGreaterEqual(dials, 1, output)
+                self.assertLessEqual(dials, 3, f"each of them holds up what is under way\n{output}")
+
+    def run_flow(self, steps, *options, device="rxe", happens=":", both=""):
         known = f"device={device}\nhappens() {{ {happens}; }}\n"
         return self.run_pair(f"flow {steps}", *options, device=device, server=known + RECEIVER,
-                             beginning=known + SENDER)
+                             beginning=known + SENDER, both=both)
 
     def flowed(self, output):
         """It was one session all the time: its numbers say what was lost of it."""
@@ -222,6 +281,19 @@ count
                 output = self.run_pair(FAULT.format(fault="echo out") + REPAIR.format(link=1), "--on", "out", "unplug 1 2",
                                        "--on", "heal", "heal", device=device, both=MIXED.format(device=device))
                 self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
+
+    def test_without_any_device_the_session_ends_and_sockets_take_over(self):
+        removed = 'echo gone; rdma link del "{device}0" && echo "let go"'
+        for device in ("rxe", "siw"):
+            with self.subTest(device):
+                mixed = MIXED.format(device=device)
+                output = self.run_flow("end none", "--on", "end", "unplug 1 1", "--on", "RIPC_PEER_DEAD", "heal",
+                                       device=device, both=mixed)
+                self.assertRegex(output, r"end\n.*RIPC_PEER_DEAD\n")
+                output = self.run_pair(FAULT.format(fault=removed.format(device=device)), device=device,
+                                       both=mixed + "export RIPC_TRANSPORTS=verbs,socket")
+                self.assertRegex(output, r'(?s)gone\n.*"transport":"socket".*"verified":true.*whole\n')
+                self.assertIn("let go", output)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 // Commands come on standard input, one a line; each is answered on standard output when it is in force:
 //   loss FROM TO PERCENT    so much of what goes from port FROM to port TO is lost; 100 cuts this direction. "ok"
 //   block PORT              UDP to this port is lost; the rest gets through. "ok"
+//   longest BYTES           frames that are longer are lost. "ok"
 //   heal                    nothing is lost any more. "ok"
 //   count                   "forwarded N lost N refused N": frames; refused are those for which a port had no room
 // What is no command is answered with "error". The end of standard input ends the program.
@@ -81,9 +82,17 @@ class Switch {
       blocked_ = port;
       return "ok";
     }
+    if (word == "longest") {
+      std::size_t bytes = 0;
+      words >> bytes;
+      if (!words || bytes < kHeaderSize) return "error";
+      longest_ = bytes;
+      return "ok";
+    }
     if (word == "heal") {
       loss_.assign(loss_.size(), 0);
       blocked_ = 0;
+      longest_ = kLargestFrame;
       return "ok";
     }
     if (word == "count") {
@@ -129,7 +138,7 @@ class Switch {
 
   void pass(std::size_t from, std::size_t to, std::size_t size) {
     const unsigned percent = loss(from, to);
-    if (is_blocked(size) || (percent > 0 && percent_(random_) <= percent)) {
+    if (is_blocked(size) || size > longest_ || (percent > 0 && percent_(random_) <= percent)) {
       ++lost_;
     } else if (!open_[to] || ::send(ports_[to], frame_.data(), size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
       ++refused_;
@@ -145,6 +154,7 @@ class Switch {
   std::mt19937 random_{1};  // NOLINT(cert-msc51-cpp): the same losses in each run
   std::uniform_int_distribution<unsigned> percent_{1, 100};
   unsigned blocked_ = 0;  // 0: no port
+  std::size_t longest_ = kLargestFrame;
   std::uint64_t forwarded_ = 0;
   std::uint64_t lost_ = 0;
   std::uint64_t refused_ = 0;

@@ -105,6 +105,17 @@ class SwitchTest(unittest.TestCase):
         frame = self.send(1, 2, os.urandom(60000))
         self.assertEqual(self.receive(2), frame)
 
+    def test_frames_that_are_too_long_are_lost_until_it_is_healed(self):
+        self.learn()
+        self.assertEqual(self.obey("longest 600"), "ok")
+        self.send(1, 2, bytes(587))
+        frame = self.send(1, 2, bytes(586))
+        self.assertEqual(self.receive(2), frame)
+        self.assert_count(6 + 1, 1)
+        self.assertEqual(self.obey("heal"), "ok")
+        frame = self.send(1, 2, bytes(587))
+        self.assertEqual(self.receive(2), frame)
+
     def test_a_cut_in_one_direction_leaves_the_other_and_ends_when_healed(self):
         self.learn()
         self.assertEqual(self.obey("loss 1 2 100"), "ok")
@@ -142,7 +153,8 @@ class SwitchTest(unittest.TestCase):
             self.assertEqual(self.receive(2), frame)
 
     def test_what_is_no_command_is_refused(self):
-        for command in ("", "loss", "loss 1 2", "loss 1 2 101", "loss 0 1 5", "loss 1 4 5", "loss 1 2 -1", "melt"):
+        for command in ("", "loss", "loss 1 2", "loss 1 2 101", "loss 0 1 5", "loss 1 4 5", "loss 1 2 -1", "longest",
+                        "longest 13", "melt"):
             self.assertEqual(self.obey(command), "error", command)
 
     def test_it_ends_with_its_input(self):

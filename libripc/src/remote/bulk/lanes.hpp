@@ -73,16 +73,22 @@ class Lanes {
   }
 
   // Of those that can carry an item, the one that is asked next, and for how much; null: none, because the best one has
-  // enough to do. `rest`: bytes of the item that none was asked for.
+  // enough to do. `rest`: bytes of the item that none was asked for. `will_carry`: those too that cannot yet.
   template <typename CanCarry>
   std::pair<Lane*, std::uint64_t> next(std::uint64_t rest, Nanoseconds now, CanCarry&& can_carry) noexcept {
+    return next(rest, now, can_carry, can_carry);
+  }
+  template <typename CanCarry, typename WillCarry>
+  std::pair<Lane*, std::uint64_t> next(std::uint64_t rest, Nanoseconds now, CanCarry&& can_carry,
+                                       WillCarry&& will_carry) noexcept {
     constexpr double kSpare = RailPace::kSpare;
     // How often a spare carries a segment, to see whether it has become faster.
     constexpr Nanoseconds kProbePause = 1'000'000'000;
     // What connects and brings nothing would hold up an item each time.
-    const auto is_rested = [&](const Lane& lane) { return can_carry(lane) && lane.rests_until <= now; };
-    const bool is_any_rested = std::ranges::any_of(lanes_, is_rested);
-    const auto may_be_asked = [&](const Lane& lane) { return is_any_rested ? is_rested(lane) : can_carry(lane); };
+    const auto is_rested = [&](const Lane& lane) { return lane.rests_until <= now; };
+    const bool is_any_rested =
+        std::ranges::any_of(lanes_, [&](const Lane& lane) { return is_rested(lane) && will_carry(lane); });
+    const auto may_be_asked = [&](const Lane& lane) { return (is_rested(lane) || !is_any_rested) && can_carry(lane); };
     Lane* only = nullptr;
     std::size_t count = 0;
     double fastest = 0;

@@ -138,6 +138,19 @@ TEST_F(LanesTest, ARailThatBringsNothingRestsForLongerEachTime) {
   EXPECT_EQ(ask(kMiB, now), &fresh) << "it has brought something";
 }
 
+// The owner of an item has not answered yet on the good rail.
+TEST_F(LanesTest, ARailThatRestsIsNotAskedWhereAnotherWillCarryTheItem) {
+  const Wire& good = add(10);
+  (void)add(0);
+  const Wire& bad = add(0);
+  lanes_.find(bad)->rests_until = 1;
+  const auto is_bad = [&](const TestLane& lane) { return lane.connection.get() == &bad; };
+  const auto is_known = [&](const TestLane& lane) { return is_bad(lane) || lane.connection.get() == &good; };
+  EXPECT_EQ(lanes_.next(kMiB, 0, is_bad, is_known).first, nullptr);
+  EXPECT_EQ(lanes_.next(kMiB, 0, is_bad, is_bad).first, lanes_.find(bad));
+  EXPECT_EQ(lanes_.next(kMiB, 1, is_bad, is_known).first, lanes_.find(bad)) << "it has rested";
+}
+
 TEST_F(LanesTest, ARailThatBringsNothingIsAskedWhereThereIsNoOther) {
   for (int count = 0; count < 3; ++count) {
     const Wire& only = add(0);

@@ -99,15 +99,14 @@ void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool diale
     const auto found =
         std::ranges::find_if(connections_, [&](const Member& member) { return member.peer.same_ip(peer); });
     if (found != connections_.end()) {
-      former = std::exchange(found->connection, connection);
-      found->local = connection->local();
-      found->silence = {};
-    } else if (connections_.size() == remote::kMaxRails) {
-      return;
-    } else {
-      connections_.insert(peer.same_ip(first_peer_) ? connections_.begin() : connections_.end(),
-                          {.connection = connection, .local = connection->local(), .peer = peer});
+      former = std::move(found->connection);
+      connections_.erase(found);
+      first_lost_ = first_lost_ || peer.same_ip(first_peer_);
     }
+    if (connections_.size() == remote::kMaxRails) return;
+    const bool is_first = !first_lost_ && peer.same_ip(first_peer_);
+    connections_.insert(is_first ? connections_.begin() : connections_.end(),
+                        {.connection = connection, .local = connection->local(), .peer = peer});
   }
   if (former) {
     former->close();
@@ -129,6 +128,7 @@ void RdmaBulk::lost(QueuePairConnection& connection, bool violation) noexcept {
     const std::lock_guard lock(mutex_);
     if (std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; }) == 0)
       return;
+    first_lost_ = first_lost_ || connection.peer().same_ip(first_peer_);
     // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
     if (connection.is_proven() && !violation) {
       reset_dial_backoff();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything long of one session over RDMA: one connection over each rail, made when there is something to move, and
 // the tables that say what moves over them. What is offered goes over the first one there is, and so do Finishes and
-// pushes.
+// pushes: that of the session's rail, until it fails, then the oldest one. So what connects and carries nothing is
+// asked for long items only.
 #pragma once
 
 #include <atomic>
@@ -121,7 +122,8 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
   SocketRails sockets_;
-  std::string devices_;  // under mutex_
+  std::string devices_;      // under mutex_
+  bool first_lost_ = false;  // under mutex_: the connection to first_peer_, at some time
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 

@@ -185,6 +185,11 @@ bool RdmaPullTable::Lane::can_carry(RdmaPull& entry) const noexcept {
   return socket ? entry.is_divided() : entry.is_open_on(*connection);
 }
 
+// Once the owner has answered there, too.
+bool RdmaPullTable::Lane::will_carry(RdmaPull& entry) const noexcept {
+  return socket ? entry.is_divided() : entry.opening_on(*connection) != nullptr;
+}
+
 void RdmaPullTable::update_may_begin(Lane& lane) const noexcept {
   lane.may_begin = lane.batches == 0 || (lane.batches < kBatches && has_ready(std::min(lane.reading, kBatchBytes)));
 }
@@ -210,8 +215,9 @@ bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
 bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
   if (std::ranges::none_of(lanes_, [](const Lane& lane) { return lane.has_room(); })) return false;
   for (RdmaPull* const one : ready_) {
-    const auto [next, segment] =
-        lanes_.next(one->unasked(), now, [&](const Lane& lane) { return lane.can_carry(*one); });
+    const auto [next, segment] = lanes_.next(
+        one->unasked(), now, [&](const Lane& lane) { return lane.can_carry(*one); },
+        [&](const Lane& lane) { return lane.will_carry(*one); });
     if (next == nullptr) continue;
     Lane& lane = *next;
     const EntryPointer entry = *one->place;
@@ -364,7 +370,10 @@ void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::
     return;
   }
   std::erase_if(entry->openings, [&](const Opening& opening) { return opening.connection == &connection; });
-  if (!entry->openings.empty()) return;
+  if (!entry->openings.empty()) {
+    read_some();  // over a rail that rests, if it waited for this one
+    return;
+  }
   if (status == RIPC_UNSUPPORTED) {
     // It was open over another connection, which is lost by now.
     ask(*entry);

@@ -153,6 +153,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
     std::size_t under_way() const noexcept { return socket ? segments.size() : divided; }
     bool has_room() const noexcept;
     bool can_carry(RdmaPull& entry) const noexcept;
+    bool will_carry(RdmaPull& entry) const noexcept;
   };
 
   void take_offer(RdmaPull& entry) noexcept;
