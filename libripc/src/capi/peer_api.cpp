@@ -64,8 +64,7 @@ ripc_status ripc_trust_status(ripc_context* context) {
   return guarded_on(context, [&](auto& self) -> Status {
     const std::shared_ptr<security::TrustFile>& trust = self.credentials().trust;
     if (!trust) return {};
-    trust->look();
-    return trust->trouble();
+    return trust->look();
   });
 }
 
