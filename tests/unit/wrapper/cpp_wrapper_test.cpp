@@ -6,12 +6,15 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "ripc/identity.hpp"
 
 namespace {
 
@@ -53,6 +56,25 @@ TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   EXPECT_EQ(Message().item(0).status(), RIPC_INVALID_ARGUMENT);
   EXPECT_TRUE(Ticket().poll().ok());
   service.unregister();
+}
+
+// The C interface would see a part of the text: another file.
+TEST_F(CppWrapper, ATextWithAZeroNamesNoFile) {
+  const std::string whole = folder_.path() + "/key";
+  const std::string more = whole + std::string(1, '\0') + "more";
+  EXPECT_EQ(ripc::create_identity(more).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc::create_cluster_key(more).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_FALSE(std::filesystem::exists(whole));
+  ASSERT_TRUE(ripc::create_identity(whole).ok());
+  EXPECT_EQ(ripc::read_identity(more).code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(ripc::read_trust(more).code(), RIPC_INVALID_ARGUMENT);
+  ripc::ContextOptions options;
+  options.runtime_directory = folder_.path();
+  options.identity_file = more;
+  const auto refused = Context::create(options);
+  EXPECT_EQ(refused.code(), RIPC_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(refused.error().text()).find("zero byte"), std::string::npos) << refused.error().text();
+  EXPECT_EQ(Context::diagnose(options).code(), RIPC_INVALID_ARGUMENT);
 }
 
 TEST_F(CppWrapper, EmptyCallbacksAreRefused) {
