@@ -19,16 +19,16 @@ extern "C" {
 
 /* Makes an identity: a new file, mode 0600, with a random secret key. `file`: NULL is the default place of this user,
  * identity.key beside the default cluster key. There contexts that are created later find it, unless their network is
- * open, or identity_file or $RIPC_IDENTITY_FILE names another one. `replace`: if not 0, replaces an existing file. `path`: NULL, or `path_size` bytes for the name of the file. `public_key`: NULL, or
- * RIPC_PUBLIC_KEY_SIZE bytes.
+ * open, or identity_file or $RIPC_IDENTITY_FILE names another one. `replace`: if not 0, replaces an existing file.
+ * `path`: NULL, or `path_size` bytes for the name of the file. `public_key`: NULL, or RIPC_PUBLIC_KEY_SIZE bytes.
  *
  * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_identity_create(const char *file, uint32_t replace, char *path, size_t path_size,
                                           char *public_key);
 
 /* The public key of the identity in a file. `file`: NULL is $RIPC_IDENTITY_FILE, else the default place. The rest, and
- * the errors, are those of ripc_identity_create(); RIPC_PERMISSION also: others may read the file, it is another user's,
- * or no plain file. RIPC_INVALID_ARGUMENT also: it has something else. RIPC_SYSTEM also: it is missing. */
+ * the errors, are those of ripc_identity_create(). RIPC_PERMISSION also: others may read the file, it is another
+ * user's, or no plain file. RIPC_INVALID_ARGUMENT also: it has something else. RIPC_SYSTEM also: it is missing. */
 RIPC_API ripc_status ripc_identity_read(const char *file, char *path, size_t path_size, char *public_key);
 
 /* A line of the trust file. The texts are valid during the call. */

@@ -55,15 +55,15 @@ typedef struct ripc_rail_info {
   uint64_t bytes_sent; /* with what goes with them; over RDMA only what this side reads and writes itself */
   uint64_t bytes_received;
   uint64_t rate;        /* bytes per second, when last measured; 0: not yet */
-  uint32_t spare;       /* 1: measured slower than a quarter of the fastest; long items leave it out, but for measuring */
+  uint32_t spare;       /* 1: measured at less than a quarter of the fastest: long items leave it out */
   uint32_t connections; /* open over it */
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);
 
 /* Visits each rail that leads to the process of a living service, in the calling thread: what all long items between
- * the two processes have taken, in both directions, since the two are connected. *rail is valid during the call. None on one host over shared memory, and before the first long
- * item. A rail that has failed is not among them until it is back. Finds the path if there is none; errors as for
- * ripc_find_path(). */
+ * the two processes have taken, in both directions, since they are connected. *rail is valid during the call. None on
+ * one host over shared memory, and before the first long item. A rail that has failed is not among them until it is
+ * back. Finds the path if there is none; errors as for ripc_find_path(). */
 RIPC_API ripc_status ripc_list_rails(ripc_context *context, ripc_service_id id, ripc_rail_visitor visitor, void *user);
 
 /* Waits until a living service has this ID and a path to it works. The next send then finds it. Returns at once if it

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -169,6 +170,74 @@ TEST_F(TrustChange, WithoutDescriptorsTheAdviceIsToRaiseTheirLimit) {
     EXPECT_THAT(ripc_last_error(), Not(HasSubstr("let this user read"))) << what;
     EXPECT_THAT(ripc_last_error(), Not(HasSubstr("writable"))) << what;
   }
+}
+
+TEST_F(TrustChange, TheStatusesOfTheHeaderAreThoseOfTheCalls) {
+  const std::string missing = path("missing");
+  EXPECT_EQ(ripc_identity_read(missing.c_str(), nullptr, 0, nullptr), RIPC_SYSTEM);
+  EXPECT_EQ(read(), RIPC_SYSTEM);
+  EXPECT_EQ(change("alice", nullptr), RIPC_SYSTEM) << "there is no file to remove it from";
+  EXPECT_FALSE(std::filesystem::exists(trust_ + ".lock")) << "nothing is to be changed";
+  const std::string me = identity(1);
+  EXPECT_EQ(ripc_identity_read(me.c_str(), nullptr, 0, nullptr), RIPC_OK) << "the key is not asked for";
+  ASSERT_EQ(::chmod(me.c_str(), 0644), 0);
+  EXPECT_EQ(ripc_identity_read(me.c_str(), nullptr, 0, nullptr), RIPC_PERMISSION);
+  EXPECT_EQ(ripc_identity_read(files_.path().c_str(), nullptr, 0, nullptr), RIPC_PERMISSION) << "no plain file";
+  security::write_file(me, "nonsense\n", 0600);
+  EXPECT_EQ(ripc_identity_read(me.c_str(), nullptr, 0, nullptr), RIPC_INVALID_ARGUMENT);
+  security::write_file(trust_, "alice " + key_of(1) + "\n", 0666);
+  EXPECT_EQ(read(), RIPC_PERMISSION);
+  security::write_file(trust_, std::string(security::Trust::kMaxFileSize, '#') + "\n");
+  EXPECT_EQ(read(), RIPC_INVALID_ARGUMENT) << "over 1 MiB";
+}
+
+// What the environment says counts where no file is named.
+TEST_F(TrustChange, WithoutANameTheFilesOfTheEnvironmentAreMeant) {
+  const std::string me = identity(1);
+  const Environment identity_file("RIPC_IDENTITY_FILE", me.c_str());
+  const Environment trust_file("RIPC_TRUST_FILE", trust_.c_str());
+  std::array<char, 4096> found{};
+  std::array<char, RIPC_PUBLIC_KEY_SIZE> key{};
+  EXPECT_EQ(ripc_identity_read(nullptr, found.data(), found.size(), key.data()), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(found.data(), me);
+  EXPECT_EQ(key.data(), key_of(1));
+  EXPECT_EQ(ripc_trust_change(nullptr, "alice", key_of(1).c_str(), nullptr), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(content(), "alice " + key_of(1) + "\n");
+  EXPECT_EQ(ripc_trust_read(nullptr, nullptr, nullptr), RIPC_OK) << ripc_last_error();
+  struct stat info {};
+  ASSERT_EQ(::stat(trust_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0644U);
+  // A new identity goes to the default place.
+  EXPECT_EQ(ripc_identity_create(nullptr, 0, found.data(), found.size(), nullptr), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(found.data(), path("ripc/identity.key"));
+}
+
+TEST_F(TrustChange, ABadFileIsVisitedByNoOne) {
+  security::write_file(trust_, "alice " + key_of(1) + "\nnonsense\n");
+  std::size_t members = 0;
+  const auto count = [](void* user, const ripc_trust_member*) { ++*static_cast<std::size_t*>(user); };
+  EXPECT_EQ(ripc_trust_read(trust_.c_str(), count, &members), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(members, 0U);
+}
+
+TEST_F(TrustChange, AReaderSeesTheOldFileOrTheNewOne) {
+  security::write_file(trust_, "alice " + key_of(1) + "\n");
+  std::atomic<bool> is_over{false};
+  std::thread reader([&] {
+    while (!is_over) EXPECT_EQ(read(), RIPC_OK) << ripc_last_error();
+  });
+  for (unsigned round = 0; round < 50; ++round)
+    EXPECT_EQ(change("alice", key_of(1 + round % 2).c_str()), RIPC_OK) << ripc_last_error();
+  is_over = true;
+  reader.join();
+}
+
+// Without a signer a signature that is there goes, as it would be wrong.
+TEST_F(TrustChange, AChangeWithoutASignerTakesTheSignatureAway) {
+  ASSERT_EQ(change("alice", key_of(1).c_str(), identity(9).c_str()), RIPC_OK) << ripc_last_error();
+  EXPECT_THAT(content(), HasSubstr("\nsignature "));
+  ASSERT_EQ(change("bob", key_of(2).c_str()), RIPC_OK) << ripc_last_error();
+  EXPECT_THAT(content(), Not(HasSubstr("signature")));
 }
 
 TEST_F(TrustChange, AFolderThatCannotBeMadeIsCalledByWhatItIsFor) {
