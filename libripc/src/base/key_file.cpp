@@ -134,8 +134,10 @@ Result<UniqueFd> lock_for_change(const std::string& path, std::string_view what,
   UniqueFd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
   bool is_held = static_cast<bool>(lock);
   while (is_held && ::flock(lock.get(), LOCK_EX) != 0) is_held = errno == EINTR;
-  if (!is_held) return writing_error(errno, "Locking " + path + ".lock to change the " + std::string(what), advice);
-  return lock;
+  if (is_held) return lock;
+  // Such as root, who once changed the file of a user.
+  const std::string remedy = "if it is another user's, remove it; else " + std::string(advice);
+  return writing_error(errno, "Locking " + path + ".lock to change the " + std::string(what), remedy);
 }
 
 Status make_key_file(const std::string& path, bool replace) {

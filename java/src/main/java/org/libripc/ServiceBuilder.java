@@ -29,7 +29,9 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** A name, of which the ID is made: 1 to 200 bytes of UTF-8 without '/' and control characters. */
+  /**
+   * A name, of which the ID is made: 1 to 200 bytes of UTF-8 without '/' and control characters.
+   */
   public ServiceBuilder name(String serviceName) {
     ServiceId.ofName(serviceName);
     name = serviceName;

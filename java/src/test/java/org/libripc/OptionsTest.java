@@ -67,8 +67,7 @@ class OptionsTest extends PairTest {
   @Test
   void countsOfAServiceArePositive() {
     for (int count : new int[] {0, -1}) {
-      assertThrows(
-          IllegalArgumentException.class, () -> serverContext.service().maxSenders(count));
+      assertThrows(IllegalArgumentException.class, () -> serverContext.service().maxSenders(count));
       assertThrows(
           IllegalArgumentException.class, () -> serverContext.service().maxMessages(count));
     }
