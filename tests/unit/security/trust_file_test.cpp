@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "support/temporary_directory.hpp"
 #include "unit/security/trust_helpers.hpp"
 
@@ -120,6 +124,31 @@ TEST_F(TrustFileTest, AFileThatCouldNotBeReadForAWhileIsReadLater) {
   EXPECT_NE(file_->current()->member_named("alice"), nullptr);
   EXPECT_TRUE(file_->look().ok());
   EXPECT_NE(file_->current()->member_named("bob"), nullptr);
+}
+
+TEST_F(TrustFileTest, ManyThreadsAskWhileItChanges) {
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> asking;
+  for (int number = 0; number < 4; ++number)
+    asking.emplace_back([&, looks = number % 2 == 0] {
+      while (!is_over) {
+        if (looks) {
+          EXPECT_TRUE(file_->look().ok());
+        }
+        const auto trust = file_->current();
+        EXPECT_EQ(trust->members().size(), 1U);
+        EXPECT_TRUE(file_->trouble().ok());
+      }
+    });
+  for (int round = 0; round < 50; ++round) {
+    write_file(path_, round % 2 == 0 ? second_ : first_);
+    EXPECT_TRUE(file_->look().ok());
+    EXPECT_NE(file_->current()->member_named(round % 2 == 0 ? "bob" : "alice"), nullptr);
+  }
+  is_over = true;
+  for (std::thread& thread : asking) thread.join();
+  EXPECT_GE(file_->reloads(), 50U) << "what changes while it is read is read again";
+  EXPECT_EQ(file_->failures(), 0U);
 }
 
 TEST(TrustFile, ABadFileIsAnErrorAtTheStart) {
