@@ -419,11 +419,10 @@ class Context {
   }
 
   static bool has_zero(const ContextOptions& options) noexcept {
-    for (const std::string* text :
-         {&options.runtime_directory, &options.transports, &options.static_resolver, &options.cluster_key_file,
-          &options.zookeeper, &options.identity_file, &options.trust_file})
-      if (detail::has_zero(*text)) return true;
-    return false;
+    return detail::has_zero(options.runtime_directory) || detail::has_zero(options.transports) ||
+           detail::has_zero(options.static_resolver) || detail::has_zero(options.cluster_key_file) ||
+           detail::has_zero(options.zookeeper) || detail::has_zero(options.identity_file) ||
+           detail::has_zero(options.trust_file);
   }
 
   // These borrow the strings of `options`.

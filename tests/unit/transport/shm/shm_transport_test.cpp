@@ -107,7 +107,7 @@ class ShmTransportTest : public testing::Test {
   spi::Address peer_address() const { return {"shm", context_locator(kPeer)}; }
 
   const test::TemporaryDirectory temporary_;
-  const security::Credentials credentials_;
+  const security::Credentials credentials_{};
   std::shared_ptr<RuntimeDirectory> directory_;
   test::QuietHost host_;
   std::unique_ptr<EventLoop> loop_;
