@@ -141,6 +141,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     has_other_key = true;
   }
   if (has_other_key) {
+    if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_forged);
     reply_without_key(header, network, received.from);
     return;
   }
@@ -207,6 +208,7 @@ bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi:
   const std::lock_guard lock(mutex_);
   if (verdict == PeerAuthorizer::Verdict::refused) {
     ++counters_.refused_users;
+    security::Counters::add(options_.credentials.counters->packets_not_admitted);
     return false;
   }
   ++counters_.unknown_users;

@@ -81,8 +81,10 @@ RecordCheck decode_record(std::string_view text, ripc_service_id id, const secur
       return RecordCheck::malformed;
   }
   if (header.is_signed && keys == nullptr) return RecordCheck::signed_one;
-  if (!header.is_signed && keys != nullptr) return RecordCheck::unsigned_one;
-  if (keys != nullptr && !spi::verify_packet(bytes, *keys, spi::kDirectoryPurpose)) return RecordCheck::forged;
+  if (keys != nullptr && !(header.is_signed && spi::verify_packet(bytes, *keys, spi::kDirectoryPurpose))) {
+    security::Counters::add(credentials.counters->packets_forged);
+    return header.is_signed ? RecordCheck::forged : RecordCheck::unsigned_one;
+  }
   spi::MulticastPacket packet;
   if (spi::decode_packet(bytes, hash_name, packet) != spi::DecodeStatus::ok ||
       packet.header.type != spi::PacketType::announcement || packet.services.size() != 1 ||

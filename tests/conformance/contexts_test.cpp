@@ -125,6 +125,11 @@ TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
     if (ripc_receive(client_.get(), 0, 0, &message) != RIPC_FORKED) fail(2);
     if (ripc_service_register(client_context_.get(), nullptr, nullptr) == RIPC_OK) fail(3);
     if (ripc_buffer_lease(client_context_.get(), 100, &data) != RIPC_FORKED) fail(4);
+    ripc_security_statistics refused;
+    ripc_security_statistics_init(&refused);
+    if (ripc_security_get_statistics(client_context_.get(), &refused) != RIPC_FORKED) fail(14);
+    if (ripc_trust_status(client_context_.get()) != RIPC_FORKED) fail(15);
+    if (ripc_list_rails(client_context_.get(), server_id(), nullptr, nullptr) != RIPC_FORKED) fail(16);
     ripc_context* context = nullptr;
     if (in_children) {
       const ripc_context_options options = context_options();

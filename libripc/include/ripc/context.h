@@ -74,10 +74,14 @@ RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace,
  * thread. Two contexts of one process are two independent peers. options may be NULL.
  *
  * Without a cluster key the context stays on this host. Of the default transports it uses only shm. A transport that
- * leaves the host gives RIPC_PERMISSION if it was asked for by name. So does a key file that exists and cannot be used.
- * An identity file or trust file that exists and cannot be used is an error, too.
- * RIPC_UNSUPPORTED: a ZooKeeper ensemble is named, but its client library is not installed. An ensemble that does not
- * answer is no error. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
+ * leaves the host gives RIPC_PERMISSION if it was asked for by name.
+ *
+ * A key, identity or trust file that exists and cannot be used is an error: RIPC_PERMISSION (others may read or write
+ * it, or this user may not read it), RIPC_INVALID_ARGUMENT (what it says), RIPC_REFUSED (the signature of the trust
+ * file). One that is named and missing is RIPC_SYSTEM.
+ * RIPC_UNSUPPORTED: a ZooKeeper ensemble is named, but its client library is not installed; or this build has none of
+ * the transports. An ensemble that does not answer is no error. RIPC_LIMIT: the path of the runtime directory is too
+ * long where /proc is not mounted. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
 
 /* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application
@@ -85,13 +89,16 @@ RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ri
  * it would wait for, it ends the program with a sentence on standard error. NULL is ignored. */
 RIPC_API void ripc_context_destroy(ripc_context *context);
 
-/* What the context has refused since it was created, on all paths. docs/security.md says what each means. */
+/* What the context has refused since it was created, by all transports and resolvers. docs/security.md says what each
+ * means. */
 typedef struct ripc_security_statistics {
   size_t size;
-  uint64_t handshakes_refused; /* connections: another cluster key or none, a user not admitted, too slow */
+  uint64_t handshakes_refused; /* connections: another cluster key or none, no member, no encryption, a user not
+                                  admitted, too slow */
   uint64_t links_refused;      /* of members that the trust file does not let call the service */
   uint64_t records_refused;    /* of services, that the trust file does not allow, or with a wrong signature */
-  uint64_t packets_refused;    /* datagrams and records of connections that were forged or came again */
+  uint64_t packets_refused;    /* of connections, links, multicast and ZooKeeper, that were forged or came again, and
+                                  multicast packets of users of this host who are not admitted */
   uint64_t trust_reloads;      /* changes of the trust file that are in force */
   uint64_t trust_failures;     /* changes that cannot be used, see ripc_trust_status() */
 } ripc_security_statistics;

@@ -112,6 +112,13 @@ namespace detail {
   std::abort();
 }
 
+// The C interface sees a text only up to a zero, and would take another file.
+inline bool has_zero(const std::string& text) noexcept { return text.find('\0') != std::string::npos; }
+inline Error zero_in_text() noexcept {
+  return Error::with_static_text(RIPC_INVALID_ARGUMENT,
+                                 "The name of a file or an option has a zero byte: leave it out.");
+}
+
 inline Error no_function() noexcept {
   return Error::with_static_text(RIPC_INVALID_ARGUMENT, "The function is empty: give one that can be called.");
 }

@@ -17,9 +17,10 @@ namespace detail {
 // NULL for a file that is not named.
 inline const char* file_or_default(const std::string& file) noexcept { return file.empty() ? nullptr : file.c_str(); }
 
-// The path that a call writes to the place it is given.
+// The path that a call for this file writes to the place it is given.
 template <typename Call>
-Result<std::string> path_of(const Call& call) {
+Result<std::string> path_of(const std::string& file, const Call& call) {
+  if (has_zero(file)) return zero_in_text();
   std::string path(std::size_t{4096}, '\0');
   const ripc_status status = call(path.data(), path.size());
   if (status != RIPC_OK) return Error::from_last_call(status);
@@ -32,7 +33,7 @@ Result<std::string> path_of(const Call& call) {
 // Makes a cluster key in a new file, or with `replace` in an existing one: ripc_cluster_key_create(). An empty `file`
 // is the default place of this user. Returns the path of the file.
 inline Result<std::string> create_cluster_key(const std::string& file = {}, bool replace = false) {
-  return detail::path_of([&](char* path, std::size_t size) {
+  return detail::path_of(file, [&](char* path, std::size_t size) {
     return ripc_cluster_key_create(detail::file_or_default(file), replace ? 1 : 0, path, size);
   });
 }
@@ -47,7 +48,7 @@ struct IdentityInfo {
 // default place of this user.
 inline Result<IdentityInfo> create_identity(const std::string& file = {}, bool replace = false) {
   char key[RIPC_PUBLIC_KEY_SIZE];
-  Result<std::string> path = detail::path_of([&](char* written, std::size_t size) {
+  Result<std::string> path = detail::path_of(file, [&](char* written, std::size_t size) {
     return ripc_identity_create(detail::file_or_default(file), replace ? 1 : 0, written, size, key);
   });
   if (!path.ok()) return path.error();
@@ -57,7 +58,7 @@ inline Result<IdentityInfo> create_identity(const std::string& file = {}, bool r
 // The identity in a file: ripc_identity_read(). An empty `file` is the one that contexts use.
 inline Result<IdentityInfo> read_identity(const std::string& file = {}) {
   char key[RIPC_PUBLIC_KEY_SIZE];
-  Result<std::string> path = detail::path_of([&](char* written, std::size_t size) {
+  Result<std::string> path = detail::path_of(file, [&](char* written, std::size_t size) {
     return ripc_identity_read(detail::file_or_default(file), written, size, key);
   });
   if (!path.ok()) return path.error();
@@ -74,16 +75,17 @@ struct TrustMember {
 
 // Checks a trust file, and returns its members: ripc_trust_read(). An empty `file` is the one that contexts use.
 inline Result<std::vector<TrustMember>> read_trust(const std::string& file = {}) {
-  std::vector<TrustMember> members;
+  if (detail::has_zero(file)) return detail::zero_in_text();
+  detail::Collected<TrustMember> members;
   const ripc_status status = ripc_trust_read(
       detail::file_or_default(file),
       [](void* user, const ripc_trust_member* member) {
-        static_cast<std::vector<TrustMember>*>(user)->push_back(
-            {member->line, member->name, member->public_key, member->rights});
+        static_cast<detail::Collected<TrustMember>*>(user)->add([&] {
+          return TrustMember{member->line, member->name, member->public_key, member->rights};
+        });
       },
       &members);
-  if (status != RIPC_OK) return Error::from_last_call(status);
-  return members;
+  return std::move(members).finish(status);
 }
 
 }  // namespace ripc

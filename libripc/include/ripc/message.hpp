@@ -120,7 +120,7 @@ struct Peer {
     if (peer.is_on_this_host != 0) user = peer.user;
   }
 
-  std::string identity;               // its name in the trust file; "" if it is no member of it
+  std::string identity;               // its name in the trust file; "" if none is proven
   std::optional<std::uint32_t> user;  // of this host; nullopt: on another host, or not known
 };
 

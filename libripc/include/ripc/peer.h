@@ -22,7 +22,7 @@ typedef struct ripc_peer {
   size_t size;
   uint32_t is_on_this_host;          /* 1: the kernel says whose process it is, see user; 0: another host, or unknown */
   uint32_t user;                     /* that user's number; UINT32_MAX: not on this host, or unknown */
-  char identity[RIPC_IDENTITY_SIZE]; /* its name in this context's trust file, see above; "": it is no member of it */
+  char identity[RIPC_IDENTITY_SIZE]; /* its name in this context's trust file, see above; "": none is proven */
 } ripc_peer;
 
 RIPC_API void ripc_peer_init(ripc_peer *peer);

@@ -220,8 +220,10 @@ class Watch {
 // independent peers. After fork() the child makes its own; calls on the parent's give RIPC_FORKED.
 class Context {
  public:
-  // Starts the library. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM.
+  // Starts the library. RIPC_PERMISSION, RIPC_REFUSED, RIPC_UNSUPPORTED, RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
+  // RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM: ripc_context_create().
   static Result<Context> create(const ContextOptions& options = {}) noexcept {
+    if (has_zero(options)) return detail::zero_in_text();
     const ripc_context_options c_options = to_c(options);
     ripc_context* handle = nullptr;
     const ripc_status status = ripc_context_create(&c_options, &handle);
@@ -390,6 +392,7 @@ class Context {
 
   // Checks this machine and this process for what libripc needs. Needs no context.
   static Result<std::vector<Finding>> diagnose(const ContextOptions& options = {}) {
+    if (has_zero(options)) return detail::zero_in_text();
     const ripc_context_options c_options = to_c(options);
     detail::Collected<Finding> collected;
     const ripc_status status = ripc_diagnose(
@@ -413,6 +416,13 @@ class Context {
       return RailInfo{rail->device,         rail->local, rail->peer,       rail->bytes_sent,
                       rail->bytes_received, rail->rate,  rail->spare != 0, rail->connections};
     });
+  }
+
+  static bool has_zero(const ContextOptions& options) noexcept {
+    return detail::has_zero(options.runtime_directory) || detail::has_zero(options.transports) ||
+           detail::has_zero(options.static_resolver) || detail::has_zero(options.cluster_key_file) ||
+           detail::has_zero(options.zookeeper) || detail::has_zero(options.identity_file) ||
+           detail::has_zero(options.trust_file);
   }
 
   // These borrow the strings of `options`.

@@ -37,18 +37,21 @@ Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile
   const std::string call = "Reading the " + std::string(rules.what) + " " + path;
   const std::string advice = "let this user read it, or name another file with " + std::string(rules.setting) + "; " +
                              std::string(rules.remedy);
+  const auto failed = [&](int error) {
+    return system_error(error, call, error == ENOMEM ? std::string_view() : std::string_view(advice));
+  };
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) return system_error(errno, call, advice);
+  if (!fd) return failed(errno);
   GuardedText text;
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return system_error(errno, call, advice);
+  if (::fstat(fd.get(), &info) != 0) return failed(errno);
   if (Status status = check_permissions(path, rules, info); !status.ok()) return status;
   // One byte more shows a file that is larger than it said.
   text.bytes_.resize(std::min(static_cast<std::size_t>(info.st_size), rules.most) + 1);
   while (text.size_ < text.bytes_.size()) {
     const ssize_t count = ::read(fd.get(), text.bytes_.data() + text.size_, text.bytes_.size() - text.size_);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return system_error(errno, call, advice);
+    if (count < 0) return failed(errno);
     if (count == 0) return text;
     text.size_ += static_cast<std::size_t>(count);
   }

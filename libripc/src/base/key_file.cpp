@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <sodium.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,13 +17,13 @@
 
 #include "base/cluster_key.hpp"
 #include "base/random.hpp"
-#include "base/unique_fd.hpp"
 
 namespace ripc::internal {
 namespace {
 
 constexpr std::string_view kFolder = "/ripc/";
-constexpr const char* kOtherFile = "make the folder writable for this user, or name another file: ripc key new -o FILE";
+constexpr const char* kOtherKeyFile =
+    "make the folder writable for this user, or name another file: ripc key new -o FILE";
 constexpr mode_t kFolderMode = 0700;
 
 std::string absolute_path(const char* name) {
@@ -85,6 +86,7 @@ class Draft {
 };
 
 Status writing_error(int error, std::string_view call, std::string_view advice) {
+  if (error == ENOMEM) advice = {};
   const bool is_full = error == ENOSPC || error == EDQUOT;
   return system_error(error, call, is_full ? "free some space there, or name a file elsewhere" : advice);
 }
@@ -104,14 +106,14 @@ std::string default_path(std::string_view file) {
   return folder.append(kFolder).append(file);
 }
 
-Status make_key_folders(const std::string& path) {
+Status make_key_folders(const std::string& path, std::string_view what, std::string_view advice) {
   for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
     if (::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) continue;
     const int error = errno;
     // Without the right to make it, it may be there all the same.
     if (::access(folder.c_str(), F_OK) != 0)
-      return writing_error(error, "Making the folder " + folder + " for the cluster key", kOtherFile);
+      return writing_error(error, "Making the folder " + folder + " for the " + std::string(what), advice);
   }
   return {};
 }
@@ -126,10 +128,22 @@ Status write_whole_file(const std::string& path, std::string_view text, mode_t m
   return RIPC_EMPTY;
 }
 
+Status make_default_key_folders() { return make_key_folders(default_key_path(), "cluster key", kOtherKeyFile); }
+
+Result<UniqueFd> lock_for_change(const std::string& path, std::string_view what, std::string_view advice) {
+  UniqueFd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  bool is_held = static_cast<bool>(lock);
+  while (is_held && ::flock(lock.get(), LOCK_EX) != 0) is_held = errno == EINTR;
+  if (is_held) return lock;
+  // Such as root, who once changed the file of a user.
+  const std::string remedy = "if it is another user's, remove it; else " + std::string(advice);
+  return writing_error(errno, "Locking " + path + ".lock to change the " + std::string(what), remedy);
+}
+
 Status make_key_file(const std::string& path, bool replace) {
   const NewKey key;
   Status status = write_whole_file(path, {key.text.data(), key.text.size()}, S_IRUSR | S_IWUSR, replace,
-                                   "cluster key file", kOtherFile);
+                                   "cluster key file", kOtherKeyFile);
   if (status.code() != RIPC_EMPTY) return status;
   return Status(RIPC_INVALID_ARGUMENT,
                 "The file " + path +

@@ -63,7 +63,8 @@ Status system_error(int error, std::string_view call, std::string_view advice) n
   text += " (errno ";
   text += std::to_string(error);
   text += "); ";
-  text += advice.empty() ? default_advice(code) : advice;
+  // Without descriptors nothing that is special about the call is at fault.
+  text += advice.empty() || code == RIPC_NO_DESCRIPTORS ? default_advice(code) : advice;
   if (text.back() != '.') text += '.';
   return Status(code, std::move(text));
 } catch (const std::bad_alloc&) {

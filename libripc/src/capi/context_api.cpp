@@ -8,6 +8,7 @@
 #include "base/key_file.hpp"
 #include "base/plain_text.hpp"
 #include "capi/compose.hpp"
+#include "capi/credentials.hpp"
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
 #include "core/register_many.hpp"
@@ -124,7 +125,7 @@ void ripc_context_options_init(ripc_context_options* options) {
 
 ripc_status ripc_cluster_key_create(const char* file, uint32_t replace, char* path, size_t path_size) {
   return guarded([&]() -> Status {
-    if (file != nullptr && *file == '\0') return RIPC_INVALID_ARGUMENT;
+    if (Status status = check_file(file); !status.ok()) return status;
     const std::string place = file != nullptr ? std::string(file) : default_key_path();
     if (place.empty())
       return Status(RIPC_SYSTEM,
@@ -132,7 +133,7 @@ ripc_status ripc_cluster_key_create(const char* file, uint32_t replace, char* pa
     if (path != nullptr && place.size() >= path_size)
       return Status(RIPC_INVALID_ARGUMENT, "There is no room for the path of the key file: pass 4096 bytes.");
     if (file == nullptr) {
-      if (Status made = make_key_folders(place); !made.ok()) return made;
+      if (Status made = make_default_key_folders(); !made.ok()) return made;
     }
     Status status = make_key_file(place, replace != 0);
     if (status.ok() && path != nullptr) std::memcpy(path, place.c_str(), place.size() + 1);

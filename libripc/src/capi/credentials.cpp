@@ -21,6 +21,11 @@ Status check_option(const char* option, const char* name) {
 
 }  // namespace
 
+Status check_file(const char* file) {
+  if (file == nullptr || *file != '\0') return {};
+  return Status(RIPC_INVALID_ARGUMENT, "The name of the file is empty: name one, or pass NULL for the default place.");
+}
+
 security::Trust::Reading trust_reading(const ClusterKeys* keys) {
   return {.service_id = core::id_of_name,
           .group_id = core::id_of_group,

@@ -19,6 +19,9 @@ security::Trust::Reading trust_reading(const ClusterKeys* keys);
 // `is_named`: it is not the default place. Empty: this user has no home.
 std::string read_place(const char* variable, const char* option, std::string_view file, bool& is_named);
 
+// A file that a call is given: nullptr, or a name. RIPC_INVALID_ARGUMENT.
+Status check_file(const char* file);
+
 // Whether there is something, be it what it may.
 bool is_there(const std::string& path);
 

@@ -14,7 +14,7 @@ void check_encryption(Report& report, const Settings& settings) {
     report.add(Level::limited, "encryption",
                "off: what goes between hosts is authentic, but anybody on the path reads it" +
                    std::string(uses_rdma ? "; over RDMA only short messages are authentic" : ""),
-               "unset RIPC_ENCRYPT, unless the network is trusted");
+               "unset RIPC_ENCRYPT, and leave out options.encrypt, unless the network is trusted");
     return;
   }
   const std::string suite(security::name_of(security::choose_suite(security::own_suites(), security::own_suites())));
@@ -27,6 +27,11 @@ void check_encryption(Report& report, const Settings& settings) {
 
 void check_identity(Report& report, const Settings& settings) {
   const security::Credentials& credentials = settings.credentials;
+  if (settings.network.mode == RIPC_NETWORK_OPEN) {
+    report.add(Level::good, "identity", "not used: RIPC_NETWORK is open, so everybody may be and do everything",
+               "to tell members apart: unset RIPC_NETWORK, and make a cluster key; docs/security.md");
+    return;
+  }
   if (!credentials.trust) {
     if (settings.network.is_closed) return;
     report.add(Level::good, "identity",
@@ -39,6 +44,10 @@ void check_identity(Report& report, const Settings& settings) {
   const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
   const std::string file = credentials.trust->path() + (trust->is_signed() ? ", signed, " : " ") + "has " +
                            std::to_string(trust->members().size()) + " members; ";
+  if (settings.network.is_closed) {
+    report.add(Level::good, "identity", file + "this context talks to this host only, where users prove who they are");
+    return;
+  }
   if (!credentials.identity) {
     report.add(Level::limited, "identity", file + "this context has no identity, so other hosts refuse it",
                "make one and add it: ripc key new --identity, ripc trust add");

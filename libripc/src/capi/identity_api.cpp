@@ -19,6 +19,10 @@ namespace {
 
 constexpr mode_t kOnlyOwner = 0600;
 constexpr mode_t kReadable = 0644;
+constexpr std::string_view kOtherIdentity =
+    "make the folder writable for this user, or name another file: ripc key new --identity -o FILE";
+constexpr std::string_view kOtherTrust =
+    "make the folder writable for this user, or name another file with RIPC_TRUST_FILE";
 
 struct Place {
   std::string path;
@@ -26,7 +30,7 @@ struct Place {
 };
 
 Result<Place> find_place(const char* file, const char* variable, std::string_view name) {
-  if (file != nullptr && *file == '\0') return RIPC_INVALID_ARGUMENT;
+  if (Status status = check_file(file); !status.ok()) return status;
   bool is_named = false;
   Place place{.path = read_place(variable, file, name, is_named), .is_default = !is_named};
   if (place.path.empty())
@@ -47,13 +51,32 @@ Status give_key(const Identity& identity, char* to) {
   return give(public_key_text(identity.public_key()), to, RIPC_PUBLIC_KEY_SIZE);
 }
 
-// As the contexts of this user read it.
+// As the contexts of this user read it that talk to other hosts, be this program one of them or not: the file is for
+// them all.
 Result<Trust::Reading> default_reading() {
   ripc_context_options options;
   ripc_context_options_init(&options);
+  options.network = RIPC_NETWORK_KEY;
   Result<NetworkAccess> access = read_network_access(options);
   if (!access.ok()) return access.status();
   return trust_reading(access->keys.get());
+}
+
+// The identity that signs; null: no one does. RIPC_REFUSED: another one must.
+Result<std::shared_ptr<const Identity>> read_signer(const char* file, const std::optional<PublicKey>& wanted) {
+  if (file == nullptr && !wanted) return std::shared_ptr<const Identity>();
+  if (file == nullptr)
+    return Status(RIPC_REFUSED,
+                  "The cluster key file names a signer, so a changed trust file must be signed: say --signer FILE "
+                  "here, with the identity of " +
+                      public_key_text(*wanted) + ". `ripc trust sign` signs a file as it is.");
+  Result<std::shared_ptr<const Identity>> identity = Identity::load(file);
+  if (identity.ok() && wanted && (*identity)->public_key() != *wanted)
+    return Status(RIPC_REFUSED, "The cluster key file names the signer " + public_key_text(*wanted) + ", but " +
+                                    std::string(file) + " is the identity " +
+                                    public_key_text((*identity)->public_key()) +
+                                    ": say --signer FILE with the file of the former.");
+  return identity;
 }
 
 // A line of a trust file; nothing of it is checked.
@@ -104,21 +127,20 @@ extern "C" {
 
 ripc_status ripc_identity_create(const char* file, uint32_t replace, char* path, size_t path_size, char* public_key) {
   return guarded([&]() -> Status {
-    if (file != nullptr && *file == '\0') return RIPC_INVALID_ARGUMENT;
+    if (Status status = check_file(file); !status.ok()) return status;
     const std::string place = file != nullptr ? std::string(file) : default_path("identity.key");
     if (place.empty())
       return Status(RIPC_SYSTEM,
                     "This user has no home for the identity: name a file, and set RIPC_IDENTITY_FILE to it.");
     if (Status status = give(place, path, path_size); !status.ok()) return status;
     if (file == nullptr) {
-      if (Status made = make_key_folders(place); !made.ok()) return made;
+      if (Status made = make_key_folders(place, "identity", kOtherIdentity); !made.ok()) return made;
     }
     const Result<std::shared_ptr<const Identity>> identity = Identity::generate();
     if (!identity.ok()) return identity.status();
     auto text = (*identity)->secret_text();
-    Status status = write_whole_file(
-        place, {text.data(), text.size()}, kOnlyOwner, replace != 0, "identity file",
-        "make the folder writable for this user, or name another file: ripc key new --identity -o FILE");
+    Status status =
+        write_whole_file(place, {text.data(), text.size()}, kOnlyOwner, replace != 0, "identity file", kOtherIdentity);
     sodium_memzero(text.data(), text.size());
     if (status.code() == RIPC_EMPTY)
       return Status(RIPC_INVALID_ARGUMENT, "The file " + place +
@@ -171,7 +193,8 @@ ripc_status ripc_trust_read(const char* file, ripc_trust_visitor visitor, void* 
 
 ripc_status ripc_trust_change(const char* file, const char* name, const char* line, const char* signer) {
   return guarded([&]() -> Status {
-    if (name == nullptr && line != nullptr) return RIPC_INVALID_ARGUMENT;
+    if (name == nullptr && line != nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "There is a line, but no one's: name the member that it is for.");
     for (const char* given : {name, line}) {
       if (given != nullptr && std::strpbrk(given, "\r\n") != nullptr)
         return Status(RIPC_INVALID_ARGUMENT, "A member has one line: leave out the line break.");
@@ -179,35 +202,38 @@ ripc_status ripc_trust_change(const char* file, const char* name, const char* li
     const Result<Place> place = find_place(file, "RIPC_TRUST_FILE", "trust");
     if (!place.ok()) return place.status();
     const std::string& path = place->path;
+    if (name != nullptr) {
+      if (Status status = Trust::check_name(name); !status.ok()) return status;
+    }
     const Result<Trust::Reading> reading = default_reading();
     if (!reading.ok()) return reading.status();
     if (line != nullptr) {
       if (Status status = Trust::check_member(name, line, *reading); !status.ok()) return status;
     }
-    if (signer == nullptr && reading->signer)
-      return Status(RIPC_REFUSED,
-                    "The cluster key file names a signer, so a changed trust file must be signed: say --signer FILE "
-                    "here, with the identity of " +
-                        public_key_text(*reading->signer) + ". `ripc trust sign` signs a file as it is.");
+    std::shared_ptr<const Identity> signing;
+    if (Status status = read_signer(signer, reading->signer).move_to(signing); !status.ok()) return status;
+    const bool is_new = !is_there(path);
+    if (is_new && line != nullptr && place->is_default) {
+      if (Status made = make_key_folders(path, "trust file", kOtherTrust); !made.ok()) return made;
+    }
+    // Nothing is to be locked where nothing can be removed or signed.
+    UniqueFd lock;
+    if (!is_new || line != nullptr) {
+      if (Status status = lock_for_change(path, "trust file", kOtherTrust).move_to(lock); !status.ok()) return status;
+    }
     std::string text;
     if (is_there(path) || line == nullptr) {
       const Result<GuardedText> old = Trust::read(path);
       if (!old.ok()) return old.status();
+      if (Status status = Trust::check_end(old->view(), path); !status.ok()) return status;
       text = Trust::unsigned_part(old->view());
-    } else if (place->is_default) {
-      if (Status made = make_key_folders(path); !made.ok()) return made;
     }
     if (name != nullptr) {
       if (Status status = changed_text(text, name, line, path).move_to(text); !status.ok()) return status;
     }
-    if (signer != nullptr) {
-      const Result<std::shared_ptr<const Identity>> identity = Identity::load(signer);
-      if (!identity.ok()) return identity.status();
-      text = Trust::signed_text(text, **identity);
-    }
+    if (signing) text = Trust::signed_text(text, *signing);
     if (const auto trust = Trust::parse(text, path, *reading); !trust.ok()) return trust.status();
-    return write_whole_file(path, text, kReadable, true, "trust file",
-                            "make the folder writable for this user, or name another file with RIPC_TRUST_FILE");
+    return write_whole_file(path, text, kReadable, true, "trust file", kOtherTrust);
   });
 }
 

@@ -50,8 +50,9 @@ ripc_status ripc_security_get_statistics(ripc_context* context, ripc_security_st
     current.handshakes_refused = security::Counters::read(counters.handshakes_refused);
     current.links_refused = security::Counters::read(counters.links_refused);
     current.records_refused = security::Counters::read(counters.records_refused);
-    current.packets_refused =
-        security::Counters::read(counters.packets_forged) + security::Counters::read(counters.packets_replayed);
+    current.packets_refused = security::Counters::read(counters.packets_forged) +
+                              security::Counters::read(counters.packets_replayed) +
+                              security::Counters::read(counters.packets_not_admitted);
     if (credentials.trust) {
       current.trust_reloads = credentials.trust->reloads();
       current.trust_failures = credentials.trust->failures();
@@ -64,8 +65,7 @@ ripc_status ripc_trust_status(ripc_context* context) {
   return guarded_on(context, [&](auto& self) -> Status {
     const std::shared_ptr<security::TrustFile>& trust = self.credentials().trust;
     if (!trust) return {};
-    trust->look();
-    return trust->trouble();
+    return trust->look();
   });
 }
 

@@ -9,12 +9,14 @@ namespace ripc::internal::security {
 
 // Any thread.
 struct Counters {
-  std::atomic<std::uint64_t> handshakes_refused{0};  // another key or none, a user that is not admitted, too slow
-  std::atomic<std::uint64_t> links_refused{0};       // of members that may not call the service
-  std::atomic<std::uint64_t> records_refused{0};     // of services, by the trust file: not signed well, or not allowed
-  // After the handshakes, by all connections and links:
-  std::atomic<std::uint64_t> packets_forged{0};    // records and datagrams whose tag was wrong
-  std::atomic<std::uint64_t> packets_replayed{0};  // datagrams that had come before
+  // Of other keys or none, of no members, without encryption, of users that are not admitted, too slow.
+  std::atomic<std::uint64_t> handshakes_refused{0};
+  std::atomic<std::uint64_t> links_refused{0};    // of members that may not call the service
+  std::atomic<std::uint64_t> records_refused{0};  // of services, by the trust file: not signed well, or not allowed
+  // After the handshakes, by all connections and links, and by the resolvers:
+  std::atomic<std::uint64_t> packets_forged{0};        // records and datagrams whose tag was wrong or missing
+  std::atomic<std::uint64_t> packets_replayed{0};      // datagrams of links that had come before
+  std::atomic<std::uint64_t> packets_not_admitted{0};  // by multicast, of a user that is not admitted
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t count = 1) noexcept {
     counter.fetch_add(count, std::memory_order_relaxed);

@@ -67,6 +67,10 @@ class Trust {
   static Result<std::shared_ptr<const Trust>> parse(std::string_view text, const std::string& origin,
                                                     const Reading& reading);
   static Result<std::shared_ptr<const Trust>> load(const std::string& path, const Reading& reading);
+  // Whether someone can have this name. RIPC_INVALID_ARGUMENT.
+  static Status check_name(std::string_view name);
+  // Whether the last line of the text has an end; without one, lines may be missing. RIPC_INVALID_ARGUMENT.
+  static Status check_end(std::string_view text, const std::string& origin);
   // A line that is to come into a file: a name, and what follows it. RIPC_INVALID_ARGUMENT.
   static Status check_member(std::string_view name, std::string_view rest, const Reading& reading);
   // The text of a trust file: a plain file of this user or of root, which no one else may write. RIPC_PERMISSION,

@@ -7,6 +7,14 @@
 #include <utility>
 
 namespace ripc::internal::security {
+namespace {
+
+// Whatever else comes of reading a file, such as too few descriptors, may pass while the file stays as it is.
+bool is_of_content(ripc_status status) noexcept {
+  return status == RIPC_OK || status == RIPC_INVALID_ARGUMENT || status == RIPC_REFUSED || status == RIPC_PERMISSION;
+}
+
+}  // namespace
 
 TrustFile::TrustFile(std::string path, Trust::Reading reading) : path_(std::move(path)), reading_(std::move(reading)) {}
 
@@ -39,18 +47,20 @@ std::shared_ptr<const Trust> TrustFile::current() noexcept {
   const Nanoseconds now = monotonic_now();
   Nanoseconds due = look_at_.load(std::memory_order_relaxed);
   // One thread looks; the others take what is known.
-  if (now >= due && look_at_.compare_exchange_strong(due, now + kInterval, std::memory_order_relaxed)) look();
+  if (now >= due && look_at_.compare_exchange_strong(due, now + kInterval, std::memory_order_relaxed)) (void)look();
   const std::lock_guard lock(mutex_);
   return trust_;
 }
 
-void TrustFile::look() noexcept {
-  if (path_.empty()) return;
+Status TrustFile::look() noexcept {
+  if (path_.empty()) return {};
   try {
     const std::lock_guard lock(looking_);
     look_now();
+    return trouble();
   } catch (const std::bad_alloc&) {
     // What is in force stays; the next look tries again.
+    return RIPC_NO_MEMORY;
   }
 }
 
@@ -64,7 +74,8 @@ void TrustFile::look_now() {
   }
   if (stamp == stamp_) return;
   Result<std::shared_ptr<const Trust>> trust = Trust::load(path_, reading_);
-  stamp_ = stamp;
+  if (stamp[0] < 0 || is_of_content(trust.status().code())) stamp_ = stamp;
+  const bool is_reported = stamp == std::exchange(tried_, stamp);
   const std::lock_guard lock(mutex_);
   if (trust.ok()) {
     trust_ = std::move(*trust);
@@ -72,7 +83,7 @@ void TrustFile::look_now() {
     reloads_.fetch_add(1, std::memory_order_relaxed);
   } else {
     trouble_ = trust.status();
-    failures_.fetch_add(1, std::memory_order_relaxed);
+    if (!is_reported) failures_.fetch_add(1, std::memory_order_relaxed);
   }
 }
 

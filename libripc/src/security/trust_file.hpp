@@ -29,8 +29,8 @@ class TrustFile {
   // changed. What cannot be used changes nothing: it is counted, and trouble() reports it.
   std::shared_ptr<const Trust> current() noexcept;
 
-  // Looks now.
-  void look() noexcept;
+  // Looks now. RIPC_OK: the file that is there is in force. RIPC_NO_MEMORY, and what trouble() reports.
+  Status look() noexcept;
 
   const std::string& path() const noexcept { return path_; }
   // Why the file that is there is not in force; RIPC_OK: it is.
@@ -54,10 +54,11 @@ class TrustFile {
   std::atomic<std::uint64_t> reloads_{0};
   std::atomic<std::uint64_t> failures_{0};
   std::mutex looking_;        // held while the file is read
-  Stamp stamp_{};             // of the file that was read last
+  Stamp stamp_{};             // of the file that was read last, and need not be read again
   mutable std::mutex mutex_;  // all below
   std::shared_ptr<const Trust> trust_;
   Status trouble_;
+  Stamp tried_{};  // under looking_: of the file that reading was tried of last
 };
 
 }  // namespace ripc::internal::security

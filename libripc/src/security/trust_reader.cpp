@@ -58,17 +58,26 @@ class TrustReader {
  public:
   TrustReader(std::string_view origin, const Trust::Reading& reading) : origin_(origin), reading_(reading) {}
 
+  Status check_name(std::string_view name) const {
+    if (is_member_name(name)) return {};
+    return error(shown(name) + " is no member's name: write 1 to 64 letters, digits, '.', '_', '-' or '@'" +
+                 (name == "signature" ? "; a signature is the last line" : ""));
+  }
+
   Status check_member(std::string_view name, std::string_view rest) {
     if (Status status = check_name(name); !status.ok()) return status;
     return read_member(std::string(name) + " " + std::string(rest));
   }
 
+  Status check_end(std::string_view text) {
+    if (text.empty() || text.back() == '\n') return {};
+    line_ = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+    return error("the last line has no end, so the file may be cut off. End it with a newline");
+  }
+
   Result<std::shared_ptr<const Trust>> read(std::string_view text) {
     if (text.size() > Trust::kMaxFileSize) return error("it is larger than 1 MiB");
-    if (!text.empty() && text.back() != '\n') {
-      line_ = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
-      return error("the last line has no end, so the file may be cut off. End it with a newline");
-    }
+    if (Status status = check_end(text); !status.ok()) return status;
     const std::string_view members = Trust::unsigned_part(text);
     if (Status status = check_signature(members, text.substr(members.size())); !status.ok()) return status;
     for (std::string_view rest = members; !rest.empty();) {
@@ -112,12 +121,6 @@ class TrustReader {
                                       "it; then the owner of " +
                                       remedy);
     return {};
-  }
-
-  Status check_name(std::string_view name) const {
-    if (is_member_name(name)) return {};
-    return error(shown(name) + " is no member's name: write 1 to 64 letters, digits, '.', '_', '-' or '@'" +
-                 (name == "signature" ? "; a signature is the last line" : ""));
   }
 
   Status read_member(std::string_view line) {
@@ -280,9 +283,15 @@ Result<std::shared_ptr<const Trust>> Trust::parse(std::string_view text, const s
   return TrustReader(origin, reading).read(text);
 }
 
+Status Trust::check_name(std::string_view name) { return TrustReader({}, {}).check_name(name); }
+
 Status Trust::check_member(std::string_view name, std::string_view rest, const Reading& reading) {
   if (Status status = start_sodium(); !status.ok()) return status;
   return TrustReader({}, reading).check_member(name, rest);
+}
+
+Status Trust::check_end(std::string_view text, const std::string& origin) {
+  return TrustReader(origin, {}).check_end(text);
 }
 
 Result<GuardedText> Trust::read(const std::string& path) {

@@ -24,18 +24,17 @@ bool PeerTable::may_call(const Peer& peer, std::string_view name, ripc_service_i
 
 std::uint64_t PeerTable::changes() const noexcept {
   if (!trust_) return 0;
-  (void)trust_->current();
+  // Not current(), which would make do with a look of half a second ago.
+  (void)trust_->look();
   return trust_->reloads();
 }
 
-bool PeerTable::is_member(const Peer& peer) const {
-  return !trust_ || peer.identity.empty() || trust_->current()->member_named(peer.identity) != nullptr;
-}
-
-bool PeerTable::is_of_user(const Peer& peer) const {
+bool PeerTable::has_identity(const Peer& peer, const security::ExchangeKey* key) const {
   if (!trust_) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();
-  const security::Trust::Member* const member = trust->member_of(*peer.user);
+  // The name may be another's by now.
+  const security::Trust::Member* member = key != nullptr ? trust->member_with(*key) : nullptr;
+  if (member == nullptr && peer.user) member = trust->member_of(*peer.user);
   return peer.identity == (member != nullptr ? std::string_view(member->name) : std::string_view());
 }
 

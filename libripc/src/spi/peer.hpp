@@ -25,6 +25,10 @@ struct Peer {
   friend auto operator<=>(const Peer&, const Peer&) = default;  // NOLINT(modernize-use-nullptr): there is none
 };
 
+// Between two looks at the trust file for the links that are open: while no one connects, nothing else notices that it
+// has changed. Below the second in which they follow.
+inline constexpr Nanoseconds kTrustPause = 800'000'000;
+
 // The peers of a transport. Any thread.
 class PeerTable {
  public:
@@ -39,12 +43,10 @@ class PeerTable {
   // other users of this host are the peer policy's business, and other hosts have none without a member.
   bool may_call(const Peer& peer, std::string_view name, ripc_service_id id) const;
 
-  // How often the trust file has changed.
+  // Looks at the trust file, and tells how often it has changed.
   std::uint64_t changes() const noexcept;
-  // Whether a peer that had an identity still has it.
-  bool is_member(const Peer& peer) const;
-  // Whether the identity of a peer that is known by its user alone is still that of the user, or still none.
-  bool is_of_user(const Peer& peer) const;
+  // Whether a peer of the book would enter with the same identity now. `key`: what it has proven; nullptr: nothing.
+  bool has_identity(const Peer& peer, const security::ExchangeKey* key = nullptr) const;
 
   // Whether what the peer says of itself may be believed: that it has this ID, so that answers go to it where no
   // resolver knows the ID.

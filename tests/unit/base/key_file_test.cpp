@@ -52,7 +52,7 @@ TEST(KeyFile, WithoutHomeTheUserDatabaseIsAsked) {
 TEST(KeyFile, IsForItsUserAloneAndCanBeLoaded) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/a/b/key";
-  ASSERT_TRUE(make_key_folders(path).ok());
+  ASSERT_TRUE(make_key_folders(path, "cluster key", "").ok());
   EXPECT_EQ(mode_of(directory.path() + "/a"), 0700u);
   EXPECT_EQ(mode_of(directory.path() + "/a/b"), 0700u);
   const mode_t before = ::umask(0);

@@ -61,6 +61,49 @@ TEST(DiagnoseNetwork, SaysNothingOfEncryptionWhereNoOneHasAKey) {
   EXPECT_TRUE(said_by([](Report& report) { check_encryption(report, {}); }).empty());
 }
 
+Said identity(const Settings& settings) {
+  const std::vector<Said> findings = said_by([&](Report& report) { check_identity(report, settings); });
+  EXPECT_EQ(findings.size(), 1U);
+  return findings.empty() ? Said{} : findings.front();
+}
+
+TEST(DiagnoseNetwork, SaysThatAnOpenNetworkUsesNeitherIdentityNorTrustFile) {
+  Settings settings;
+  settings.network.mode = RIPC_NETWORK_OPEN;
+  const Said open = identity(settings);
+  EXPECT_EQ(open.level, Level::good);
+  EXPECT_TRUE(has(open.text, "not used")) << open.text;
+  EXPECT_TRUE(has(open.text, "RIPC_NETWORK is open")) << open.text;
+  EXPECT_FALSE(has(open.text, "cluster key")) << open.text;
+  EXPECT_FALSE(has(open.advice, "ripc key new --identity")) << "it would be ignored: " << open.advice;
+}
+
+TEST(DiagnoseNetwork, ATrustFileOfOneHostNeedsNoIdentity) {
+  Settings settings;
+  settings.credentials.trust =
+      std::make_shared<security::TrustFile>(security::trust_of("alice " + security::key_of(1) + "\n"));
+  for (const std::uint32_t mode : {RIPC_NETWORK_OFF, RIPC_NETWORK_KEY}) {
+    settings.network.mode = mode;
+    settings.network.is_closed = true;
+    settings.credentials.identity = nullptr;
+    const Said alone = identity(settings);
+    EXPECT_EQ(alone.level, Level::good) << alone.text;
+    EXPECT_TRUE(has(alone.text, "has 1 members")) << alone.text;
+    EXPECT_FALSE(has(alone.text, "other hosts refuse")) << alone.text;
+    settings.credentials.identity = security::identity_of(2);
+    EXPECT_EQ(identity(settings).level, Level::good);
+  }
+  settings.network.is_closed = false;
+  settings.credentials.identity = nullptr;
+  EXPECT_EQ(identity(settings).level, Level::limited);
+}
+
+// The option of the context comes before the variable.
+TEST(DiagnoseNetwork, TheAdviceOnEncryptionFitsTheOptionToo) {
+  const Said off = encryption(RIPC_ENCRYPT_OFF, {"shm", "socket"});
+  EXPECT_TRUE(has(off.advice, "options.encrypt")) << off.advice;
+}
+
 TEST(DiagnoseNetwork, AClockOfTheEnsembleThatIsHalfAMinuteOffIsAFinding) {
   const auto at = [](std::int64_t milliseconds) {
     return said_by([&](Report& report) { check_clock(report, milliseconds); });

@@ -58,7 +58,7 @@ class NetworkAccessTest : public testing::Test {
  protected:
   std::string default_file() const { return files_.path() + "/ripc/cluster.key"; }
   static std::string make_key(const std::string& path) {
-    EXPECT_TRUE(make_key_folders(path).ok());
+    EXPECT_TRUE(make_key_folders(path, "cluster key", "").ok());
     EXPECT_TRUE(make_key_file(path, true).ok());
     return path;
   }

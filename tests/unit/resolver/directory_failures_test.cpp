@@ -24,7 +24,8 @@ class DirectoryFailuresTest : public ::testing::Test {
  protected:
   FakeWorld world_;
   DirectoryContext one_{world_, impatient_options()};
-  DirectoryContext two_{world_, impatient_options()};
+  const resolver::DirectoryOptions two_options_ = impatient_options();
+  DirectoryContext two_{world_, two_options_};
 };
 
 TEST_F(DirectoryFailuresTest, WithoutServersWhatIsKnownGoesOnAndWhatIsNotFailsInTime) {
@@ -155,6 +156,7 @@ TEST_F(DirectoryFailuresTest, RecordsThatAreNotAuthenticAreIgnoredAndCounted) {
   const resolver::DirectoryCounters counters = two_->state().counters;
   EXPECT_EQ(counters.forged, 1u);
   EXPECT_EQ(counters.unsigned_ones, 1u);
+  EXPECT_EQ(security::Counters::read(two_options_.credentials.counters->packets_forged), 2u);
   EXPECT_EQ(counters.malformed, 2u);
   EXPECT_EQ(keyless.holder(4), 0u);
   EXPECT_TRUE(eventually([&] { return keyless->state().counters.signed_ones == 1; }));

@@ -118,6 +118,9 @@ TEST_F(MulticastHostile, QuestionsAreAnsweredAtALimitedRate) {
 
 class MulticastKeyed : public MulticastTest {
  protected:
+  std::uint64_t packets_refused() const {
+    return security::Counters::read(options_.credentials.counters->packets_forged);
+  }
   const MulticastOptions options_ = loopback_options(kKeyText);
   MulticastContext victim_{options_};
   Outsider outsider_{options_};
@@ -137,6 +140,7 @@ TEST_F(MulticastKeyed, UnsignedPacketsChangeNothingAndGetNoReply) {
   question.id = 8;
   outsider_.send(outsider_.packet(question, {false_record(9)}));
   EXPECT_TRUE(eventually([&] { return victim_->counters().unsigned_ones == 2; }));
+  EXPECT_TRUE(eventually([&] { return packets_refused() == 2; }));
   EXPECT_FALSE(victim_.look(7).ok());
   EXPECT_FALSE(victim_.look(9).ok());
   EXPECT_EQ(victim_->counters().replies_sent, 0U);
@@ -151,6 +155,7 @@ TEST_F(MulticastKeyed, PacketsWithAWrongMacChangeNothing) {
   changed[16] ^= std::byte{1};
   outsider_.send(changed);
   EXPECT_TRUE(eventually([&] { return victim_->counters().forged == 2; }));
+  EXPECT_TRUE(eventually([&] { return packets_refused() == 2; }));
   EXPECT_FALSE(victim_.look(7).ok());
 }
 

@@ -35,7 +35,8 @@ class MulticastTrust : public MulticastTest {
 
   const MulticastOptions shared_ = loopback_options(kKeyText);
   MulticastContext alice_{multicast_member(shared_, 1)};
-  MulticastContext victim_{multicast_member(shared_, 3)};
+  const MulticastOptions victim_options_ = multicast_member(shared_, 3);
+  MulticastContext victim_{victim_options_};
   Outsider outsider_{shared_};
 };
 
@@ -54,6 +55,7 @@ TEST_F(MulticastTrust, AMemberWithoutTheRightToANameHasNoEffect) {
   announce(0, claim(kMulticastBank, "bank"));
   announce(4, claim(kMulticastBank, "bank"));
   EXPECT_TRUE(eventually([&] { return not_permitted() == 1 && victim_->counters().refusals.unproven == 2; }));
+  EXPECT_EQ(security::Counters::read(victim_options_.credentials.counters->records_refused), 3U);
   EXPECT_EQ(victim_.look(kMulticastBank)->context, alice_.id());
   // Nor is the holder silenced.
   EXPECT_TRUE(eventually([&] { return alice_->counters().refusals.not_permitted == 1; }));

@@ -21,6 +21,7 @@ TEST_F(MulticastUsers, QuestionsOfARefusedUserAreNotAnswered) {
   const Result<spi::ServiceRecord> found = asker->resolve(7, Deadline::after(100'000'000));
   EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);
   EXPECT_TRUE(eventually([&] { return holder->counters().refused_users != 0; }));
+  EXPECT_NE(security::Counters::read(options_.credentials.counters->packets_not_admitted), 0U);
   EXPECT_EQ(holder->counters().replies_sent, 0U);
 }
 

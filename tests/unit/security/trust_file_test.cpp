@@ -2,8 +2,13 @@
 #include "security/trust_file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "support/temporary_directory.hpp"
 #include "unit/security/trust_helpers.hpp"
@@ -22,12 +27,12 @@ class TrustFileTest : public ::testing::Test {
   void expect_refused(std::string_view why) {
     const std::uint64_t failures = file_->failures();
     const auto before = file_->current();
-    file_->look();
+    (void)file_->look();
     EXPECT_EQ(file_->failures(), failures + 1);
     EXPECT_EQ(file_->current(), before);
     EXPECT_NE(file_->trouble().text().find(why), std::string_view::npos) << file_->trouble().text();
     // It is reported once.
-    file_->look();
+    (void)file_->look();
     EXPECT_EQ(file_->failures(), failures + 1);
   }
 
@@ -41,7 +46,7 @@ class TrustFileTest : public ::testing::Test {
 TEST_F(TrustFileTest, AChangedFileIsInForceWithoutARestart) {
   EXPECT_NE(file_->current()->member_named("alice"), nullptr);
   write_file(path_, second_);
-  file_->look();
+  (void)file_->look();
   EXPECT_EQ(file_->current()->member_named("alice"), nullptr);
   EXPECT_NE(file_->current()->member_named("bob"), nullptr);
   EXPECT_EQ(file_->reloads(), 1U);
@@ -50,7 +55,7 @@ TEST_F(TrustFileTest, AChangedFileIsInForceWithoutARestart) {
 
 TEST_F(TrustFileTest, AFileThatDidNotChangeIsNotReadAgain) {
   const auto before = file_->current();
-  file_->look();
+  (void)file_->look();
   EXPECT_EQ(file_->current(), before);
   EXPECT_EQ(file_->reloads(), 0U);
 }
@@ -60,7 +65,7 @@ TEST_F(TrustFileTest, ABadNewFileLeavesTheOldInForceAndAGoodOneEndsThat) {
   expect_refused("line 2");
   EXPECT_NE(file_->current()->member_named("alice"), nullptr);
   write_file(path_, second_);
-  file_->look();
+  (void)file_->look();
   EXPECT_NE(file_->current()->member_named("bob"), nullptr);
   EXPECT_TRUE(file_->trouble().ok());
 }
@@ -101,6 +106,49 @@ TEST_F(TrustFileTest, OneOfAnotherSignerIsNotTaken) {
   file_ = *opened;
   write_file(path_, Trust::signed_text(second_, *identity_of(8)));
   expect_refused("another identity signed it");
+}
+
+// What hinders the reading says nothing of the file, and passes.
+TEST_F(TrustFileTest, AFileThatCouldNotBeReadForAWhileIsReadLater) {
+  write_file(path_, second_);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status first = file_->look();
+  const Status second = file_->look();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(first.code(), RIPC_NO_DESCRIPTORS) << first.text();
+  EXPECT_EQ(second.code(), RIPC_NO_DESCRIPTORS) << second.text();
+  EXPECT_EQ(file_->failures(), 1U) << "one file, reported once";
+  EXPECT_NE(file_->current()->member_named("alice"), nullptr);
+  EXPECT_TRUE(file_->look().ok());
+  EXPECT_NE(file_->current()->member_named("bob"), nullptr);
+}
+
+TEST_F(TrustFileTest, ManyThreadsAskWhileItChanges) {
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> asking;
+  for (int number = 0; number < 4; ++number)
+    asking.emplace_back([&, looks = number % 2 == 0] {
+      while (!is_over) {
+        if (looks) {
+          EXPECT_TRUE(file_->look().ok());
+        }
+        const auto trust = file_->current();
+        EXPECT_EQ(trust->members().size(), 1U);
+        EXPECT_TRUE(file_->trouble().ok());
+      }
+    });
+  for (int round = 0; round < 50; ++round) {
+    write_file(path_, round % 2 == 0 ? second_ : first_);
+    EXPECT_TRUE(file_->look().ok());
+    EXPECT_NE(file_->current()->member_named(round % 2 == 0 ? "bob" : "alice"), nullptr);
+  }
+  is_over = true;
+  for (std::thread& thread : asking) thread.join();
+  EXPECT_GE(file_->reloads(), 50U) << "what changes while it is read is read again";
+  EXPECT_EQ(file_->failures(), 0U);
 }
 
 TEST(TrustFile, ABadFileIsAnErrorAtTheStart) {

@@ -32,6 +32,25 @@ TEST(PeerTable, AUserThatTheFileNamesIsThatMemberUnlessAKeyHasProvenAnother) {
   EXPECT_EQ(table.enter({.identity = "bob", .user = 7})->identity, "bob");
 }
 
+TEST(PeerTable, AnIdentityIsThatOfTheKeyAndWithoutOneOfTheUser) {
+  const PeerTable table = table_of("alice " + key_of(1) + " user=7\nbob " + key_of(2) + "\n");
+  const std::shared_ptr<const security::Trust> trust =
+      security::trust_of("alice " + key_of(1) + "\nbob " + key_of(2) + "\n");
+  const security::ExchangeKey alice = trust->member_named("alice")->exchange;
+  const security::ExchangeKey bob = trust->member_named("bob")->exchange;
+  const security::ExchangeKey nobody{};
+  EXPECT_TRUE(table.has_identity({.identity = "alice", .user = {}}, &alice));
+  EXPECT_FALSE(table.has_identity({.identity = "alice", .user = {}}, &bob));
+  EXPECT_FALSE(table.has_identity({.identity = "alice", .user = {}}, &nobody));
+  EXPECT_TRUE(table.has_identity({.identity = "bob", .user = 7}, &bob));
+  EXPECT_TRUE(table.has_identity({.identity = "alice", .user = 7}, &nobody));
+  EXPECT_TRUE(table.has_identity({.identity = "alice", .user = 7}));
+  EXPECT_FALSE(table.has_identity({.identity = "bob", .user = 7}));
+  EXPECT_FALSE(table.has_identity({.identity = "", .user = 7}));
+  EXPECT_TRUE(table.has_identity({.identity = "", .user = 8}));
+  EXPECT_TRUE(table_of("").has_identity({.identity = "alice", .user = {}}, &bob));
+}
+
 TEST(PeerTable, AMemberCallsWhatTheFileLetsItAndAnyoneElseWhatThePeerPolicyLets) {
   const PeerTable table = table_of("alice " + key_of(1) + " calls=bank\n");
   const ripc_service_id bank = core::service_id_from_name("bank");

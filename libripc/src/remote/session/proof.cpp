@@ -161,8 +161,9 @@ Status Proof::refusal() const {
 
 Status Proof::note_peer(const Noise& noise) {
   if (!options_.credentials.trust) return {};
+  proven_.key = noise.peer();
   const std::shared_ptr<const security::Trust> trust = options_.credentials.trust->current();
-  const security::Trust::Member* const member = trust->member_with(noise.peer());
+  const security::Trust::Member* const member = trust->member_with(*proven_.key);
   if (member == nullptr && !requires_identity()) return {};
   if (member == nullptr)
     return Status(RIPC_REFUSED,

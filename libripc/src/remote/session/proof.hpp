@@ -51,6 +51,7 @@ struct Proven {
   std::optional<SessionSecret> session;         // none: nobody has proven anything, and all goes in the clear
   security::Secret to_responder, to_initiator;  // of this connection
   spi::Peer peer;
+  std::optional<security::ExchangeKey> key;  // of the peer's identity, be it in the trust file or not
 };
 
 // The offers that were good, the last ones of an end that answers: a recorded one is good once. One thread at a time.

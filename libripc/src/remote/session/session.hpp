@@ -49,9 +49,10 @@ struct Session {
   std::string_view transport;  // its name
   bool incoming = false;
   std::uint64_t id = 0;
-  std::uint64_t context = 0;  // of the peer
-  std::string locator;        // of the peer
-  spi::Peer peer;             // who it is, as it was proven
+  std::uint64_t context = 0;                 // of the peer
+  std::string locator;                       // of the peer
+  spi::Peer peer;                            // who it is, as it was proven
+  std::optional<security::ExchangeKey> key;  // that it has proven
   const spi::PeerTable* peers = nullptr;
   const spi::Peer* peer_entry = nullptr;  // in the table
   std::string dialed_by;                  // outgoing: the locators that led to it

@@ -40,6 +40,7 @@ void end_when_cut(int fd, Nanoseconds peer_timeout) noexcept {
 void note_proven(Session& session, const Greeted& greeted) {
   session.secret = greeted.proven.session;
   session.peer.identity = greeted.proven.peer.identity;
+  session.key = greeted.proven.key;
 }
 
 // Of a peer that was seen at this address.
@@ -189,6 +190,8 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
     session->peer.user = authenticator_.user_of(fd);
     session->peers = &peers_;
     session->peer_entry = peers_.enter(session->peer);
+    // The trust file may have changed since the proof, and what looks at open sessions did not know this one.
+    if (!peers_.has_identity(*session->peer_entry, session->key ? &*session->key : nullptr)) return spi::link_refused();
     const std::weak_ptr<Session> weak = session;
     Result<std::shared_ptr<SessionLinks>> links =
         make_links(session, {.finished =

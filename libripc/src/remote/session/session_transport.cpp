@@ -51,7 +51,16 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
   address_timer_.make(loop, [this] { look_at_addresses(); });
   timer_.make(loop, [this] { tick(); });
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
+  if (options_.credentials.trust) {
+    trust_timer_.make(loop, [this] { look_at_trust(); });
+    trust_timer_.set(monotonic_now() + trust_pause());
+  }
   return {};
+}
+
+// With the heartbeats, so that the responder wakes once for both, where they are frequent.
+Nanoseconds SessionTransport::trust_pause() const noexcept {
+  return std::min(options_.peer_timeout / kHeartbeats, spi::kTrustPause);
 }
 
 void SessionTransport::tick() {
@@ -61,13 +70,7 @@ void SessionTransport::tick() {
     if (stopped_) return;
     sessions = sessions_;
   }
-  const std::uint64_t changes = peers_.changes();
-  const bool is_trust_changed = changes != std::exchange(trust_changes_, changes);
   for (const SessionPointer& session : sessions) {
-    if (is_trust_changed && !is_still_admitted(*session)) {
-      lose(session, spi::link_refused());
-      continue;
-    }
     if (!session->stream.attached()) continue;
     (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
     session->stream.note_acknowledgement();
@@ -76,14 +79,30 @@ void SessionTransport::tick() {
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
 }
 
+void SessionTransport::look_at_trust() noexcept try {
+  trust_timer_.set(monotonic_now() + trust_pause());
+  const std::uint64_t changes = peers_.changes();
+  if (changes == trust_changes_) return;
+  std::vector<SessionPointer> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    sessions = sessions_;
+  }
+  for (const SessionPointer& session : sessions) {
+    if (!is_still_admitted(*session)) lose(session, spi::link_refused());
+  }
+  trust_changes_ = changes;
+} catch (const std::bad_alloc&) {
+  // Looks again the next time.
+}
+
 // A peer that is not connects again, and is judged anew.
 bool SessionTransport::is_still_admitted(const Session& session) {
   const std::lock_guard lock(mutex_);
   if (!session.greeted) return true;
   const spi::Peer& peer = *session.peer_entry;
-  // A peer that was only a user of this host may be a member by now.
-  const bool is_nobody = peer.identity.empty() && peer.user;
-  return (is_nobody ? peers_.is_of_user(peer) : peers_.is_member(peer)) &&
+  return peers_.has_identity(peer, session.key ? &*session.key : nullptr) &&
          std::all_of(session.incoming_links.begin(), session.incoming_links.end(), [&](const auto& entry) {
            const spi::PortOptions& port = entry.second.port->options();
            return peers_.may_call(peer, port.name, port.id);
@@ -100,6 +119,7 @@ void SessionTransport::stop() noexcept {
   say_goodbye();
   while (!sessions_.empty()) lose(SessionPointer(sessions_.front()), Status(RIPC_CLOSED));
   timer_.cancel();
+  trust_timer_.cancel();
   if (watch_) loop_->remove(watch_.get());
   address_timer_.cancel();
   listener_.reset();

@@ -200,6 +200,8 @@ class SessionTransport : public spi::Transport {
   void retry_later(const SessionPointer& session) noexcept;
   void resumed(const SessionPointer& session, Greeted greeted) noexcept;
   void tick();
+  Nanoseconds trust_pause() const noexcept;
+  void look_at_trust() noexcept;
   bool is_still_admitted(const Session& session);
 
   // ---- Further connections (session_connections.cpp); responder ----
@@ -246,7 +248,7 @@ class SessionTransport : public spi::Transport {
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   std::unique_ptr<Listener> listener_;
-  StandingTimer timer_;
+  StandingTimer timer_, trust_timer_;
   UniqueFd watch_;  // of the interfaces; invalid: the addresses are looked up each time
   StandingTimer address_timer_;
   bool settling_ = false;  // the responder's: the addresses are looked at in a moment

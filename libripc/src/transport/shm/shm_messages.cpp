@@ -99,6 +99,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::HelloRep
   } else if (message.context != peer->context) {
     failure = Status(RIPC_PEER_DEAD, "Another process answers at the address of the service.");
   } else if (!admits(peer->connection->credentials())) {
+    security::Counters::add(options_.credentials.counters->handshakes_refused);
     failure = Status(RIPC_REFUSED,
                      "The service belongs to a user that this context does not admit: set RIPC_PEERS to group "
                      "or any if that user is trusted.");

@@ -30,8 +30,6 @@ constexpr std::size_t kRefusals = 64;
 // A peer greets as soon as it is connected. The responder waits for no other one.
 constexpr int kGreetingMilliseconds = 20;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
-// Between two looks at the trust file: while no one connects, nothing else notices that it has changed.
-constexpr Nanoseconds kTrustPause = 1'000'000'000;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -69,7 +67,7 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   });
   if (options_.credentials.trust) {
     trust_timer_.make(loop, [this] { look_at_trust(); });
-    trust_timer_.set(monotonic_now() + kTrustPause);
+    trust_timer_.set(monotonic_now() + spi::kTrustPause);
   }
   return loop.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
@@ -117,10 +115,11 @@ bool ShmTransport::admits(const Credentials& credentials) const noexcept {
 
 Status ShmTransport::adopt(const PeerPointer& peer) {
   peer->connection->attach(*loop_);
-  peer->entry = peer_table_.enter({.identity = {}, .user = peer->connection->credentials().uid});
   EventLoop::Handler handler = [this, peer](std::uint32_t events) { on_event(peer, events); };
   {
     const std::lock_guard lock(mutex_);
+    // Under the mutex: who enters by an older trust file is among those who are judged by the next one.
+    peer->entry = peer_table_.enter({.identity = {}, .user = peer->connection->credentials().uid});
     const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
     if (peers_.size() >= limit)
       return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(peers_.size()) +
@@ -319,7 +318,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
 }
 
 void ShmTransport::look_at_trust() noexcept try {
-  trust_timer_.set(monotonic_now() + kTrustPause);
+  trust_timer_.set(monotonic_now() + spi::kTrustPause);
   const std::uint64_t changes = peer_table_.changes();
   if (changes == trust_changes_) return;
   std::vector<PeerPointer> refused;
@@ -342,7 +341,7 @@ void ShmTransport::look_at_trust() noexcept try {
 }
 
 bool ShmTransport::is_still_admitted(const Peer& peer) const {
-  if (!peer_table_.is_of_user(*peer.entry)) return false;
+  if (!peer_table_.has_identity(*peer.entry)) return false;
   return std::all_of(peer.source_services.begin(), peer.source_services.end(), [&](const auto& entry) {
     const ShmPort* const port = ports_.find(entry.second);
     return port == nullptr || peer_table_.may_call(*peer.entry, port->options().name, entry.second);

@@ -86,7 +86,8 @@ class ShmTransportTest : public testing::Test {
     loop_ = std::move(*loop);
     TransportOptions options;
     options.context = kOwn;
-    options.peer_policy = policy();
+    options.peer_policy = admitted();
+    options.credentials = credentials_;
     transport_ = std::make_unique<ShmTransport>(directory_, options);
     ASSERT_TRUE(transport_->start(host_, *loop_).ok());
     responder_ = std::thread([this] { loop_->run(); });
@@ -100,10 +101,13 @@ class ShmTransportTest : public testing::Test {
     });
     responder_.join();
   }
+  // Of the directory, and of the transport.
   virtual std::uint32_t policy() const { return RIPC_PEERS_SAME_USER; }
+  virtual std::uint32_t admitted() const { return policy(); }
   spi::Address peer_address() const { return {"shm", context_locator(kPeer)}; }
 
   const test::TemporaryDirectory temporary_;
+  const security::Credentials credentials_{};
   std::shared_ptr<RuntimeDirectory> directory_;
   test::QuietHost host_;
   std::unique_ptr<EventLoop> loop_;
@@ -265,6 +269,34 @@ TEST_F(ShmTransportOtherUsers, AContextThatIsNowhereElseIsReachedOverItsOwnConne
   const test::Child peer = stranger(kElsewhere);
   const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
   EXPECT_EQ(transport_->fence({"shm", context_locator(kElsewhere)}, 7, 1, deadline).code(), RIPC_REFUSED);
+}
+
+class ShmTransportRefusedUsers : public ShmTransportOtherUsers {
+ protected:
+  std::uint32_t admitted() const override { return RIPC_PEERS_SAME_USER; }
+};
+
+TEST_F(ShmTransportRefusedUsers, AHolderThatThisSideDoesNotAdmitIsCountedToo) {
+  constexpr std::uint64_t kStranger = 0x3333;
+  test::Pipe listening;
+  const test::Child holder([&] {
+    CHILD_CHECK(test::become_nobody());
+    auto directory = RuntimeDirectory::open((temporary_ / "run").c_str(), RIPC_PEERS_ANY);
+    CHILD_CHECK(directory.ok());
+    PlayedPeer peer(**directory, kStranger);
+    listening.put();
+    CHILD_CHECK(peer.accept());
+    // Until the other side hangs up.
+    pollfd descriptor{peer.connection().fd(), POLLIN, 0};
+    CHILD_CHECK(::poll(&descriptor, 1, kPatienceMilliseconds) == 1);
+    return 0;
+  });
+  ASSERT_TRUE(listening.get());
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  const Status refused = test::connect(*transport_, {"shm", context_locator(kStranger)}, 7, deadline).status();
+  EXPECT_EQ(refused.code(), RIPC_REFUSED) << refused.text();
+  EXPECT_NE(refused.text().find("RIPC_PEERS"), std::string_view::npos) << refused.text();
+  EXPECT_EQ(security::Counters::read(credentials_.counters->handshakes_refused), 1U);
 }
 
 }  // namespace

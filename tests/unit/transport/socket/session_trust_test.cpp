@@ -47,11 +47,74 @@ TEST(SessionTrust, AMemberThatIsRemovedOrMayNotCallAnyMoreLosesItsLinks) {
     const auto channel = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
     ASSERT_TRUE(channel.ok()) << channel.status().text();
     security::write_file(path, me + " calls=0x7\n" + other);
-    options.credentials.trust->look();
+    ASSERT_TRUE(options.credentials.trust->look().ok());
     ASSERT_EQ(send_text(**channel, "x"), RIPC_OK);
     security::write_file(path, later);
     EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); })) << later;
   }
+}
+
+// A member is proven by its key, and without one by the user: whoever has neither any more is not it.
+TEST(SessionTrust, AMemberWithAnotherKeyOrUserLosesTheLinksOfTheOldOne) {
+  const support::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/trust";
+  const std::string user = " user=" + std::to_string(::getuid());
+  struct Case {
+    const char* what;
+    std::shared_ptr<const security::Identity> identity;
+    std::string before, after;
+  };
+  const std::string server = "server " + security::key_of(3) + "\n";
+  for (const Case& one :
+       {Case{"key", security::identity_of(1), "alice " + security::key_of(1) + "\n",
+             "alice " + security::key_of(2) + "\n"},
+        Case{"key and user", security::identity_of(1), "alice " + security::key_of(1) + user + "\n",
+             "bob " + security::key_of(1) + user + "\nalice " + security::key_of(2) + "\n"},
+        Case{"user", nullptr, "alice " + security::key_of(1) + user + "\nbob " + security::key_of(2) + "\n",
+             "alice " + security::key_of(1) + "\nbob " + security::key_of(2) + user + "\n"}}) {
+    SCOPED_TRACE(one.what);
+    security::write_file(path, server + one.before);
+    TransportOptions options;
+    options.peer_timeout = 400'000'000;
+    options.credentials.keys = security::keys_of("1");
+    options.credentials.identity = security::identity_of(3);
+    options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
+    Node serving(options);
+    EventSet events = make_events();
+    const auto port = serving.open_port(events, 7);
+    TransportOptions calling;
+    calling.credentials.keys = security::keys_of("1");
+    calling.credentials.identity = one.identity;
+    Node client(calling);
+    const auto channel = test::connect(client.transport(), serving.transport().address(), 7, Deadline::after(kLimit));
+    ASSERT_TRUE(channel.ok()) << channel.status().text();
+    ASSERT_EQ(send_text(**channel, "x"), RIPC_OK);
+    CollectingSink sink;
+    ASSERT_TRUE(eventually([&] { return port->poll(sink, 1) == 1; }));
+    ASSERT_NE(sink.packets[0].first->facts().peer, nullptr);
+    EXPECT_EQ(sink.packets[0].first->facts().peer->identity, "alice");
+    security::write_file(path, server + one.after);
+    EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); }));
+  }
+}
+
+TEST(SessionTrust, ALongPeerTimeoutDoesNotDelayTheRemovalOfAMember) {
+  const support::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/trust";
+  const std::string other = "other " + security::key_of(2) + "\n";
+  security::write_file(path, other + "me " + security::key_of(1) + " user=" + std::to_string(::getuid()) + "\n");
+  TransportOptions options;
+  options.peer_timeout = 600'000'000'000;
+  options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
+  Node server(options);
+  EventSet events = make_events();
+  const auto port = server.open_port(events, 7);
+  Node client;
+  const auto channel = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
+  ASSERT_TRUE(channel.ok()) << channel.status().text();
+  security::write_file(path, other);
+  // The heartbeat comes after 75 seconds.
+  EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); }));
 }
 
 TEST(SessionTrust, ATrueRecordDoesNotLeadToAnotherMemberAtItsAddress) {

@@ -7,9 +7,10 @@ import java.util.OptionalInt;
  * Who sent a message, as it was proven. Immutable; those of one context that are the same are one
  * object.
  *
- * @param identity its name in this context's trust file; "" if it is no member of it. Between hosts
- *     it is proven by the peer's key, on one host also by the user that the file names
- * @param user the number of its user, by the kernel; empty if it is on another host, or not known
+ * @param identity its name in this context's trust file; "" if none is proven. Between hosts it is
+ *     proven by the peer's key, on one host also by the user that the file names
+ * @param user the number of its user, by the kernel, unsigned: {@link Integer#toUnsignedLong};
+ *     empty if it is on another host, or not known
  */
 public record Peer(String identity, OptionalInt user) {
   /** Nobody has proven anything. */

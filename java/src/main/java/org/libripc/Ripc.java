@@ -300,7 +300,7 @@ public final class Ripc implements AutoCloseable {
     return new RegisteredBuffer(range, range.capacity);
   }
 
-  /** How long waits poll before they sleep, in nanoseconds. */
+  /** How long waits poll at most before they sleep, in nanoseconds. */
   public long spinNanos() {
     return core.spinNanos();
   }

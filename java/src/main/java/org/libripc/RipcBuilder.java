@@ -87,7 +87,11 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** The most bytes of registered pool memory; 1/4 of the machine's memory if it is not set. */
+  /**
+   * The most bytes of registered pool memory; 1/4 of the machine's memory if it is not set.
+   *
+   * @throws IllegalArgumentException if it is not positive
+   */
   public RipcBuilder poolLimit(long bytes) {
     poolLimit = positive(bytes);
     return this;
@@ -96,6 +100,8 @@ public final class RipcBuilder {
   /**
    * The most bytes of released leases that are kept for the next lease of the same size; 64 MiB if
    * it is not set.
+   *
+   * @throws IllegalArgumentException if it is negative
    */
   public RipcBuilder keepReleased(long bytes) {
     if (bytes < 0) throw new IllegalArgumentException("the number of bytes is negative");
@@ -103,13 +109,21 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** An unknown ID answers within this time; 1 second if it is not set. */
+  /**
+   * An unknown ID answers within this time; 1 second if it is not set.
+   *
+   * @throws IllegalArgumentException if it is not positive
+   */
   public RipcBuilder resolveTimeout(long time, TimeUnit unit) {
     resolveTimeout = positive(unit.toNanos(time));
     return this;
   }
 
-  /** How long a wait polls before it sleeps, from 0. */
+  /**
+   * How long a wait polls at most before it sleeps, from 0.
+   *
+   * @throws IllegalArgumentException if it is negative
+   */
   public RipcBuilder spin(long time, TimeUnit unit) {
     if (time < 0) throw new IllegalArgumentException("the time is negative");
     spin = unit.toNanos(time);
@@ -122,7 +136,11 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** The most processes that are connected at once; 4096 if it is not set. */
+  /**
+   * The most processes that are connected at once; 4096 if it is not set.
+   *
+   * @throws IllegalArgumentException if it is not positive
+   */
   public RipcBuilder maxPeers(int count) {
     maxPeers = (int) positive(count);
     return this;
@@ -169,7 +187,7 @@ public final class RipcBuilder {
     return this;
   }
 
-  private static long positive(long value) {
+  static long positive(long value) {
     if (value <= 0) throw new IllegalArgumentException(value + " is not more than 0");
     return value;
   }

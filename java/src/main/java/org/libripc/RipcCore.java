@@ -71,6 +71,9 @@ final class RipcCore {
     return found;
   }
 
+  // A member or user that comes by two paths has a name for each.
+  private final Map<Peer, Peer> uniquePeers = new ConcurrentHashMap<>();
+
   private Peer findPeer(long identity, long user) {
     PeerKey key = new PeerKey(identity, user < 0 ? NO_USER : user);
     Peer known = peers.get(key);
@@ -79,8 +82,9 @@ final class RipcCore {
     try {
       OptionalInt number = user < 0 ? OptionalInt.empty() : OptionalInt.of((int) user);
       Peer made = new Peer(binding.text(identity), number);
-      Peer other = peers.putIfAbsent(key, made);
-      return other == null ? made : other;
+      Peer peer = uniquePeers.computeIfAbsent(made, same -> same);
+      peers.put(key, peer);
+      return peer;
     } finally {
       guard.leave();
     }

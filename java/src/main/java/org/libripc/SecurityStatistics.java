@@ -2,14 +2,15 @@
 package org.libripc;
 
 /**
- * What a context has refused since it was opened, on all paths. Immutable.
+ * What a context has refused since it was opened, by all transports and resolvers. Immutable.
  *
- * @param handshakesRefused connections: another cluster key or none, a user who is not admitted,
- *     too slow
+ * @param handshakesRefused connections: another cluster key or none, no member, no encryption, a user
+ *     who is not admitted, too slow
  * @param linksRefused links of members that the trust file does not let call the service
  * @param recordsRefused records of services that the trust file does not allow, or with a wrong
  *     signature
- * @param packetsRefused datagrams and records of connections that were forged or came again
+ * @param packetsRefused what was forged or came again, of connections, links, multicast and
+ *     ZooKeeper, and multicast packets of users of this host who are not admitted
  * @param trustReloads changes of the trust file that are in force
  * @param trustFailures changes that cannot be used; {@link Ripc#checkTrust()} says why
  */

@@ -29,7 +29,9 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** A name, of which the ID is made: 1 to 200 bytes of UTF-8 without 0 and '/'. */
+  /**
+   * A name, of which the ID is made: 1 to 200 bytes of UTF-8 without '/' and control characters.
+   */
   public ServiceBuilder name(String serviceName) {
     ServiceId.ofName(serviceName);
     name = serviceName;
@@ -60,18 +62,24 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** Senders that may hold a queue here at once; 4096 if it is not set. */
+  /**
+   * Senders that may hold a queue here at once; 4096 if it is not set.
+   *
+   * @throws IllegalArgumentException if it is not positive
+   */
   public ServiceBuilder maxSenders(int count) {
-    maxSenders = count;
+    maxSenders = (int) RipcBuilder.positive(count);
     return this;
   }
 
   /**
    * Received messages with lent items or return buffers that the application may hold unclosed;
    * 65536 if it is not set. Others are the JVM's memory.
+   *
+   * @throws IllegalArgumentException if it is not positive
    */
   public ServiceBuilder maxMessages(int count) {
-    maxMessages = count;
+    maxMessages = (int) RipcBuilder.positive(count);
     return this;
   }
 

@@ -60,7 +60,9 @@ public final class ServiceId implements Comparable<ServiceId> {
     return new ServiceId(value);
   }
 
-  /** The ID of a service with a name: 1 to 200 bytes of UTF-8 without 0 and '/'. */
+  /**
+   * The ID of a service with a name: 1 to 200 bytes of UTF-8 without '/' and control characters.
+   */
   public static ServiceId ofName(String name) {
     return of(name, Binding.get()::idFromName);
   }

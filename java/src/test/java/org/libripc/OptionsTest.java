@@ -65,6 +65,15 @@ class OptionsTest extends PairTest {
   }
 
   @Test
+  void countsOfAServiceArePositive() {
+    for (int count : new int[] {0, -1}) {
+      assertThrows(IllegalArgumentException.class, () -> serverContext.service().maxSenders(count));
+      assertThrows(
+          IllegalArgumentException.class, () -> serverContext.service().maxMessages(count));
+    }
+  }
+
+  @Test
   void aContextSaysHowLongItSpins() {
     try (Ripc sleeping = context(options -> options.spin(0, TimeUnit.NANOSECONDS));
         Ripc spinning = context(options -> options.spin(3, TimeUnit.MILLISECONDS))) {

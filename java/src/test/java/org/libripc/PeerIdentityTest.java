@@ -35,6 +35,25 @@ class PeerIdentityTest extends PairTest {
   }
 
   @Test
+  void aSenderThatComesByTwoPathsIsOneObject() throws Exception {
+    try (Ripc receiving = context(options -> options.transports("shm", "socket"));
+        Service receiver = receiving.register();
+        Ripc near = context(options -> options.transports("shm"));
+        Service nearby = near.register();
+        Ripc far = context(options -> options.transports("socket"));
+        Service distant = far.register()) {
+      nearby.send(receiver.id(), bytes("near"));
+      try (Message first = receive(receiver)) {
+        distant.send(receiver.id(), bytes("far"));
+        try (Message second = receive(receiver)) {
+          assertEquals(new Peer("", OptionalInt.of(user())), second.peer());
+          assertSame(first.peer(), second.peer());
+        }
+      }
+    }
+  }
+
+  @Test
   void theTrustFileSaysWhichMemberThatIs() throws Exception {
     Path trust = directory.resolve("trust");
     Files.writeString(trust, "me " + KEY + " user=" + user() + "\n");
