@@ -45,7 +45,7 @@ class PeerTable {
 
   // Looks at the trust file, and tells how often it has changed.
   std::uint64_t changes() const noexcept;
-  // Whether a peer of the book would enter with the same identity now. `key`: what it has proven; nullptr: nothing.
+  // Whether a peer of the table would enter with the same identity now. `key`: what it has proven; nullptr: nothing.
   bool has_identity(const Peer& peer, const security::ExchangeKey* key = nullptr) const;
 
   // Whether what the peer says of itself may be believed: that it has this ID, so that answers go to it where no
