@@ -51,8 +51,9 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   std::shared_ptr<Registrar> registrar() const noexcept { return registrar_.get(); }
   void move_to(std::shared_ptr<Registrar> registrar) noexcept { registrar_.set(std::move(registrar)); }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
-  // Responder. For people: what there may be connections over. Throws std::bad_alloc.
-  void set_devices(const std::vector<std::string>& names);
+  // Any. For people: what there may be connections over, if there are several. Reading throws std::bad_alloc.
+  void set_possible_rails(std::vector<spi::Rail> rails) noexcept;
+  std::vector<spi::Rail> possible_rails() const;
   // Responder. The port that has one of these addresses of this machine is down.
   void cut_at(const std::vector<std::string>& ips) noexcept;
   // Connections made and lost; for people and tests.
@@ -121,7 +122,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
   SocketRails sockets_;
-  std::string devices_;  // under mutex_
+  std::vector<spi::Rail> possible_rails_;  // under mutex_
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 
