@@ -186,6 +186,12 @@ function(ripc_tests_fault)
     target_link_libraries(ripc_fault_${name} PRIVATE ${fault_library} GTest::gmock_main)
     ripc_add_test(fault.${short_name} fault 600 ripc_fault_${name})
   endforeach()
+  # fault.rails has ten seconds of cables that come and go. Left out of scripts/test --quick: a minute in each of three tests.
+  if(TARGET ripc_fault_rails_test)
+    ripc_add_test(fault.rails_minute fault 600 ripc_fault_rails_test "--gtest_filter=*Flapping*")
+    set_property(TEST fault.rails_minute APPEND PROPERTY ENVIRONMENT RIPC_FAULT_FLAPPING=60)
+    set_property(TEST fault.rails_minute APPEND PROPERTY LABELS whole)
+  endif()
 endfunction()
 
 # ---- zookeeper -------------------------------------------------------------------------------------------------

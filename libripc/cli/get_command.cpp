@@ -11,6 +11,7 @@
 #include "command.hpp"
 #include "exit_code.hpp"
 #include "file/fetch.hpp"
+#include "rails.hpp"
 
 namespace cli {
 namespace {
@@ -40,6 +41,7 @@ Json report_json(const std::string& output, const file::FetchReport& report) {
   json["retries"] = report.retries;
   json["verified"] = report.verified;
   if (!report.digest.empty()) json["xxh3_128"] = report.digest;
+  if (report.rails.size() > 1) json["rails"] = to_json(report.rails);
   json["output"] = output;
   return json;
 }
@@ -70,6 +72,10 @@ int say_outcome(const GetOptions& options, const std::string& path, const std::s
   if (report.exit_code != kOk) print_error(who + report.error);
   if (report.exit_code == kOk) {
     std::fprintf(stream, "%s%s\n", who.c_str(), to_line(report).c_str());
+    // Of a file that came in the answer none has carried anything.
+    if (report.rails.size() > 1 && bytes_of(report.rails) != 0) {
+      for (const std::string& rail : rail_lines(report.rails)) std::fprintf(stream, "  %s\n", rail.c_str());
+    }
   } else if (options.batch) {
     std::fprintf(stream, "%sfailed with exit code %d\n", who.c_str(), report.exit_code);
   }

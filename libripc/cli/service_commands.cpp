@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "rails.hpp"
 
 namespace cli {
 namespace {
@@ -17,6 +18,19 @@ ripc::ServiceInfo with_path(ripc::Context& context, ripc::ServiceInfo info) {
   info.reason += "; no path works: " + std::string(path.error().text());
   info.transport = "none";
   return info;
+}
+
+// Those of the path; none if it works not, or within this host.
+std::vector<ripc::RailInfo> rails_to(ripc::Context& context, const ripc::ServiceInfo& info) {
+  if (info.transport == "none") return {};
+  auto rails = context.rails(info.id);
+  return rails.ok() ? *std::move(rails) : std::vector<ripc::RailInfo>();
+}
+
+Json with_rails(const ripc::ServiceInfo& info, const std::vector<ripc::RailInfo>& rails) {
+  Json json = to_json(info);
+  json["rails"] = to_json(rails);
+  return json;
 }
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
@@ -34,7 +48,7 @@ int run_resolve_group(ripc::Context& context, const Target& target, double timeo
   std::vector<std::vector<std::string>> rows = {{"MEMBER", "NAME", "PID", "PATH", "ADDRESS"}};
   for (const auto& member : *members) {
     const ripc::ServiceInfo info = with_path(context, member);
-    if (json) list.push_back(to_json(info));
+    if (json) list.push_back(with_rails(info, rails_to(context, info)));
     rows.push_back({format_id(info.id), or_dash(info.name), info.pid == 0 ? "-" : std::to_string(info.pid),
                     info.transport, info.address});
   }
@@ -57,19 +71,22 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   auto found = wait_for_service(*context, *target, to_timeout(timeout));
   if (!found.ok()) return fail(found.error());
   const ripc::ServiceInfo info = with_path(*context, *std::move(found));
+  const std::vector<ripc::RailInfo> rails = rails_to(*context, info);
   if (json) {
-    print_json(to_json(info));
+    print_json(with_rails(info, rails));
     return kOk;
   }
-  print_table({{"id", format_id(info.id)},
-               {"name", or_dash(info.name)},
-               {"pid", info.pid == 0 ? "-" : std::to_string(info.pid)},
-               {"incarnation", std::to_string(info.incarnation)},
-               {"groups", group_list(info)},
-               {"path", info.transport},
-               {"address", info.address},
-               {"reason", info.reason},
-               {"others", or_dash(info.others)}});
+  std::vector<std::vector<std::string>> rows = {{"id", format_id(info.id)},
+                                                {"name", or_dash(info.name)},
+                                                {"pid", info.pid == 0 ? "-" : std::to_string(info.pid)},
+                                                {"incarnation", std::to_string(info.incarnation)},
+                                                {"groups", group_list(info)},
+                                                {"path", info.transport},
+                                                {"address", info.address},
+                                                {"reason", info.reason},
+                                                {"others", or_dash(info.others)}};
+  for (const std::string& line : rail_lines(rails)) rows.push_back({"rail", line});
+  print_table(rows);
   return kOk;
 }
 
@@ -184,7 +201,9 @@ void add_resolve_command(CLI::App& app, int& exit_code) {
       std::string("Example: ripc resolve files --timeout 5\n"
                   "A service that is known but cannot be reached has the path none, and the reason why: that "
                   "is an answer, with 0.\n"
-                  "`ripc wait` and `ripc ping` tell whether it can be reached.\n") +
+                  "`ripc wait` and `ripc ping` tell whether it can be reached.\n"
+                  "A rail is a pair of addresses that long items travel over. It is measured while they do: "
+                  "`ripc get` shows the rates.\n") +
       kExitCodeHelp);
   command->callback([options, &exit_code] { exit_code = run_resolve(options->name, options->timeout, options->json); });
 }

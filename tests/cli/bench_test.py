@@ -2,6 +2,7 @@
 """The fields that every benchmark promises, with few iterations. No figure is judged here."""
 
 import os
+import re
 import sys
 import unittest
 
@@ -142,12 +143,16 @@ class Bench(CliTest):
             self.assertGreater(times[point["chosen"]], 0)
             if point["chosen"] == "long":
                 self.assertIsNone(times["short"], "it does not fit")
-            best = min(times["long"], times["short"] or times["long"])
-            self.assertEqual(point["size"] in result["not_within_10_percent"], times[point["chosen"]] > 1.1 * best)
+            is_slow = times["short"] is not None and times["auto"] > 1.1 * min(times["short"], times["long"])
+            self.assertEqual(point["size"] in result["not_within_10_percent"], is_slow)
         self.assertEqual((result["points"][0]["chosen"], result["points"][-1]["chosen"]), ("short", "long"))
         text = self.ripc("bench", "protocols", "--transport", TRANSPORT, "--size", "4", "--iterations", "10")[0].decode()
         self.assertRegex(text, r"(?m)^4 B .* \*")
         self.assertIn("what AUTO takes", text)
+        self.assertRegex(text, r"AUTO is (within 10 % of the faster one at every size|not within .* at [0-9, B]+)\.\n$")
+        text = self.ripc("bench", "protocols", "--transport", TRANSPORT, "--size", "1M", "--iterations", "5")[0].decode()
+        first_long = re.search(r"(?m)^([0-9]+ [KM]iB) +[^ ]+ [a-z]+ +-", text).group(1)
+        self.assertIn(f"From {first_long} on a payload cannot be short, so AUTO has no choice.", text)
 
     def test_bad_options_are_refused(self):
         for arguments in (("service", "--wait", "never"), ("service", "--size", "7"), ("service", "--size", "2M"),

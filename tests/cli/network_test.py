@@ -34,6 +34,7 @@ class WithoutKey(NetworkTest):
         self.serve("files")
         found = self.ripc_json("resolve", "files")
         self.assertEqual(found["transport"], "shm")
+        self.assertEqual(found["rails"], [])
         self.assertIn("no cluster key", found["others"])
         self.assertIn("ripc key new", found["others"])
 

@@ -30,6 +30,20 @@ class Rails : public HostTest {
   static std::array<std::uint64_t, 2> transmitted() {
     return {Hosts::transmitted(), Hosts::transmitted(Hosts::kCable2)};
   }
+  // Those to the holder, by device.
+  std::map<std::string, ripc_rail_info> rails() const {
+    std::map<std::string, ripc_rail_info> found;
+    const auto add = [](void* to, const ripc_rail_info* rail) {
+      static_cast<std::map<std::string, ripc_rail_info>*>(to)->emplace(rail->device, *rail);
+    };
+    EXPECT_EQ(ripc_list_rails(asker_->context().get(), kHolder, add, &found), RIPC_OK) << ripc_last_error();
+    return found;
+  }
+  void expect_two_rails() const {
+    const std::string reason = path_to_holder(asker_->context()).reason;
+    EXPECT_NE(reason.find("; 2 rails"), std::string::npos) << reason;
+    EXPECT_FALSE(reason.ends_with("...")) << reason;
+  }
   // Until bytes of a long message have gone over both cables.
   void use_both() {
     both_used_ = false;
@@ -82,20 +96,14 @@ class Rails : public HostTest {
 TEST_F(Rails, LongMessagesTravelOverBothCables) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(use_both());
-  const ripc_service_info path = path_to_holder(asker_->context());
-  EXPECT_NE(std::string(path.reason).find("2 rails"), std::string::npos) << path.reason;
-
-  std::map<std::string, ripc_rail_info> rails;
-  const auto add = [](void* to, const ripc_rail_info* rail) {
-    static_cast<std::map<std::string, ripc_rail_info>*>(to)->emplace(rail->device, *rail);
-  };
-  ASSERT_EQ(ripc_list_rails(asker_->context().get(), kHolder, add, &rails), RIPC_OK) << ripc_last_error();
-  ASSERT_EQ(rails.size(), 2u);
+  expect_two_rails();
+  auto used = rails();
+  ASSERT_EQ(used.size(), 2u);
   const auto carried = transmitted();
   for (const auto& [cable, local, peer, bytes] : {std::tuple(Hosts::kCable, Hosts::kHere, Hosts::kThere, carried[0]),
                                                   std::tuple(Hosts::kCable2, "10.79.0.1", "10.79.0.2", carried[1])}) {
     SCOPED_TRACE(cable);
-    const ripc_rail_info& rail = rails[cable];
+    const ripc_rail_info& rail = used[cable];
     EXPECT_EQ(std::string_view(rail.local), local);
     EXPECT_EQ(std::string_view(rail.peer), peer);
     EXPECT_GT(rail.bytes_sent, bytes / 2);
@@ -104,6 +112,29 @@ TEST_F(Rails, LongMessagesTravelOverBothCables) {
     EXPECT_EQ(rail.spare, 0u);
     EXPECT_EQ(rail.connections, 1u);
   }
+}
+
+TEST_F(Rails, AreShownBeforeTheFirstLongMessageAndWhereTheyHaveFailed) {
+  ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
+  expect_two_rails();
+  const auto unused = rails();
+  ASSERT_EQ(unused.size(), 2u);
+  for (const auto& [device, rail] : unused) {
+    SCOPED_TRACE(device);
+    EXPECT_EQ(rail.connections, 0u);
+    EXPECT_EQ(rail.rate, 0u);
+    EXPECT_EQ(rail.bytes_sent + rail.bytes_received, 0u);
+  }
+  // A medium message makes a TCP connection for the link.
+  ASSERT_EQ(send_short(asker_->service(), kHolder, 0, 16384, kIgnored), RIPC_OK) << ripc_last_error();
+  expect_two_rails();
+
+  ASSERT_NO_FATAL_FAILURE(use_both());
+  hosts_.there(std::string("link set ") + Hosts::kCable2 + " down");
+  ASSERT_NO_FATAL_FAILURE(send_whole());
+  EXPECT_TRUE(eventually([&] { return rails()[Hosts::kCable2].connections == 0; }, kPatience));
+  EXPECT_EQ(rails().size(), 2u);
+  EXPECT_EQ(rails()[Hosts::kCable].connections, 1u);
 }
 
 TEST_F(Rails, OneRailIsUsedIfThatIsWhatTheSettingSays) {

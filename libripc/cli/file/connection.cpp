@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <utility>
+
+#include "rails.hpp"
 
 namespace cli::file {
 namespace {
@@ -59,6 +62,12 @@ ripc::Error Connection::gone() const {
 std::string Connection::transport() const {
   const auto path = context_.find_path(info_.id);
   return path.ok() ? path->transport : info_.transport;
+}
+
+std::vector<ripc::RailInfo> Connection::carried() {
+  auto rails = context_.rails(info_.id);
+  if (!rails.ok()) return {};
+  return rails_since(std::exchange(rails_, *rails), *rails);
 }
 
 Connection::Outcome Connection::send(Operation operation, const RequestHeader& header, ripc::Bytes argument,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "file/file_protocol.hpp"
@@ -44,6 +45,8 @@ class Connection {
   const ripc::ServiceInfo& info() const noexcept { return info_; }
   // Of the path that is in use now: a service may have moved since find().
   std::string transport() const;
+  // The rails of that path, with what each has carried since the last call; none if it has none.
+  std::vector<ripc::RailInfo> carried();
   ripc::Service& service() noexcept { return service_; }
   const Target& target() const noexcept { return target_; }
   std::uint64_t next_request() noexcept { return ++request_; }
@@ -65,6 +68,7 @@ class Connection {
   bool seen_;
   bool answered_ = false;  // at least once
   ripc::ServiceInfo info_;
+  std::vector<ripc::RailInfo> rails_;  // when carried() was called
   ripc::Error error_;
   std::uint64_t request_ = 0;
   std::uint64_t last_progress_;

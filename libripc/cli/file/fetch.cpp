@@ -27,6 +27,7 @@ FetchReport Fetch::run() {
   }
   report_.nanoseconds = monotonic_now() - started;
   report_.transport = step == Step::done ? connection_.transport() : connection_.info().transport;
+  if (step == Step::done) report_.rails = connection_.carried();
   return report_;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "exit_code.hpp"
 #include "file/connection.hpp"
@@ -25,9 +26,10 @@ struct FetchReport {
   std::uint64_t bytes = 0;
   std::string travelled;  // "short", "long", "return", or "mixed"
   std::string transport;
-  std::uint64_t chunks = 0;       // long messages or filled return buffers
-  std::uint64_t retries = 0;      // times something was asked for again
-  std::uint64_t nanoseconds = 0;  // from the first request to the whole file in its output
+  std::vector<ripc::RailInfo> rails;  // with what they have carried
+  std::uint64_t chunks = 0;           // long messages or filled return buffers
+  std::uint64_t retries = 0;          // times something was asked for again
+  std::uint64_t nanoseconds = 0;      // from the first request to the whole file in its output
   bool verified = false;
   std::string digest;  // XXH3-128 of a file that came in one piece, hexadecimal; only with verify
 };

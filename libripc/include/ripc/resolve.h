@@ -46,7 +46,7 @@ RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, 
  * RIPC_VERSION_MISMATCH, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, and RIPC_LIMIT and RIPC_PERMISSION as of ripc_send(). */
 RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 
-/* One of the ways that long items take to another host, by the connections that are open now. */
+/* One of the ways that long items take to another host, or would take. */
 typedef struct ripc_rail_info {
   size_t size;
   char device[64]; /* of this host: a network interface, or an RDMA device; "": the interface is gone */
@@ -56,14 +56,15 @@ typedef struct ripc_rail_info {
   uint64_t bytes_received;
   uint64_t rate;        /* bytes per second, when last measured; 0: not yet */
   uint32_t spare;       /* 1: measured at less than a quarter of the fastest: long items leave it out */
-  uint32_t connections; /* open over it */
+  uint32_t connections; /* open over it now */
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);
 
 /* Visits each rail that leads to the process of a living service, in the calling thread: what all long items between
  * the two processes have taken, in both directions, since they are connected. *rail is valid during the call. None on
- * one host over shared memory, and before the first long item. A rail that has failed is not among them until it is
- * back. Finds the path if there is none; errors as for ripc_find_path(). */
+ * one host over shared memory. The process that connected to the other one also sees those that have no connection,
+ * before the first long item or because they have failed; the other process does not. Finds the path if there is none;
+ * errors as for ripc_find_path(). */
 RIPC_API ripc_status ripc_list_rails(ripc_context *context, ripc_service_id id, ripc_rail_visitor visitor, void *user);
 
 /* Waits until a living service has this ID and a path to it works. The next send then finds it. Returns at once if it

@@ -103,7 +103,7 @@ struct ServiceInfo {
   }
 };
 
-// One of the ways that long items take to another host, as Context::rails() returns it.
+// One of the ways that long items take to another host, or would take, as Context::rails() returns it.
 struct RailInfo {
   std::string device;  // of this host: a network interface, or an RDMA device
   std::string local;   // addresses
@@ -112,7 +112,7 @@ struct RailInfo {
   std::uint64_t bytes_received = 0;
   std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
   bool spare = false;             // slower than a quarter of the fastest
-  std::uint32_t connections = 0;  // open over it
+  std::uint32_t connections = 0;  // open over it now
 };
 
 // One finding of diagnose().

@@ -26,16 +26,16 @@ using Gather = std::span<const Bytes>;  // ranges that make up one packet, in or
 // A control packet may be larger than others by so much, for its handle, up to some 60 KiB.
 inline constexpr std::size_t kControlAllowance = 12;
 
-// One of the ways that long items take to another host, by the connections that are open now.
+// One of the ways that long items take to another host, or would take.
 struct RailReport {
   std::string device = {};  // of this host: a network interface, or an RDMA device
   std::string local = {};   // addresses
   std::string peer = {};
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::uint64_t rate = 0;  // bytes per second, when last measured; 0: not yet
-  bool is_spare = false;   // too slow beside the others
-  std::uint32_t connections = 0;
+  std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
+  bool is_spare = false;          // too slow beside the others
+  std::uint32_t connections = 0;  // open over it now
 };
 
 // One packet to be sent.

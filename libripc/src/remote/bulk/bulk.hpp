@@ -50,10 +50,10 @@ class Bulk {
   // When it has returned, no one touches exposed, granted or destination memory any more. Idempotent.
   virtual void died() noexcept = 0;
 
-  // Any. For people: what long items travel over.
+  // Any. For people: what long items travel by.
   virtual std::string describe() const = 0;
 
-  // Any. As Channel::describe has them. Throws std::bad_alloc.
+  // Any. As Channel::describe has them, those with connections. Throws std::bad_alloc.
   virtual std::vector<spi::RailReport> rails() const = 0;
 
   // ---- Exposing side: what Channel needs ---------------------------------------------------------------------

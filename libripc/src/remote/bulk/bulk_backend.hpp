@@ -127,22 +127,6 @@ class BulkBackend : public Bulk {
     return rails;
   }
 
-  // For people, if there are several: each with its rate and its part of what was moved. Throws std::bad_alloc.
-  std::string describe_rails() const {
-    const std::vector<spi::RailReport> rails = this->rails();
-    const auto moved_by = [](const spi::RailReport& rail) { return rail.bytes_sent + rail.bytes_received; };
-    if (rails.size() < 2) return "";
-    std::uint64_t moved = 0;
-    for (const spi::RailReport& rail : rails) moved += moved_by(rail);
-    std::string text = " over " + std::to_string(rails.size()) + " rails: ";
-    for (const spi::RailReport& rail : rails) {
-      if (&rail != &rails.front()) text += ", ";
-      text += rail.device + " to " + rail.peer + ' ' + std::to_string(rail.rate / 1'000'000) + " MB/s " +
-              std::to_string(moved == 0 ? 0 : moved_by(rail) * 100 / moved) + " %";
-    }
-    return text;
-  }
-
   // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
   void look_for_silence() {
     const std::vector<std::shared_ptr<Connection>> present = connections();

@@ -100,6 +100,17 @@ class Lanes {
     }
     if (count < 2) return {only != nullptr && only->has_room() ? only : nullptr, kSegmentSize};
     const double time_for_rest = static_cast<double>(rest) / fastest;
+    // Until all that are not spare have brought the rest together. The last segments end then, on each of them: an item
+    // of 1 MiB over two rails of 400 Mb/s takes half the time, and one of 4 MiB 4 % less.
+    double rates = 0;
+    double left = static_cast<double>(rest);
+    for (const Lane& lane : lanes_) {
+      if (!may_be_asked(lane) || lane.pace.rate() * kSpare < fastest) continue;
+      rates += lane.pace.rate();
+      left += static_cast<double>(lane.pace.owed());
+    }
+    const double time_for_all = left / rates;
+    const std::uint64_t least_part = rest <= RailPace::kUndivided ? rest : RailPace::kLeastPart;
     Lane* best = nullptr;
     std::uint64_t best_segment = 0;
     double best_time = 0;
@@ -108,8 +119,10 @@ class Lanes {
       const bool is_new = lane.pace.rate() == 0;
       const std::uint64_t least = is_new ? lane.first_segment : RailPace::kLeastSegment;
       std::uint64_t segment = std::max(lane.pace.segment(fastest / kSpare, kSegmentSize), least);
+      const bool is_spare = !is_new && lane.pace.rate() * kSpare < fastest;
+      if (!is_new && !is_spare) segment = std::min(segment, std::max(lane.pace.bytes_until(time_for_all), least_part));
       double time = is_new && lane.under_way() < lane.first_segments ? 0 : lane.pace.time_for(segment);
-      if (!is_new && lane.pace.rate() * kSpare < fastest) {
+      if (is_spare) {
         if (now < lane.probe_at) continue;
         // A small one tells less of its rate. But one that once was slow would never be tried again with small items.
         if (time > time_for_rest) {

@@ -16,10 +16,13 @@ namespace ripc::internal::remote {
 // One thread at a time.
 class RailPace {
  public:
-  // A segment should not take longer than this: the slowest of several then ends this much later than the others at
-  // most, and no more is asked for again when it fails.
+  // A segment should not take longer than this: no more is asked for again when its rail fails.
   static constexpr Nanoseconds kSegmentTime = 20'000'000;
   static constexpr std::uint64_t kLeastSegment = std::uint64_t{128} << 10;
+  // What is left of an item is divided so that all rails end together, but not where it has no more than this: fast
+  // rails gain nothing by that (docs/performance/rails.md).
+  static constexpr std::uint64_t kUndivided = std::uint64_t{128} << 10;
+  static constexpr std::uint64_t kLeastPart = kUndivided / 2;
   // So many times slower than the fastest one, it is a spare.
   static constexpr double kSpare = 4;
 
@@ -60,6 +63,12 @@ class RailPace {
     const auto fitting = static_cast<std::uint64_t>(std::max(rate_, rate) * static_cast<double>(kSegmentTime));
     return std::min(std::max(fitting, kLeastSegment), largest);
   }
+
+  // What it brings after what it owes, in so many nanoseconds from now.
+  std::uint64_t bytes_until(double time) const noexcept {
+    return static_cast<std::uint64_t>(std::max(rate_ * time - static_cast<double>(owed_), 0.0));
+  }
+  std::uint64_t owed() const noexcept { return owed_; }
 
  private:
   static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;

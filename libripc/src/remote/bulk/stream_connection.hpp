@@ -102,11 +102,15 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   // Any. All bytes that came, and that were sent.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
-  // Any. How fast the network took what was sent last, in bytes per second, as the kernel has measured it; 0: it does
-  // not tell.
-  std::uint64_t send_rate() const noexcept;
+  // Any. In bytes per second, of the direction that carries most; 0: not known. Of what arrives, `receive_rate`; how
+  // fast the network took what was sent last, the kernel has measured.
+  std::uint64_t rate(std::uint64_t receive_rate) const noexcept {
+    return received() > sent() ? receive_rate : send_rate();
+  }
 
  private:
+  std::uint64_t send_rate() const noexcept;
+
   enum class Outcome : std::uint8_t { done, blocked, more, lost, violation };
   static constexpr std::size_t kLookahead = wire::bulk::kTrailerSize + wire::bulk::kHeaderSize;
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "remote/session/session_links.hpp"
+
 namespace ripc::internal::remote {
 
 namespace {
@@ -345,7 +347,19 @@ ripc_status LinkChannel::end_grant(const wire::Grant& grant) noexcept {
 }
 
 spi::Channel::Description LinkChannel::describe(Deadline deadline) {
-  return {path_text(deadline), parts_.session->bulk->rails()};
+  std::string text = path_text(deadline);
+  const Session& session = *parts_.session;
+  std::vector<spi::RailReport> rails = session.bulk->rails();
+  const std::size_t open = rails.size();
+  // Whoever began the session makes the connections.
+  for (spi::RailReport& possible :
+       session.incoming ? std::vector<spi::RailReport>() : session.links->possible_rails(session)) {
+    const auto is_there = [&](const spi::RailReport& rail) { return rail.peer == possible.peer; };
+    if (std::none_of(rails.begin(), rails.end(), is_there)) rails.push_back(std::move(possible));
+  }
+  const std::size_t used = open != 0 ? open : rails.size();
+  if (used > 1) text += "; " + std::to_string(used) + " rails";
+  return {std::move(text), std::move(rails)};
 }
 
 // ---- The end -------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ struct Session {
   std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
   // How what goes by sockets is protected, as the beginning of a sentence.
   std::string sockets_text() const;
-  // Responder. Where the peer may be reached, best first: as in remote(), then the other `endpoints`.
+  // Any thread. Where the peer may be reached, best first: as in remote(), then the other `endpoints`.
   std::vector<Endpoint> remotes() const;
 
   // The channel of a link that this side opened; empty if it is gone.

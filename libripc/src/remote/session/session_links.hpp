@@ -26,6 +26,10 @@ class SessionLinks {
   virtual Result<std::shared_ptr<LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
                                                     Deadline deadline) = 0;
 
+  // Any thread. Where connections for long items may be, of a session that this side began, as Channel::describe has
+  // them. Throws std::bad_alloc.
+  virtual std::vector<spi::RailReport> possible_rails(const Session& session) const = 0;
+
   // ---- Responder, without locks held ----
   // Whether links and long items go on when the control connection has moved to this address of this machine.
   virtual bool can_move_to(const Endpoint& local) const = 0;

@@ -10,8 +10,6 @@
 namespace ripc::internal::socket {
 
 inline constexpr std::size_t kMaxBulkConnections = 16;  // dialed by either side; more are closed
-// An item up to this size comes over one connection.
-inline constexpr std::uint64_t kUndivided = std::uint64_t{256} << 10;
 
 using remote::kSegmentsAhead;
 using remote::kSegmentSize;

@@ -32,6 +32,13 @@ class SocketTransport::Links final : public remote::SessionLinks {
                                                     Deadline deadline) override {
     return transport_.open_udp_link(session, id, deadline);
   }
+  std::vector<spi::RailReport> possible_rails(const remote::Session& session) const override {
+    std::vector<spi::RailReport> rails;
+    for (const remote::Rail& rail : find_rails(session)) {
+      rails.push_back({.device = remote::interface_of(rail.local), .local = rail.local.ip(), .peer = rail.remote.ip()});
+    }
+    return rails;
+  }
   // One over each rail that has too few.
   void connect_bulk(const SessionPointer& session) override {
     is_asked_ = true;
@@ -41,11 +48,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
   void dial_rails(const SessionPointer& session) {
     auto& dialers = session->bulk_dialers;
     std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
-    const std::vector<remote::Endpoint> remotes = session->remotes();
-    const auto can_be = [&](const remote::Endpoint&, const std::string& interface) {
-      return transport_.rails_.allows(interface);
-    };
-    for (const remote::Rail& rail : remote::find_rails(remotes, transport_.rails_.most, can_be)) {
+    for (const remote::Rail& rail : find_rails(*session)) {
       const bool is_under_way =
           std::any_of(dialers.begin(), dialers.end(), [&](const auto& dialer) { return dialer->dials(rail.remote); });
       if (bulk_->connection_count() + dialers.size() >= kMaxBulkConnections) break;
@@ -53,7 +56,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
         dialers.push_back(dial(session, rail.remote));
     }
     // A rail whose interface is down is none now.
-    if (remotes.size() > 1 && transport_.rails_.most > 1) look_again();
+    if (session->remotes().size() > 1 && transport_.rails_.most > 1) look_again();
   }
   void adopt_bulk(const SessionPointer& session, remote::SecureSocket connection) override {
     is_asked_ = false;
@@ -67,6 +70,12 @@ class SocketTransport::Links final : public remote::SessionLinks {
   // Within the peer time-out: how often a rail without a connection is tried again, while bytes move over others.
   static constexpr Nanoseconds kRailLooks = 16;
 
+  std::vector<remote::Rail> find_rails(const remote::Session& session) const {
+    const auto can_be = [&](const remote::Endpoint&, const std::string& interface) {
+      return transport_.rails_.allows(interface);
+    };
+    return remote::find_rails(session.remotes(), transport_.rails_.most, can_be);
+  }
   std::shared_ptr<remote::Dialer> dial(const SessionPointer& session, const remote::Endpoint& remote) {
     return remote::Dialer::dial(transport_.loop(), transport_.authenticator(), {remote},
                                 transport_.greeting(session, wire::session_control::Role::bulk), session->context,

@@ -174,11 +174,6 @@ void StreamBulk::unwritable(StreamConnection& connection, const bulk::Frame& fra
 
 // ---- Figures -------------------------------------------------------------------------------------------------
 
-std::string StreamBulk::describe() const {
-  const std::string rails = describe_rails();
-  return rails.empty() ? "TCP for long items" : "long items" + rails;
-}
-
 BulkCounters StreamBulk::counters() const noexcept {
   const auto read = [](const std::atomic<std::uint64_t>& count) { return count.load(std::memory_order_acquire); };
   return {.send_calls = read(tally_->send_calls),

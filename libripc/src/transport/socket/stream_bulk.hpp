@@ -66,7 +66,7 @@ class StreamBulk final : public remote::BulkBackend<StreamConnection, StreamPull
   BulkCounters counters() const noexcept;
 
   // ---- remote::Bulk ----
-  std::string describe() const override;
+  std::string describe() const override { return "TCP for long items"; }
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
   // The responder brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
@@ -83,7 +83,7 @@ class StreamBulk final : public remote::BulkBackend<StreamConnection, StreamPull
  private:
   std::string device_of(const Member& member) const override { return remote::interface_of(member.local); }
   std::uint64_t rate_of(const StreamConnection& connection) const noexcept override {
-    return std::max(pulls_.rate_of(connection), connection.send_rate());
+    return connection.rate(pulls_.rate_of(connection));
   }
   std::shared_ptr<StreamConnection> choose() noexcept override { return pulls_.quickest(); }
 

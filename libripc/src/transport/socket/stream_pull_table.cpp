@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/socket/stream_pull_table.hpp"
 
-#include "transport/socket/bulk_limits.hpp"
-
 namespace ripc::internal::socket {
 
 namespace bulk = wire::bulk;
@@ -50,12 +48,11 @@ void StreamPullTable::ask() noexcept {
   const Nanoseconds now = monotonic_now();
   while (!ready_.empty()) {
     const std::shared_ptr<StreamPull> entry = *ready_.front()->place;
-    const std::uint64_t length = entry->descriptor.length;
     const auto [next, segment] = lanes_.next(entry->unasked(), now, [](const Lane&) { return true; });
     if (next == nullptr) break;
     Lane& lane = *next;
     make_unready_locked(*entry);
-    const remote::ByteRange range = entry->take_unasked(length <= kUndivided ? kUndivided : segment);
+    const remote::ByteRange range = entry->take_unasked(segment);
     lane.pace.asked(range.end - range.begin, now);
     bytes_requested_.fetch_add(range.end - range.begin, std::memory_order_relaxed);
     lane.segments.ask(next_segment_++, entry, range);

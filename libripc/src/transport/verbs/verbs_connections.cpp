@@ -112,7 +112,7 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
   }
   rail->port = static_cast<std::uint16_t>(frame.port);
   rail->nonce = frame.nonce;
-  if (peer->rails.size() > 1) tell_devices(*session, *peer);
+  if (peer->rails.size() > 1) tell_rails(*session, *peer);
   if (peer->wanted) {
     connect_bulk(session, peer);
   } else if (is_in_use) {
@@ -122,13 +122,25 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
 }
 
 // For people: what there may be connections over.
-void VerbsTransport::tell_devices(const remote::Session& session, Peer& peer) const {
-  std::vector<std::string> names;
+void VerbsTransport::tell_rails(const remote::Session& session, Peer& peer) const {
+  std::vector<spi::RailReport> rails;
+  const auto add = [&](const std::string& device, const remote::Rail& found) {
+    rails.push_back({.device = device, .local = found.local.ip(), .peer = found.remote.ip()});
+  };
   for (const remote::Rail& found : rails_of(session, peer)) {
-    if (const std::optional<DevicePort> port = devices_->port_of(found.local.ip())) names.push_back(port->device->name);
+    if (const std::optional<DevicePort> port = devices_->port_of(found.local.ip())) add(port->device->name, found);
   }
-  for (const remote::Rail& found : socket_rails_of(peer)) names.push_back("TCP over " + interface_of(found.local));
-  if (!names.empty()) peer.rdma_bulk->set_devices(names);
+  for (const remote::Rail& found : socket_rails_of(peer)) add(interface_of(found.local), found);
+  peer.rdma_bulk->set_possible_rails(std::move(rails));
+}
+
+// One rail there is in any case. It is not looked for at the beginning of each session.
+std::vector<spi::RailReport> VerbsTransport::possible_rails(const remote::Session& session, const Peer& peer) const {
+  std::vector<spi::RailReport> rails = peer.rdma_bulk->possible_rails();
+  const std::string local = session.local().ip();
+  if (const auto port = devices_->port_of(local); rails.empty() && port)
+    rails.push_back({.device = port->device->name, .local = local, .peer = session.remote().ip()});
+  return rails;
 }
 
 void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPointer& peer) {

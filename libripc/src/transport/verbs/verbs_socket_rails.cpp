@@ -44,7 +44,7 @@ bool VerbsTransport::socket_rail_received(const SessionPointer& session, const P
   if (known.size() == kMostSocketRails) return false;
   // The peer accepts connections at the same port of all its addresses.
   known.push_back(address.with_port(session->remote().port()));
-  tell_devices(*session, *peer);
+  tell_rails(*session, *peer);
   // Where a transfer was faster than this frame, the connections of RDMA have been dialed already.
   if (peer->rdma_bulk->connection() || is_dialing(*session, *peer)) dial_rails(session, peer);
   return true;

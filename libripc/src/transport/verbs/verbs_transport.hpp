@@ -96,6 +96,9 @@ class VerbsTransport final : public remote::SessionTransport {
                                                       Deadline deadline) override {
       return transport.open_link(session, *this, id, deadline);
     }
+    std::vector<spi::RailReport> possible_rails(const remote::Session& session) const override {
+      return transport.possible_rails(session, *this);
+    }
     void connect_bulk(const remote::SessionPointer& session) override {
       transport.connect_bulk(session, shared_from_this());
     }
@@ -159,7 +162,8 @@ class VerbsTransport final : public remote::SessionTransport {
   Result<ConnectionManager::Acceptance> requested(const IdPointer& id, const PrivateData& private_data);
   void tell_ports(const remote::SessionPointer& session, Peer& peer);
   void tell_all_ports();
-  void tell_devices(const remote::Session& session, Peer& peer) const;
+  void tell_rails(const remote::Session& session, Peer& peer) const;
+  std::vector<spi::RailReport> possible_rails(const remote::Session& session, const Peer& peer) const;
   std::vector<remote::Rail> rails_of(const remote::Session& session, Peer& peer) const;
   void dial_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails(const remote::SessionPointer& session, const PeerPointer& peer);

@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace ripc::internal::remote {
 namespace {
@@ -18,8 +23,9 @@ constexpr Nanoseconds kStallTimeout = 4'000'000'000;
 struct Wire {};
 struct TestLane : Lane<Wire> {
   std::size_t segments = 0;
+  std::size_t most_ahead = kMostAhead;
   std::size_t under_way() const noexcept { return segments; }
-  bool has_room() const noexcept { return segments < kMostAhead; }
+  bool has_room() const noexcept { return segments < most_ahead; }
 };
 
 class LanesTest : public testing::Test {
@@ -44,11 +50,13 @@ class LanesTest : public testing::Test {
     const auto [lane, segment] = lanes_.next(rest, now, [&](const TestLane& one) { return can_carry_(one); });
     if (lane == nullptr) return nullptr;
     lane->pace.asked(segment, now);
+    asked_ = segment;
     ++lane->segments;
     return lane->connection.get();
   }
 
   Lanes<TestLane> lanes_{kStallTimeout};
+  std::uint64_t asked_ = 0;  // bytes, by the last ask()
   std::function<bool(const TestLane&)> can_carry_ = [](const TestLane&) { return true; };
 };
 
@@ -70,12 +78,107 @@ TEST_F(LanesTest, TheOneThatWillHaveItFirstIsAsked) {
   EXPECT_EQ(ask(), nullptr) << "it would be the fast one";
 }
 
+TEST_F(LanesTest, TheRestOfAnItemIsDividedByTheRates) {
+  const Wire& fast = add(3);
+  const Wire& slow = add(1);
+  EXPECT_EQ(ask(kMiB), &fast);
+  EXPECT_EQ(asked_, kMiB * 3 / 4);
+  EXPECT_EQ(ask(kMiB / 4), &slow);
+  EXPECT_EQ(asked_, kMiB / 4);
+}
+
+TEST_F(LanesTest, AnItemOfUpTo128KiBTakesOneRail) {
+  constexpr std::uint64_t kItem = std::uint64_t{128} << 10;
+  const Wire& slow = add(2);
+  const Wire& fast = add(3);
+  EXPECT_EQ(ask(kItem), &fast);
+  EXPECT_GE(asked_, kItem);
+  EXPECT_EQ(lanes_.find(slow)->segments, 0u);
+}
+
+TEST_F(LanesTest, AnItemOf160KiBTakesTwoRails) {
+  constexpr std::uint64_t kItem = std::uint64_t{160} << 10;
+  const Wire& one = add(2);
+  const Wire& other = add(2);
+  EXPECT_EQ(ask(kItem), &one);
+  EXPECT_EQ(asked_, kItem / 2);
+  EXPECT_EQ(ask(kItem - asked_), &other);
+  EXPECT_EQ(asked_, kItem / 2);
+}
+
 TEST_F(LanesTest, OneOfUnknownRateHasASingleSegment) {
   const Wire& known = add(10);
   const Wire& unknown = add(0);
   EXPECT_EQ(ask(), &unknown);
   EXPECT_EQ(ask(), &known);
 }
+
+// An item that comes over rails of these rates, in Mb/s.
+class WholeItem : public LanesTest, public testing::WithParamInterface<std::array<double, 2>> {
+ protected:
+  struct Asked {
+    TestLane* lane;
+    std::uint64_t bytes;
+    Nanoseconds there;
+  };
+  // When the last byte of each is there. They have nothing to do before.
+  std::array<Nanoseconds, 2> ends_of(std::uint64_t size) {
+    std::map<const TestLane*, double> rates;
+    std::map<const TestLane*, Nanoseconds> ends;
+    for (const double megabits : GetParam()) {
+      std::list<TestLane> made(1);
+      TestLane& lane = made.front();
+      lane.connection = std::make_shared<Wire>();
+      lane.most_ahead = kSegmentsAhead;
+      rates[&lane] = megabits / 8000;
+      ends[&lane] = 0;
+      lane.pace.asked(kMiB, 0);
+      lane.pace.arrived(kMiB, static_cast<Nanoseconds>(kMiB / rates[&lane]));
+      lanes_.add(made);
+    }
+    std::vector<Asked> under_way;
+    for (Nanoseconds now = 0;;) {
+      while (size != 0) {
+        const auto [lane, segment] = lanes_.next(size, now, can_carry_);
+        if (lane == nullptr) break;
+        const std::uint64_t bytes = std::min(segment, size);
+        lane->pace.asked(bytes, now);
+        ++lane->segments;
+        size -= bytes;
+        ends[lane] = std::max(ends[lane], now) + static_cast<Nanoseconds>(static_cast<double>(bytes) / rates[lane]);
+        under_way.push_back({lane, bytes, ends[lane]});
+      }
+      if (under_way.empty()) break;
+      const auto first = std::ranges::min_element(under_way, {}, &Asked::there);
+      const Asked arrived = *first;
+      under_way.erase(first);
+      now = arrived.there;
+      --arrived.lane->segments;
+      arrived.lane->pace.arrived(arrived.bytes, now);
+    }
+    lanes_.clear();
+    return {ends.begin()->second, std::next(ends.begin())->second};
+  }
+};
+
+TEST_P(WholeItem, IsThereWhenItCanBeAndNoRailEndsMuchLaterThanTheOther) {
+  const double rate = (GetParam()[0] + GetParam()[1]) / 8000;
+  const double slowest = std::min(GetParam()[0], GetParam()[1]) / 8000;
+  const double segment_time = std::max<double>(RailPace::kSegmentTime, RailPace::kLeastSegment / slowest);
+  for (const std::uint64_t size : {kMiB / 2, kMiB, kMiB * 3 / 2, 2 * kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB}) {
+    SCOPED_TRACE(size);
+    const auto [one, other] = ends_of(size);
+    EXPECT_LE(std::max(one, other) - std::min(one, other), segment_time);
+    EXPECT_LE(std::max(one, other), static_cast<double>(size) / rate * 1.05);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, WholeItem,
+                         testing::Values(std::array{80.0, 40.0}, std::array{400.0, 400.0}, std::array{400.0, 110.0}),
+                         [](const auto& instance) {
+                           return std::to_string(static_cast<int>(instance.param[0])) + "And" +
+                                  std::to_string(static_cast<int>(instance.param[1]));
+                         });
 
 TEST_F(LanesTest, ASpareIsTriedOnceInASecond) {
   const Wire& spare = add(1);

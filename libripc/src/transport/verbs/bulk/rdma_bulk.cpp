@@ -33,8 +33,7 @@ RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> regi
       rdma_pushes_(registrar_, loop, stall_timeout),
       sockets_(rdma_pulls_, transfers_, loop, stall_timeout,
                {.flush = [this] { flush_all(); },
-                .failed = [this](const remote::ExposureTable::Watcher& watcher) { tell(watcher); }}),
-      devices_(registrar_.get()->device()->name) {
+                .failed = [this](const remote::ExposureTable::Watcher& watcher) { tell(watcher); }}) {
   connections_.reserve(remote::kMaxRails);
 }
 
@@ -51,19 +50,18 @@ std::vector<spi::RailReport> RdmaBulk::rails() const {
 }
 
 std::string RdmaBulk::describe() const {
-  std::string rails = describe_rails();
-  if (rails.empty()) {
-    const std::lock_guard lock(mutex_);
-    rails = " over " + devices_;
-  }
-  return "RDMA reads" + rails + " for long items" +
-         (registrar()->has_windows() ? ", by memory windows" : ", by registrations");
+  return std::string("RDMA reads for long items, by ") +
+         (registrar()->has_windows() ? "memory windows" : "registrations");
 }
 
-void RdmaBulk::set_devices(const std::vector<std::string>& names) {
+void RdmaBulk::set_possible_rails(std::vector<spi::RailReport> rails) noexcept {
   const std::lock_guard lock(mutex_);
-  devices_.clear();
-  for (const std::string& name : names) devices_ += (devices_.empty() ? "" : " and ") + name;
+  possible_rails_ = std::move(rails);
+}
+
+std::vector<spi::RailReport> RdmaBulk::possible_rails() const {
+  const std::lock_guard lock(mutex_);
+  return possible_rails_;
 }
 
 // ---- Connections ---------------------------------------------------------------------------------------------

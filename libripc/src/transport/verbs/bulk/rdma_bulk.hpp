@@ -52,8 +52,9 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   std::shared_ptr<Registrar> registrar() const noexcept { return registrar_.get(); }
   void move_to(std::shared_ptr<Registrar> registrar) noexcept { registrar_.set(std::move(registrar)); }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
-  // Responder. For people: what there may be connections over. Throws std::bad_alloc.
-  void set_devices(const std::vector<std::string>& names);
+  // Any. For people: what there may be connections over, if there are several. Reading throws std::bad_alloc.
+  void set_possible_rails(std::vector<spi::RailReport> rails) noexcept;
+  std::vector<spi::RailReport> possible_rails() const;
   // Responder. The port that has one of these addresses of this machine is down.
   void cut_at(const std::vector<std::string>& ips) noexcept;
   // Connections made and lost; for people and tests.
@@ -122,8 +123,8 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
   SocketRails sockets_;
-  std::string devices_;      // under mutex_
-  bool first_lost_ = false;  // under mutex_: the connection to first_peer_, at some time
+  bool first_lost_ = false;                      // under mutex_: the connection to first_peer_, at some time
+  std::vector<spi::RailReport> possible_rails_;  // under mutex_
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
 

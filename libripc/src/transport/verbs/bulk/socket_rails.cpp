@@ -79,7 +79,7 @@ void SocketRails::add_to(std::vector<spi::RailReport>& rails) const {
     rail.device = remote::interface_of(member.local);
     rail.local = member.local.ip();
     rail.peer = member.peer.ip();
-    rail.rate = std::max(pulls_.rate_of(*member.connection), member.connection->send_rate());
+    rail.rate = member.connection->rate(pulls_.rate_of(*member.connection));
     rail.bytes_sent = member.connection->sent();
     rail.bytes_received = member.connection->received();
     rail.connections = 1;

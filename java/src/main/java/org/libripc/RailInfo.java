@@ -6,7 +6,8 @@ import org.libripc.internal.Layout.Rail;
 import org.libripc.internal.NativeBlock;
 
 /**
- * One of the ways that long items take to another host, from {@link Ripc#rails}. Immutable.
+ * One of the ways that long items take to another host, or would take, from {@link Ripc#rails}.
+ * Immutable.
  *
  * @param device of this host: a network interface, or an RDMA device
  * @param local its address
@@ -15,7 +16,7 @@ import org.libripc.internal.NativeBlock;
  * @param bytesReceived over RDMA only what this side reads itself
  * @param rate bytes per second, when last measured; 0: not yet
  * @param spare 1: slower than a quarter of the fastest: used only to measure its rate
- * @param connections open over it
+ * @param connections open over it now
  */
 public record RailInfo(
     String device,

@@ -224,9 +224,9 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
-   * The rails that lead to the process of a living service, by the connections that are open now.
-   * None on one host over shared memory, and before the first long item. A rail that has failed is
-   * not among them until it is back. Finds the path if there is none.
+   * The rails that lead to the process of a living service. None on one host over shared memory.
+   * The process that connected to the other one also sees those that have no connection, before
+   * the first long item or because they have failed. Finds the path if there is none.
    *
    * @throws RipcException as {@link #findPath}
    */
