@@ -312,6 +312,11 @@ TEST_P(Services, MaxPeersBoundsWhomAContextMeetsItselfToo) {
   const Service second = make_service(other);
   ASSERT_EQ(send_text(sender, id_of(first), "1"), RIPC_OK);
   EXPECT_EQ(send_text(sender, id_of(second), "2"), RIPC_LIMIT) << ripc_last_error();
+  ripc_service_info info;
+  ripc_service_info_init(&info);
+  EXPECT_EQ(ripc_find_path(small.get(), id_of(second), &info), RIPC_LIMIT) << ripc_last_error();
+  const auto ignore = [](void*, const ripc_rail_info*) {};
+  EXPECT_EQ(ripc_list_rails(small.get(), id_of(second), ignore, nullptr), RIPC_LIMIT) << ripc_last_error();
   ASSERT_EQ(send_text(sender, id_of(first), "3"), RIPC_OK) << "who is connected stays so";
 }
 
