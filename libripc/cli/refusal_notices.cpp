@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "refusal_notices.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace cli {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{500};
-constexpr int kLooksBetweenNotices = 20;
+// Of those that follow, the pause doubles: a neighbour of another cluster goes on for ever.
+constexpr int kFirstPause = 20, kLongestPause = 7200;  // looks
 
 std::string counted(std::uint64_t count, const char* what, const char* why) {
   return count == 0 ? std::string() : " " + std::to_string(count) + " " + what + " (" + why + ")";
@@ -48,7 +50,7 @@ void RefusalNotices::look_at_counters() {
       refused->handshakes_refused + refused->links_refused + refused->records_refused + refused->packets_refused;
   if (sum == reported_) return;
   reported_ = sum;
-  looks_until_notice_ = kLooksBetweenNotices;
+  looks_until_notice_ = pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
   print_error(
       "Refused since the start:" +
       counted(refused->handshakes_refused, "connections", "another cluster key, a user of RIPC_PEERS, too slow") +

@@ -27,6 +27,7 @@ class RefusalNotices {
   std::string trouble_;         // with the trust file, as it was reported last
   std::uint64_t reported_ = 0;  // refusals
   int looks_until_notice_ = 0;  // so that a flood does not fill the log
+  int pause_ = 0;
   std::mutex mutex_;
   std::condition_variable stopping_;
   bool is_stopping_ = false;
