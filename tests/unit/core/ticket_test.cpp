@@ -353,7 +353,7 @@ TEST_F(TicketTest, AWokenThreadFindsAllThatHaveFinishedTogether) {
     channel_->finish(first, RIPC_OK);
     channel_->tell(*keeper_, first);
     // Time for the other thread to run, if it is woken now.
-    for (int yields = 0; yields < 10'000 && seen < 0; ++yields) std::this_thread::yield();
+    for (const Deadline enough = Deadline::after(5'000'000); seen < 0 && !enough.expired();) std::this_thread::yield();
     channel_->finish(second, RIPC_OK);
     channel_->tell(*keeper_, second);
   });
