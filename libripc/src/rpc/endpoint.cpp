@@ -172,6 +172,9 @@ Status Endpoint::take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& tim
   const Deadline deadline = Deadline::after(timeout, messenger_.now());
   ++wanting_;
   while (is_waiter_ && runner_ != std::this_thread::get_id()) {
+    // One that does not wait finds the turn free when it comes next.
+    last_runner_ = std::this_thread::get_id();
+    is_wanted_.store(true, std::memory_order_relaxed);
     messenger_.wake();
     const Nanoseconds left = timeout == 0 ? 0 : deadline.remaining();
     if (left == 0) break;
@@ -189,6 +192,7 @@ Status Endpoint::take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& tim
 void Endpoint::leave() noexcept {
   const std::lock_guard lock(turn_mutex_);
   runner_ = std::thread::id{};
+  is_wanted_.store(false, std::memory_order_relaxed);
   if (std::exchange(is_waiter_, false)) turn_changed_.notify_all();
 }
 
@@ -219,7 +223,7 @@ Status Endpoint::run_some(Nanoseconds timeout, std::size_t& events) noexcept try
       if (events != 0) return {};
     }
     if (status != RIPC_OK && status != RIPC_EMPTY && status != RIPC_TIMEOUT) return status;
-    if (wanting_.load(std::memory_order_relaxed) != 0) return {};
+    if (is_wanted_.load(std::memory_order_relaxed)) return {};
     if (timeout == 0) return RIPC_EMPTY;
     if (deadline.expired()) return RIPC_TIMEOUT;
   }

@@ -86,7 +86,8 @@ class Endpoint {
   std::thread::id last_runner_;               // the last one in run()
   std::uint64_t turns_ = 0;                   // taken by run()
   bool is_waiter_ = false;                    // runner_ is in call_and_wait()
-  std::atomic<std::size_t> wanting_{0};       // threads in run() that wait for one in call_and_wait() to make way
+  std::size_t wanting_ = 0;                   // threads in run() that wait for one in call_and_wait() to make way
+  std::atomic<bool> is_wanted_{false};        // the runner is to make way
   std::condition_variable_any turn_changed_;  // somebody has left run(), or a call that is waited for has ended
   std::atomic<std::uint64_t> dropped_{0};
 };
