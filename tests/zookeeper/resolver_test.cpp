@@ -252,9 +252,12 @@ TEST_F(ZooKeeper, AStormOfMovesEndsWithEveryoneOfOneMind) {
       ASSERT_TRUE(client.sees(kService, one.id()));
     }
   }
-  EXPECT_TRUE(client.sees(kService, two.id()));
   EXPECT_TRUE(one.sees(kService, two.id()));
-  EXPECT_EQ(client->resolve(kService, Deadline::after(0))->incarnation, last);
+  // It may see an earlier move to the same holder first.
+  EXPECT_TRUE(eventually([&] {
+    const Result<ServiceRecord> seen = client->resolve(kService, Deadline::after(0));
+    return seen.ok() && seen->context == two.id() && seen->incarnation == last;
+  }));
 }
 
 TEST_F(ZooKeeper, ManyWhoWantOneIdAtOnceLeaveOneHolder) {

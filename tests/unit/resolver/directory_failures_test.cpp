@@ -180,6 +180,7 @@ TEST_F(DirectoryFailuresTest, ARecordOfAnotherVersionIsSaidToBeOne) {
   DirectoryContext third(world_);
   ASSERT_TRUE(third.publish(kLostService).ok());
   EXPECT_TRUE(two_.sees(kLostService, third.id()));
+  third.end();
   world_.erase(path);
   EXPECT_TRUE(eventually([&] { return two_->resolve(kLostService, Deadline::after(0)).status() == RIPC_NO_SERVICE; }));
 }

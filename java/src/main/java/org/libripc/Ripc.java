@@ -225,8 +225,8 @@ public final class Ripc implements AutoCloseable {
 
   /**
    * The rails that lead to the process of a living service. None on one host over shared memory.
-   * The process that connected to the other one also sees those that have no connection, before
-   * the first long item or because they have failed. Finds the path if there is none.
+   * The process that connected to the other one also sees those that have no connection, before the
+   * first long item or because they have failed. Finds the path if there is none.
    *
    * @throws RipcException as {@link #findPath}
    */

@@ -4,8 +4,8 @@ package org.libripc;
 /**
  * What a context has refused since it was opened, by all transports and resolvers. Immutable.
  *
- * @param handshakesRefused connections: another cluster key or none, no member, no encryption, a user
- *     who is not admitted, too slow
+ * @param handshakesRefused connections: another cluster key or none, no member, no encryption, a
+ *     user who is not admitted, too slow
  * @param linksRefused links of members that the trust file does not let call the service
  * @param recordsRefused records of services that the trust file does not allow, or with a wrong
  *     signature
