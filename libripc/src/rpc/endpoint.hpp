@@ -63,8 +63,8 @@ class Endpoint {
   Status take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& timeout) noexcept;
   void leave() noexcept;
   bool is_run_here() noexcept;
-  // `now`: the clock, unless it is 0: then it has to be looked at.
-  std::size_t receive(Nanoseconds now, Nanoseconds timeout, ripc_status& status);
+  // `began`, `now`: the clock, unless it is 0: then it has to be looked at.
+  std::size_t receive(Nanoseconds began, Nanoseconds timeout, ripc_status& status);
   std::size_t take_messages(Nanoseconds now, Nanoseconds timeout, ripc_status& status);
   std::size_t receive_one(core::Message* message, Arrival& arrival);
   // What nobody reads any more: its callers learn at once that it did not run.
