@@ -14,28 +14,22 @@ namespace ripc::internal {
 
 using Nanoseconds = std::uint64_t;
 
-inline Nanoseconds monotonic_now() noexcept {
+inline Nanoseconds now_of(clockid_t clock) noexcept {
   timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
 }
 
+inline Nanoseconds monotonic_now() noexcept { return now_of(CLOCK_MONOTONIC); }
+
 // The same clock when the kernel last looked at it: behind by a tick, at most 10 ms. It costs an eighth.
-inline Nanoseconds rough_now() noexcept {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
-}
+inline Nanoseconds rough_now() noexcept { return now_of(CLOCK_MONOTONIC_COARSE); }
 
 // 0 if `since` is later: another thread may have looked at the clock after this one did.
 constexpr Nanoseconds elapsed(Nanoseconds since, Nanoseconds now) noexcept { return now > since ? now - since : 0; }
 
 // Wall clock; used only where times of different processes or hosts must be comparable (incarnations).
-inline Nanoseconds realtime_now() noexcept {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(now.tv_nsec);
-}
+inline Nanoseconds realtime_now() noexcept { return now_of(CLOCK_REALTIME); }
 
 // A point in time after which waiting stops. UINT64_MAX nanoseconds from now means never.
 class Deadline {

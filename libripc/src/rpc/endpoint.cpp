@@ -202,10 +202,9 @@ bool Endpoint::is_run_here() noexcept {
 }
 
 Status Endpoint::run_some(Nanoseconds timeout, std::size_t& events) noexcept try {
-  Deadline deadline = Deadline::never();
-  for (bool is_first = true;; is_first = false) {
-    const Nanoseconds now = messenger_.now();
-    if (is_first) deadline = Deadline::after(timeout, now);
+  Nanoseconds now = messenger_.now();
+  const Deadline deadline = Deadline::after(timeout, now);
+  for (;; now = messenger_.now()) {
     takes_all_ = elapsed(std::exchange(looked_at_, now), now) > kAway;
     server_->progress(now);
     events += client_->progress(now);

@@ -6,7 +6,7 @@
 //   shm      a return buffer: written up to 256 KiB, else pulled             ShmSource::push
 //   remote   a return buffer: pushed; above 1 MiB pulled if there are rails  BulkBackend::is_better_pulled
 //   sockets  a packet: by datagram, or by the link's connection              UdpChannel::want_stream_locked
-//   sockets  a pulled item: over one rail up to 256 KiB, else over all       socket::kUndivided
+//   sockets  a pulled item: over one rail up to 128 KiB, else over all       RailPace::kUndivided
 //   verbs    a pulled item: likewise, up to 1 MiB                            RdmaPullTable::pull
 #pragma once
 
