@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk transfer into windows: the rows of a table travel as the long items of one message and land, each in its own
+// Bulk transfer into windows. The rows of a table travel as the long items of one message. Each lands in its own
 // window, directly in the receiver's array.
 //
 //   bulk_window server     offers one array, receives into it, checks it, ends

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file service in a hundred lines. Small files come back in the message itself, large ones as a view of the server's
-// memory that is lent to the client until it releases the message: no window, no copy, any size.
+// A file service in a hundred lines. Small files come back in the message itself. For a large file, the client gets a
+// view of the server's memory, lent until it releases the message. That takes no window and no copy, at any size.
 //
 //   file_service server DIRECTORY     serves until it is asked for the file "."
 //   file_service client FILE OUTPUT   fetches one file; with "." it ends the server

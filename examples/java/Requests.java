@@ -12,8 +12,8 @@ import org.libripc.Service;
 import org.libripc.Ticket;
 
 /**
- * Two services, a selector that waits for both in one thread, a request that says where its answer
- * shall be written, and the ticket that tells when it is there. One process: {@code Requests}.
+ * Two services, and a selector that waits for both in one thread. A request says where its answer
+ * shall be written, and a ticket tells when it is there. One process: {@code Requests}.
  */
 public final class Requests {
   private static final int SQUARES = 100_000;

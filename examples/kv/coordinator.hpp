@@ -33,8 +33,8 @@ class Coordinator {
  public:
   Coordinator(ripc::Rpc& rpc, std::vector<ripc::ServiceId> servers) : rpc_(rpc), servers_(std::move(servers)) {}
 
-  // To show what servers do then: this process kills itself as soon as the first call of such a phase has left, once
-  // `after` transactions have begun. It skips those that have no such phase on two servers.
+  // Shows what servers do then. Once `after` transactions have begun, this process kills itself as soon as the first
+  // call of such a phase has left. It skips those that have no such phase on two servers.
   void die_in(std::uint32_t phase, std::uint64_t after) {
     deadly_ = phase;
     deadly_after_ = after;

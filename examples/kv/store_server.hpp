@@ -2,9 +2,9 @@
 // A server of the object store. It watches its clients: when one dies, the servers of its transactions agree on their
 // end, and no lock stays.
 //
-// A transaction of a dead client is committed if every participant has logged it, else it is given up. Each participant
-// finds that out for itself, and all find the same. For once a server knows that a client is dead, it refuses what
-// still comes from it, so that what it says about a transaction stays true. And a client commits only what all have
+// A transaction of a dead client is committed if every participant has logged it, else it is aborted. Each participant
+// finds that out for itself, and all find the same. For a server that knows that a client is dead refuses what still
+// comes from it. So what the server says about a transaction stays true. And a client commits only what all have
 // logged. A server that is asked for such a transaction knows that the client is dead.
 //
 // Servers that die are another subject: FaSST has backups for them.

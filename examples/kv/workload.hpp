@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// HERD's workload (A. Kalia, M. Kaminsky, D. Andersen: Using RDMA Efficiently for Key-Value Services, SIGCOMM 2014):
-// keys of 16 bytes, values of 32, reads and writes mixed, keys uniform or from a Zipf distribution with 0.99.
-// Everything that is stored can be checked: a value follows from its key and its version.
+// HERD's workload, from A. Kalia, M. Kaminsky, D. Andersen: Using RDMA Efficiently for Key-Value Services, SIGCOMM
+// 2014. Keys have 16 bytes, values 32. Reads and writes are mixed; keys are uniform or from a Zipf distribution with
+// 0.99. Everything that is stored can be checked: a value follows from its key and its version.
 #pragma once
 
 #include <array>

@@ -6,9 +6,9 @@ import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * On which paths the bytes of map outputs are under the MAC of their answer. Computing it takes
- * each side half a second for each GB, so libripc's own protection is enough where there is one:
- * the kernel's on one host, and the cluster key's over sockets.
+ * On which paths the MAC of an answer covers the bytes of map outputs. Computing it takes each side
+ * half a second for each GB. So libripc's own protection is enough where there is one: the kernel's
+ * on one host, and the cluster key's over sockets.
  */
 enum DataSeal {
   NEVER,

@@ -9,8 +9,8 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A few threads and a bounded queue for each local directory, so that a disk is not torn between
- * many readers, and one that is slow does not keep the others waiting. All threads.
+ * A few threads and a bounded queue for each local directory. So no disk is torn between many
+ * readers, and a slow one does not keep the others waiting. All threads.
  */
 final class DirectoryReaders {
   /** The queue of outputs whose directory is not known yet. */

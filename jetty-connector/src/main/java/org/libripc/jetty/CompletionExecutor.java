@@ -7,9 +7,9 @@ import org.eclipse.jetty.util.thread.TryExecutor;
 import org.libripc.stream.StreamTask;
 
 /**
- * What a server's connections take for their executor. A connection whose write has been completed
- * by the thread that receives has its next request parsed by "another" thread: that is the same one
- * here, when it has come back from the completion, so that none has to be woken.
+ * What a server's connections take for their executor. When the receiving thread completes a write,
+ * the connection has its next request parsed by "another" thread. Here that is the same thread,
+ * after it has come back from the completion, so none has to be woken.
  *
  * <p>Any thread.
  */

@@ -16,12 +16,12 @@ import org.libripc.Ripc;
 
 /**
  * Jetty's buffer pool over registered memory: what is written into its direct buffers is sent
- * without a copy. Give it to the {@code Server}, or to an {@code HttpClient}, of which everything
- * then takes its buffers here: handlers, servlets, the cache of static content.
+ * without a copy. Give it to the {@code Server}, or to an {@code HttpClient}. Everything there then
+ * takes its buffers here: handlers, servlets, the cache of static content.
  *
- * <p>Direct buffers are leases of the context ({@link Ripc#lease}). Released by Jetty they go back
- * to the context, which leases them again only when no message travels from them any more. Heap
- * buffers come from a pool of Jetty's own.
+ * <p>Direct buffers are leases of the context ({@link Ripc#lease}). When Jetty releases them, they
+ * go back to the context, which leases them again only when no message travels from them any more.
+ * Heap buffers come from a pool of Jetty's own.
  *
  * <p>Any thread. It lives as long as its context, which it does not close.
  */

@@ -108,10 +108,10 @@ public final class RipcClient extends ContainerLifeCycle {
   }
 
   /**
-   * Makes this the way to hosts of a suffix: the client's requests to {@code http://NAME.ripc/} go
-   * to the service NAME, for the suffix ".ripc", without a {@link #transport}; others as before. So
-   * do requests that Jetty makes itself, when it follows a redirect or answers a challenge, which
-   * go by their URI only. Adds this to the client as a bean.
+   * Makes this the way to hosts of a suffix. For the suffix ".ripc", the client's requests to
+   * {@code http://NAME.ripc/} go to the service NAME, without a {@link #transport}; others go as
+   * before. The same holds for requests that Jetty makes itself, when it follows a redirect or
+   * answers a challenge: they go by their URI only. Adds this to the client as a bean.
    *
    * @param client before its start, and with its own {@code SocketAddressResolver} if it has one
    * @param suffix of hosts, in lower case as they are, with its dot
@@ -123,7 +123,7 @@ public final class RipcClient extends ContainerLifeCycle {
 
   /**
    * Sends a request of an {@code HttpClient} and waits for its answer, as {@link Request#send()}
-   * does, but receives the answer in the calling thread: {@link #await}.
+   * does. But it receives the answer in the calling thread: {@link #await}.
    *
    * @param request with a {@link #transport} of this client
    * @throws TimeoutException if the request's own time-out is over
@@ -149,11 +149,11 @@ public final class RipcClient extends ContainerLifeCycle {
   /**
    * Waits for what the listener of a request completes, as {@link CompletableFuture#get(long,
    * TimeUnit)} does. Meanwhile the calling thread receives for this client, if it is the only one
-   * in such a wait: so the server wakes it directly, and not a thread of the client that wakes it
-   * in turn, which is most of the time of a short request.
+   * in such a wait. So the server wakes it directly, and not a thread of the client that wakes it
+   * in turn. That detour is most of the time of a short request.
    *
    * <p>Listeners of this request, and of others of this client, may be called in the waiting
-   * thread: they must not wait for what that thread does next. While one blocks, other answers of
+   * thread. They must not wait for what that thread does next. While one blocks, other answers of
    * this client may be delayed by some 20 ms. Any thread, any number at once.
    *
    * @param answer completed by any thread, at any time
@@ -168,8 +168,8 @@ public final class RipcClient extends ContainerLifeCycle {
 
   /**
    * The same for a request that it sends itself: then no answer is too early for the thread to
-   * receive it. Nobody receives for this client while it is being sent, if that takes less than
-   * some 20 ms: what blocks, as the body of a request may, is better sent before.
+   * receive it. Nobody receives for this client while the request is being sent, if that takes less
+   * than some 20 ms. So what blocks, as the body of a request may, is better sent before.
    *
    * @param sending sends the request; returns what will be completed
    */

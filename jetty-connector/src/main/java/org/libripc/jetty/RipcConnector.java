@@ -31,8 +31,8 @@ import org.libripc.stream.StreamServiceBuilder;
  * connectors of other kinds.
  *
  * <p>It registers its service when it starts and closes it when it stops. The context ({@link
- * Ripc}) is the application's; its options say who may connect: users of this host over shared
- * memory ({@code RipcBuilder.peers}), and over sockets and RDMA hosts with the same cluster key
+ * Ripc}) is the application's. Its options say who may connect: users of this host over shared
+ * memory ({@code RipcBuilder.peers}); over sockets and RDMA, hosts with the same cluster key
  * ({@code RipcBuilder.clusterKeyFile}, {@code RipcBuilder.network}). {@link #setAccess} says which
  * service IDs of those.
  *
@@ -215,8 +215,8 @@ public final class RipcConnector extends AbstractConnector {
   }
 
   /**
-   * How many bytes above {@code shortLimit} were copied to be sent, since the start: answers on the
-   * heap, and those up to {@code copyLimit} ({@link StreamOptions}).
+   * How many bytes above {@code shortLimit} were copied to be sent, since the start. These are
+   * answers on the heap, and those up to {@code copyLimit} ({@link StreamOptions}).
    */
   @ManagedAttribute("The bytes that were copied to be sent")
   public long getCopiedBytes() {

@@ -13,8 +13,8 @@ import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.Callback;
 
 /**
- * Has static files sent from where they lie, and the answer's writer go on at once: around what a
- * {@code ResourceHandler} takes its content from.
+ * Sends static files from where they lie, and lets the answer's writer go on at once. It wraps what
+ * a {@code ResourceHandler} takes its content from.
  *
  * <pre>{@code
  * new ResourceHandler() {
@@ -25,12 +25,12 @@ import org.eclipse.jetty.util.Callback;
  * }</pre>
  *
  * <p>A file that Jetty has in its cache, in memory of a {@link RipcByteBufferPool}, is sent from
- * there. One that it has not is read into leased memory, in pieces of up to 256 KiB and a quarter
- * of the connection's window, and sent from there: the next piece is read while the client takes
- * the one before. So is what content of any other kind writes in large direct buffers that are not
- * leased, as mapped files are. Memory that is leased for it is never more than the window and one
- * piece, for each answer. All other content, and all content over other connectors than {@link
- * RipcConnector}, is written as without it.
+ * there. A file that is not in the cache is read into leased memory and sent from there. It is read
+ * in pieces of up to 256 KiB and a quarter of the connection's window, each while the client takes
+ * the one before. The same holds for what content of any other kind writes in large direct buffers
+ * that are not leased, as mapped files are. Each answer leases at most the window and one piece for
+ * this. All other content, and all content over other connectors than {@link RipcConnector}, is
+ * written as without it.
  *
  * <p>Any thread.
  */

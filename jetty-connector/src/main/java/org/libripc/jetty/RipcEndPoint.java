@@ -18,8 +18,8 @@ import org.libripc.stream.ByteStream;
 /**
  * One end of a stream connection between two services, as Jetty's connections use it.
  *
- * <p>A {@link #write} is complete when its buffers are the writer's again: at once for what is
- * small, when the other side has taken it for the rest. {@link #flush} copies what it takes: its
+ * <p>A {@link #write} is complete when its buffers are the writer's again. What is small completes
+ * at once, the rest when the other side has taken it. What {@link #flush} takes is copied: its
  * bytes are the caller's again as far as the positions of the buffers have moved.
  */
 public final class RipcEndPoint extends AbstractEndPoint {
