@@ -42,8 +42,8 @@ int fail(const ripc::Error& error);
 // Returns the exit code.
 int print_outcome(Json fields, int exit_code, std::string_view sentence, std::FILE* stream = stdout);
 
-// Makes descriptors 0, 1 and 2 those of the standard streams, also where the caller closed them: nothing else that is
-// opened gets one of them.
+// Makes descriptors 0, 1 and 2 those of the standard streams, also where the caller closed them. So nothing else that
+// is opened gets one of them.
 void hold_standard_streams();
 // Use it instead of fflush(stdout): a failure is remembered.
 void flush_output();

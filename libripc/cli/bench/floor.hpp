@@ -36,8 +36,8 @@ class Floor {
     return {};
   }
 
-  // Round trips of one block. A sleeping receiver's floor in shared memory is the scheduler, not the cache, and a round
-  // trip of sockets needs no large number: one short look is enough for each.
+  // Round trips of one block. A sleeping receiver's floor in shared memory is the scheduler, not the cache, and round
+  // trips of sockets need no large number. One short look is enough for each.
   std::uint64_t rounds(std::uint64_t block_rounds, bool is_first) const {
     if (kind_ != Kind::cacheline) return std::min<std::uint64_t>(block_rounds, 10'000);
     return spins() || is_first ? std::min<std::uint64_t>(block_rounds, 100'000) : 0;

@@ -21,8 +21,8 @@ constexpr std::size_t kStreamBuffer = std::size_t{256} << 10;  // sent and recei
 
 enum LimitsCommand : std::uint64_t { kFill = 1, kTwoLines, kSameLine, kUdp, kTcp, kTcpStream };
 
-// A memfd as libripc makes them: 2 MiB aligned mappings with huge pages where the kernel gives them, written by one
-// process and mapped for reading only by the other.
+// A memfd as libripc makes them: 2 MiB aligned mappings, with huge pages where the kernel gives them. One process
+// writes it, the other maps it for reading only.
 class SharedFile {
  public:
   explicit SharedFile(std::size_t size) : size_(size) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads that prove themselves: every byte depends on its position and on the message's sequence number, or, for
-// large payloads that are prepared once, on its position and the buffer; those carry the number at both ends.
+// Payloads that prove themselves. Every byte depends on its position and on the message's sequence number. In large
+// payloads, which are prepared once, it depends on its position and the buffer; those carry the number at both ends.
 #pragma once
 
 #include <cstddef>

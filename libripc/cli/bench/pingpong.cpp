@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Round trips. short, long and auto: the payload travels both ways. return and lend: a short request, and a reply with
-// the payload, which the other side writes into a return buffer or lends. Blocks of round trips alternate with blocks
-// of bare ones (floor.hpp).
+// Round trips. With short, long and auto, the payload travels both ways. With return and lend, the other side replies
+// to a short request: it writes the payload into a return buffer or lends it. Blocks of round trips alternate with
+// blocks of bare ones (floor.hpp).
 #include <algorithm>
 #include <array>
 #include <chrono>

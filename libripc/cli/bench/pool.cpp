@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool saves: a buffer for every message, leased and given back, against malloc and free, and against malloc
-// with a registration, and against fresh memory from the kernel, which is what malloc gives above 32 MiB. Each buffer
-// is touched once in every page. What it saves to a whole message: `ripc bench bandwidth --source lease` and `malloc`.
+// What the pool saves. A buffer is leased and given back for every message. This is compared with malloc and free,
+// malloc and a registration, and fresh memory from the kernel, which malloc gives above 32 MiB. Each buffer is touched
+// once in every page. What it saves to a whole message: `ripc bench bandwidth --source lease` and `malloc`.
 #include <sys/mman.h>
 
 #include <algorithm>

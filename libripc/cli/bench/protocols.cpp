@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a message over its size, for each way that a payload can travel on a path, and which of them AUTO takes.
-// Round trips of pingpong.cpp, a fresh pair of processes for each; rounds take turns through all points.
+// The time of a message over its size, for each way that a payload can travel on a path. It also shows which way AUTO
+// takes. Round trips of pingpong.cpp, a fresh pair of processes for each; rounds take turns through all points.
 #include <algorithm>
 #include <array>
 #include <map>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large payloads one after the other, `depth` under way at once: pulled into windows, written into return buffers, or
 // lent; of kind auto also in the messages, if they fit. Blocks of messages alternate with blocks of what they are
-// compared with: plain memcpy of the same size, out of lent views of the same sender buffers (the mapping that the
-// library itself copies from) into the same landing memory; for sockets, the same bytes between the same memory over a
-// bare TCP connection.
+// compared with. That is plain memcpy of the same size, out of lent views of the same sender buffers into the same
+// landing memory. The library itself copies from the mapping of these views. For sockets, the same bytes travel between
+// the same memory over a bare TCP connection.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -175,7 +175,7 @@ class Receiver {
       : side_(side), options_(options), library_(library), sockets_(sockets) {}
 
   ripc::Error make_landings() {
-    // For what is under way, and for what is received at once: while those are received, as many more are sent, and a
+    // For what is under way, and for what is received at once. While those are received, as many more are sent, and a
     // window is posted again only after its message was looked at.
     windows_ = options_.depth + most_at_once();
     landings_.resize(options_.kind == "lend" ? 0 : options_.one_buffer ? 1 : windows_);
@@ -238,7 +238,7 @@ class Receiver {
   // Seconds of processor time of both sides for each GB (10^9 bytes), in the block measured last.
   double processor_seconds() const noexcept { return processor_seconds_; }
 
-  // Messages per second of some more than `count` messages: the time runs from the end of those that came first,
+  // Messages per second of some more than `count` messages. The time runs from the end of those that came first,
   // together, to the end of the last. Long ones come by as many as are under way: so do the last.
   ripc::Result<double> message_block(std::uint64_t count) {
     const bool is_long = library_.kind == "long";

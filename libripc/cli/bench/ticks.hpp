@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock cheap enough to be read twice in every round trip: the processor's time stamp counter where it runs at a
-// constant rate, else the monotonic clock.
+// A clock cheap enough to be read twice in every round trip. It is the processor's time stamp counter where that runs
+// at a constant rate, else the monotonic clock.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's way to one service that may restart at any time: sends requests, waits for replies, notices that the
-// service is gone or another one, and waits for its return.
+// A client's way to one service that may restart at any time. It sends requests and waits for replies. It notices that
+// the service is gone or another one, and waits for its return.
 #pragma once
 
 #include <cstdint>

@@ -35,9 +35,9 @@ std::uint64_t Fetch::length_of(std::uint64_t index) const noexcept {
   return std::min(options_.chunk, size_ - offset_of(index));
 }
 
-// Asks what the file is, then gets the content. Also the way back into a transfer that lost something: the service
-// answers in order and no window is posted now, so that when this reply is here, late replies to requests that were
-// given up have come and gone, and none of them can take a window of the requests to come.
+// Asks what the file is, then gets the content. This is also the way back into a transfer that lost something. The
+// service answers in order, and no window is posted now. So when this reply is here, late replies to requests that were
+// given up have come and gone. None of them can take a window of the requests to come.
 Fetch::Step Fetch::open() {
   RequestHeader request;
   request.flags = static_cast<std::uint16_t>((options_.verify ? RequestHeader::kWantDigest : 0) |

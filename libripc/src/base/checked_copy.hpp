@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between this library's memory and memory of the application that may be unmapped at any time: the kernel
-// copies, and says how far it got, where a copy in user space would end the process.
+// Copies between this library's memory and memory of the application that may be unmapped at any time. The kernel
+// copies and says how far it got, where a copy in user space would end the process.
 #pragma once
 
 #include <cstddef>

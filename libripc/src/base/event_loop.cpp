@@ -39,8 +39,8 @@ void rest() noexcept {
   (void)nanosleep(&pause, nullptr);
 }
 
-// Sleeps until the epoll instance has events or the deadline is over. epoll_wait(2) itself also fails with EINTR when a
-// process that was stopped goes on, and nothing tells that from a signal handler; ppoll(2) goes on then.
+// Sleeps until the epoll instance has events or the deadline is over. When a stopped process goes on, epoll_wait(2)
+// itself also fails with EINTR, and nothing tells that from a signal handler. In that case ppoll(2) goes on.
 ripc_status sleep_on(int epoll, Deadline deadline, Nanoseconds now) noexcept {
   constexpr Nanoseconds kSecond = 1'000'000'000;
   const Nanoseconds left = deadline.remaining(now);

@@ -88,9 +88,9 @@ class EventSet {
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).
 //
-// What runs here may fail for want of memory, by std::bad_alloc; then it is tried again, a moment later: a handler when
-// its descriptor is looked at the next time, a task behind those that wait, a timer when kRetryPause is over. So each
-// must be able to begin anew; one that is not catches what it throws.
+// What runs here may fail for want of memory, by std::bad_alloc. It is then tried again, a moment later. For a handler,
+// that is when its descriptor is looked at the next time. A task goes behind those that wait, a timer waits until
+// kRetryPause is over. So each must be able to begin anew; one that is not catches what it throws.
 class EventLoop {
  public:
   using Handler = std::function<void(std::uint32_t events)>;  // EPOLLIN ...

@@ -39,8 +39,8 @@ int open_placeholder(int victim) {
 
 }  // namespace
 
-// Frees no memory: another thread of the parent may have held a lock of the allocator, which is the child's for ever
-// then, unless the allocator provides for forks. What stays in the table goes with its owners.
+// Frees no memory. Another thread of the parent may have held a lock of the allocator. The child then has that lock for
+// ever, unless the allocator provides for forks. What stays in the table goes with its owners.
 void ForkGuard::after_fork_in_child() {
   Registry& all = registry();
   generation_.fetch_add(1, std::memory_order_relaxed);

@@ -58,7 +58,7 @@ class ForkGuard {
     return fd;
   }
 
-  // For a descriptor that a foreign library owns, opens anew and closes when it likes: runs `work`, which returns the
+  // For a descriptor that a foreign library owns, opens anew and closes when it likes. Runs `work`, which returns the
   // one that is open afterwards, or -1, and registers that instead of the former. No fork can happen meanwhile; `work`
   // must be short, and must not use this class.
   template <typename Work>
@@ -69,7 +69,7 @@ class ForkGuard {
     if (fd >= 0) token_ = add_locked(fd);
   }
 
-  // Grows by one with every fork on the way from the first process to this one: a value that was remembered before a
+  // Grows by one with every fork on the way from the first process to this one. A value that was remembered before a
   // fork differs from what the child sees, and stays the same in the parent. One atomic load.
   static std::uint64_t generation() noexcept;
   // The same for a process in which generation() or a ForkGuard was used before: one inlined load.

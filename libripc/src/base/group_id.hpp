@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kind an ID is, by its two top bits: a number of a service (00), a group (01), a name (10), or random (11). Bit
-// 61 of a group tells names (1) from numbers (0).
+// The kind of an ID is in its two top bits: number of a service (00), group (01), name (10), or random (11). Bit 61 of
+// a group tells names (1) from numbers (0).
 #pragma once
 
 #include <cstddef>

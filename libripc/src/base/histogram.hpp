@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often which times were seen, in memory of a fixed size.
 //
-// Each power of two is divided into 64 ranges of the same width (the scheme of HdrHistogram), so that a time is known
-// to 1.6 % whatever its size is.
+// Each power of two is divided into 64 ranges of the same width (the scheme of HdrHistogram). So a time of any size is
+// known to 1.6 %.
 #pragma once
 
 #include <algorithm>

@@ -19,9 +19,9 @@
 namespace ripc::internal {
 
 // Any thread; `lock` is held, when it is called and when it returns. Waits until `done()`, which is called with the
-// lock held, or the deadline; true if done. The loop's thread runs the loop meanwhile (run_until), any other sleeps:
-// a thread that makes `done` true notifies `changed`, and posts to the loop if its thread may be the one
-// that waits.
+// lock held, or the deadline; true if done. Meanwhile the loop's thread runs the loop (run_until), and any other thread
+// sleeps. A thread that makes `done` true notifies `changed`. It also posts to the loop if the loop's thread may be the
+// one that waits.
 template <typename Done>
 bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Deadline deadline,
              Done done) {

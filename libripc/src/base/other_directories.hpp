@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime directories that other programs of this user may use by default: a login shell has XDG_RUNTIME_DIR, a
+// The runtime directories that other programs of this user may use by default. A login shell has XDG_RUNTIME_DIR, a
 // service or a cron job often has not, and the two do not meet.
 #pragma once
 

@@ -165,7 +165,7 @@ Result<UniqueFd> RuntimeDirectory::open_subdirectory(const char* name, mode_t mo
   return system_error(error, "Opening " + full, "have its owner admit this user, or set RIPC_RUNTIME_DIR");
 }
 
-// Made complete under a temporary name, so that no other process meets one that it may not use yet, and none stays
+// Makes it complete under a temporary name. So no other process meets one that it may not use yet, and none stays
 // half-made if this process dies. RIPC_OK also if someone else was first: the caller looks again.
 Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_t group) {
   const TemporaryName temporary = temporary_name();
@@ -308,10 +308,10 @@ void RuntimeDirectory::remove_context(std::uint64_t context) noexcept {
 
 Liveness RuntimeDirectory::probe(std::uint64_t context) const noexcept { return probe_name(file_name(context).data()); }
 
-// Connects with a socket of the wrong type. The kernel first looks for a socket that is bound to the file
-// (ECONNREFUSED: there is none, its process is gone) and then compares the types (EPROTOTYPE: there is one). So the
-// answer costs neither side anything: no connection is made, the context is not woken, a full backlog or a stopped
-// process do not matter, and the probing socket stays unconnected. A socket that is bound but does not listen yet
+// Connects with a socket of the wrong type. The kernel first looks for a socket that is bound to the file.
+// ECONNREFUSED: there is none, its process is gone. The kernel then compares the types. EPROTOTYPE: there is one. So
+// the answer costs neither side anything. No connection is made, the context is not woken, and the probing socket stays
+// unconnected. A full backlog or a stopped process does not matter. A socket that is bound but does not listen yet
 // counts as alive.
 Liveness RuntimeDirectory::probe_name(const char* name) const noexcept {
   sockaddr_un address;
@@ -354,9 +354,9 @@ std::size_t RuntimeDirectory::living_contexts() const noexcept {
 
 std::size_t RuntimeDirectory::sweep() noexcept { return sweep_contexts() + sweep_base(); }
 
-// A name of a context's socket can be removed as soon as no one is bound to it: it was bound before it got the name,
-// and the id is not used again. A temporary name too; that can hit, in the midst of bind(), one that is just being
-// made, and its maker then starts again. So nothing depends on how old a file is.
+// A name of a context's socket can be removed as soon as no one is bound to it. It was bound before it got the name,
+// and the id is not used again. A temporary name can be removed too. That can hit, in the midst of bind(), one that is
+// just being made, and its maker then starts again. So nothing depends on how old a file is.
 std::size_t RuntimeDirectory::sweep_contexts() noexcept {
   std::size_t removed = 0;
   DirectoryReader reader(contexts_fd_.get());

@@ -133,9 +133,9 @@ Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, Pe
     return Status(RIPC_NO_MEMORY, "Shared memory of " + std::to_string(size) +
                                       " bytes exceeds the file size limit of this process; raise it with `ulimit -f`.");
   }
-  // Memory that a peer may write is no case for reserved pages: the peer could punch holes into it, and a process that
-  // touches the hole when the machine has no reserved page left is killed. map_foreign_memory() refuses it for that
-  // reason.
+  // Memory that a peer may write is no case for reserved pages, because the peer could punch holes into it. A process
+  // that touches the hole when the machine has no reserved page left is killed. For that reason map_foreign_memory()
+  // refuses it.
   if (prefer_huge_pages && access == PeerAccess::read_only && huge_pages_suffice(size)) {
     Result<SharedMemory> memory = create(name, size, access, true, true);
     if (memory.ok()) return memory;

@@ -45,7 +45,7 @@ Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, Pe
                                           bool prefer_huge_pages = false);
 
 // Maps a descriptor that came from another process. Refuses with RIPC_CORRUPT unless it is a memfd that is at least
-// `size` bytes and sealed against shrinking: otherwise its owner could make this process fault later.
+// `size` bytes and sealed against shrinking. Otherwise its owner could make this process fault later.
 Result<Mapping> map_foreign_memory(int fd, std::size_t size, bool writable, bool advise_huge_pages = false);
 
 }  // namespace ripc::internal

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose sockets the kernel says those of this host are: by NETLINK_SOCK_DIAG, and by /proc/net where that does not
-// answer. "This host" is this process's network namespace.
+// Who owns the sockets of this host. The kernel says it through NETLINK_SOCK_DIAG, and through /proc/net where that
+// does not answer. "This host" is this process's network namespace.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status and Result: the one error policy. A failure is a Status with a sentence for people; our code does not throw.
-// What the standard library throws for want of memory ends at the nearest function that has a status for it: at the
-// latest in capi/error.hpp, or in the event loop, which tries again.
+// What the standard library throws for want of memory ends at the nearest function that has a status for it. That is
+// capi/error.hpp at the latest, or the event loop, which tries again.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 // The first thread that asks has the bias: between enter() and leave() it may change the word by plain loads and
 // stores. Everyone else calls share() before a locked instruction on the word, which ends the bias for good. After
 // Russell and Detlefs, "Eliminating Synchronization-Related Atomic Operations with Biased Locking and Bulk Rebiasing"
-// (OOPSLA 2006), without the lock: once the bias is over, the word is changed by compare-and-swap.
+// (OOPSLA 2006), without the lock. Once the bias is over, the word is changed by compare-and-swap.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ class ThreadBias {
   }
   void leave() noexcept { busy_.store(false, std::memory_order_release); }
 
-  // When it returns, no thread changes the word by plain stores any more, except the calling thread if it has the bias:
-  // a locked instruction is safe. Waits, once in the life of a bias, for the few instructions of its owner.
+  // When it returns, no thread changes the word by plain stores any more, except the calling thread if it has the bias.
+  // So a locked instruction is safe. Waits, once in the life of a bias, for the few instructions of its owner.
   void share() noexcept {
     const ThreadEpoch::Record* owner = owner_.load(std::memory_order_acquire);
     if (owner != &kShared && !(ThreadEpoch::has_current() && owner == &ThreadEpoch::current())) [[unlikely]]

@@ -39,8 +39,8 @@ ThreadEpoch::Record* free_record() noexcept {
 ThreadEpoch::Record& take_record() noexcept {
   for (;; std::this_thread::yield()) {
     if (auto* record = free_record()) return *record;
-    // Once for a thread, in the middle of whatever it calls first: where there are no 64 bytes it waits for them, or
-    // for those of a thread that ends.
+    // This happens once for a thread, in the middle of whatever it calls first. Where there are no 64 bytes, it waits
+    // for them, or for those of a thread that ends.
     auto* record = new (std::nothrow) ThreadEpoch::Record;
     if (record == nullptr) continue;
     record->next = first_record.load(std::memory_order_relaxed);

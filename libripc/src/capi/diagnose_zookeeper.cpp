@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The self-check of the ZooKeeper resolver: which servers answer, whether a majority does, and whether this process may
-// read and write where services are published.
+// The self-check of the ZooKeeper resolver. It tells which servers answer, and whether a majority does. It also tells
+// whether this process may read and write where services are published.
 #include <cstdint>
 #include <string>
 

@@ -51,8 +51,8 @@ Status give_key(const Identity& identity, char* to) {
   return give(public_key_text(identity.public_key()), to, RIPC_PUBLIC_KEY_SIZE);
 }
 
-// As the contexts of this user read it that talk to other hosts, be this program one of them or not: the file is for
-// them all.
+// As contexts of this user that talk to other hosts read it, whether or not this program is one of them. The file is
+// for them all.
 Result<Trust::Reading> default_reading() {
   ripc_context_options options;
   ripc_context_options_init(&options);

@@ -20,7 +20,7 @@ class Context;
 struct Resolution;
 
 // Has one thread, from the first watch on. It looks at a service when a resolver or a transport says that something has
-// changed, and now and then at those that are not there: no resolver learns of everything.
+// changed. It also looks now and then at those that are not there, as no resolver learns of everything.
 class WatchTable {
  public:
   // RIPC_OK: the service has appeared; else why it ended, with what it was. Of a service that is sought: why it was not

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool of registered memory: leases over memfd-backed arenas, registrations of foreign memory, lookup by address,
-// and holds that keep memory alive while a transfer needs it.
+// The pool of registered memory: leases over memfd-backed arenas, registrations of foreign memory, and lookup by
+// address. Holds keep memory alive while a transfer needs it.
 //
 // Threads: every function may be called from any thread. Lease and release take one mutex for a few instructions;
 // creating and freeing an arena (rare) happens outside of it. A thread that finds no room while another one is creating
@@ -93,10 +93,10 @@ class Pool {
   // The smallest registration that contains these bytes; empty: none does.
   std::span<std::byte> registration_of(const void* data, std::size_t size) const noexcept;
 
-  // Takes a hold on [data, data+size) for a transfer. The range must lie inside one lease (then it is pooled) or is
-  // foreign memory, registered or not (an unregistered range is held as foreign memory too). Empty ranges are allowed
-  // anywhere; they hold the lease they start in, if any. RIPC_INVALID_ARGUMENT if it starts in a lease and runs past
-  // its end, if the lease was released already, or if it touches pool memory in any other way.
+  // Takes a hold on [data, data+size) for a transfer. The range must lie inside one lease (then it is pooled) or be
+  // foreign memory. An unregistered range is held as foreign memory too. Empty ranges are allowed anywhere; they hold
+  // the lease they start in, if any. RIPC_INVALID_ARGUMENT if it starts in a lease and runs past its end, or if the
+  // lease was released already. Likewise if it touches pool memory in any other way.
   Result<Hold> hold(const void* data, std::size_t size);
 
   // A copy of these bytes, of which there is at least one, in a lease of its own that ends with the hold. The errors of

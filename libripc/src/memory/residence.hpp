@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long memory stays mapped: whether it may be read and written in place, or only by the kernel, which says where
-// it is missing.
+// How long memory stays mapped. It decides whether memory may be read and written in place, or only by the kernel,
+// which says where it is missing.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AES-256-GCM of Intel's Multi-Buffer library, loaded when it is first needed: a text of 92 bytes takes a quarter of
-// libsodium's time, one of 16 KiB three eighths of OpenSSL's (docs/performance/encryption.md). Without it those do it.
+// AES-256-GCM of Intel's Multi-Buffer library, loaded when it is first needed. A text of 92 bytes takes a quarter of
+// libsodium's time, one of 16 KiB three eighths of OpenSSL's (docs/performance/encryption.md). Without it, those two do
+// the work.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Noise handshake, revision 34 of its specification: 25519, ChaChaPoly, SHA256, with the patterns NN and XX, each
+// The Noise handshake, revision 34 of its specification: 25519, ChaChaPoly, SHA256. The patterns are NN and XX, each
 // with a pre-shared key in front (psk0) or without. No downgrade: both ends have the same prologue or fail.
 #pragma once
 

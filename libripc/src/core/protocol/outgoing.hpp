@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a protocol for each item of a message that is sent: in its packet (short), pulled by the receiver
-// (long), or written into the request's return buffers. Some choices belong to the transport, which knows its path:
+// The choice of a protocol for each item of a message that is sent. An item travels in its packet (short), is pulled by
+// the receiver (long), or is written into the request's return buffers. Some choices belong to the transport, which
+// knows its path:
 //
 //   path     choice                                                          made by
 //   shm      a return buffer: written up to 256 KiB, else pulled             ShmSource::push

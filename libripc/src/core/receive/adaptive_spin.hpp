@@ -10,8 +10,8 @@
 
 namespace ripc::internal::core {
 
-// The part of its time, in percent, that the calling thread waited for a processor that it could have used, since it
-// asked last. 0 if the system does not say. Some system calls.
+// How much of its time, in percent, the calling thread waited for a processor that it could have used, since it asked
+// last; 0 if the system does not say. Some system calls.
 unsigned percent_waited(Nanoseconds now) noexcept;
 
 // The receiving thread's. Now and then it asks whether the thread gets a processor when it wants one. If not, it spins
@@ -30,7 +30,7 @@ class AdaptiveSpin {
   bool is_off() const noexcept { return spin_.time == 0; }
   // Until it asks again.
   bool is_short() const noexcept { return is_busy_; }
-  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep: its
+  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep. Its
   // caller has another thread that waits for the descriptor, or something else to do.
   Nanoseconds begin(Nanoseconds now, Nanoseconds end) noexcept {
     if (end - now <= spin_.time) return end;

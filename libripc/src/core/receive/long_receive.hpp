@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages with long items on their way in: where each item goes, and how far it is. As long as the sender has still
-// something to do before its bytes can flow, a message has no windows: those are for senders that deliver.
+// Messages with long items on their way in: where each item goes, and how far it is. A message has no windows as long
+// as its sender has something to do before its bytes can flow. Windows are for senders that deliver.
 #pragma once
 
 #include <list>
@@ -78,8 +78,8 @@ class LongReceives {
   // Nothing more comes from this source.
   void source_gone(const spi::Source& source) noexcept;
 
-  // Any thread. The request is cancelled while the reply to it is on its way into its return buffers: nothing writes
-  // them any more when this has returned, and their items fail. False: there is no such reply.
+  // Any thread. The request is cancelled while the reply to it is on its way into its return buffers. When this has
+  // returned, nothing writes them any more, and their items fail. False: there is no such reply.
   bool cancel_answer(std::uint64_t request) noexcept;
   // Their senders get this status. False: there is none. Also without a receiving thread.
   bool drop_all(ripc_status status) noexcept;

@@ -111,10 +111,10 @@ bool LongReceives::windows_are_ahead() const noexcept {
   });
 }
 
-// A message in its turn takes the windows there are; if they are too few, only when the application has had what came
-// before, and so could post some, and when none are held ahead, which come back. One ahead of its turn takes them in
-// the order of its source's messages, if it finds all it needs and leaves one for each other source. So does one that
-// is unordered: without windows, it waits rather than fail.
+// A message in its turn takes the windows there are. If they are too few, the application must first have had what came
+// before, so that it could post some. Nor may any be held ahead: those come back. One ahead of its turn takes them in
+// the order of its source's messages. It must find all it needs and leave one for each other source. The same holds for
+// one that is unordered: without windows, it waits rather than fails.
 bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept {
   const Ahead ahead = look_ahead_of(*receive.source, &receive);
   const PacketContents contents(packet);

@@ -43,7 +43,7 @@ void Receiver::poll_pending() noexcept {
   inbox_.pending = inbox_.has_waiting() || !long_receives_.empty();
 }
 
-// The first look, in receive(), found nothing. What comes now, while it waits awake, is given out alone: to look for a
+// The first look, in receive(), found nothing. What comes now, while it waits awake, is given out alone. To look for a
 // second message would fetch the line that its sender is about to write, before the first one is returned.
 ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noexcept {
   count = 0;

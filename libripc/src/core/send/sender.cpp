@@ -17,8 +17,8 @@ Status Sender::send(const SendArguments& arguments, std::shared_ptr<Ticket>* tic
   return has_kind(arguments.items, RIPC_ITEM_GIVEN) ? send_given(arguments, ticket) : send_held(arguments, ticket);
 }
 
-// What is given is sent as short items in leases that are held. The holds are what a transport adds its own to, and
-// what says which leases end: each once, and none that another thread has got meanwhile.
+// What is given is sent as short items in leases that are held. A transport adds its own holds to ours. Ours also say
+// which leases end: each once, and none that another thread has got meanwhile.
 Status Sender::send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
   std::array<ripc_item, RIPC_MAX_ITEMS> items;
   std::array<memory::Hold, RIPC_MAX_ITEMS> holds;

@@ -61,8 +61,8 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   std::atomic<int> status_{RIPC_PENDING};
 };
 
-// All open tickets of a context. Finishes them on word from the transport, on time-out, and, where word costs the peer
-// something and is asked for only if someone waits, by looking now and then while any are open.
+// All open tickets of a context. Finishes them on word from the transport, and on time-out. Where word costs the peer
+// something and is asked for only if someone waits, it looks now and then while any are open.
 class TicketKeeper {
  public:
   explicit TicketKeeper(EventLoop& loop);
