@@ -50,8 +50,8 @@ struct Outgoing {
     control,       // `packet`, to the peer's responder
   };
   Kind kind = Kind::plain;
-  // This thread sends more announcements on this channel at once, or send_many() of nothing: what is exposed and sent
-  // may wait for them, where less work does for all of it. It counts as sent.
+  // This thread sends more announcements on this channel at once, or calls send_many() with nothing. What is exposed
+  // and sent may wait for them, where less work does for all of it. It counts as sent.
   bool more = false;
   wire::Plain message{};  // has no items if there is a packet
   Gather packet{};        // gathered from the caller's memory during the call
@@ -70,8 +70,8 @@ class Channel;
 // A network's way to send one packet to several channels at once.
 class Multicast {
  public:
-  // Any. The message of `group` to these channels, whose multicast() this is: sent[i] becomes 1 for each that has it
-  // as if its send() had returned RIPC_OK. The others are sent to one by one, by the caller: they have no room, or
+  // Any. Sends the message of `group` to these channels, whose multicast() this is. For each that has it as if its
+  // send() had returned RIPC_OK, sent[i] becomes 1. The caller sends to the others one by one: they have no room, or
   // cannot be reached together, now or ever.
   virtual void send(ripc_service_id group, std::span<Channel* const> channels, const wire::Plain& message,
                     std::span<std::uint8_t> sent) noexcept = 0;

@@ -13,8 +13,8 @@ namespace ripc::internal::spi {
 // the names differ. RIPC_ID_IN_USE: it was not asked for takeover.
 Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover);
 
-// The incarnation of a new holder: `wanted` if it is larger than `previous`, that of the last holder known (0: none),
-// else the wall clock in nanoseconds or previous + 1, whichever is larger.
+// The incarnation of a new holder: `wanted` if it is larger than `previous`, that of the last holder known (0: none).
+// Otherwise it is the wall clock in nanoseconds or previous + 1, whichever is larger.
 std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept;
 
 // No clock gives more for two centuries; a larger number is made to end the counting.

@@ -48,8 +48,8 @@ class PeerTable {
   // Whether a peer of the table would enter with the same identity now. `key`: what it has proven; nullptr: nothing.
   bool has_identity(const Peer& peer, const security::ExchangeKey* key = nullptr) const;
 
-  // Whether what the peer says of itself may be believed: that it has this ID, so that answers go to it where no
-  // resolver knows the ID.
+  // Whether what the peer says of itself may be believed: that it has this ID. Then answers go to it where no resolver
+  // knows the ID.
   bool may_claim(const Peer& peer, ripc_service_id id) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets in which resolvers tell each other of services: those of the multicast resolver, and the records that the
-// ZooKeeper resolver stores. docs/wire.md, "Multicast resolver", has their layout.
+// Packets in which resolvers tell each other of services. They are those of the multicast resolver, and the records
+// that the ZooKeeper resolver stores. docs/wire.md, "Multicast resolver", has their layout.
 //
 // A packet speaks of services of one context, its sender. Their addresses are written once in each packet, however many
 // services share them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a channel was short of when it last said RIPC_AGAIN: a wait for room is then for that, and not for what
-// the message does not need.
+// What a channel was short of when it last said RIPC_AGAIN. A wait for room is then for that, and not for what the
+// message does not need.
 #pragma once
 
 #include <algorithm>

@@ -42,8 +42,8 @@ class Source : public std::enable_shared_from_this<Source> {
     // How many messages core may begin before the first of them is complete. More than one where a pull takes its time,
     // and not that of the receiver.
     std::size_t messages_at_once = 1;
-    // How long a receiver waits for bytes before it takes the windows back from a sender that does not deliver: no
-    // shorter than an honest sender needs on this path.
+    // How long a receiver waits for bytes before it takes the windows back from a sender that does not deliver. It is
+    // no shorter than an honest sender needs on this path.
     Nanoseconds patience = 0;
     std::uint64_t slowest_rate = 1;    // more patience for each byte: so many in a second
     bool wants_residence = false;      // pulls are faster where Pull::residence is known: core looks
@@ -78,8 +78,9 @@ class Source : public std::enable_shared_from_this<Source> {
 
   // Receiver. Starts or goes on copying to the destination; RIPC_PENDING: call again, the port's events tell when. The
   // status is also in pull.status. Between calls the pull must stay where it is; abandon() forgets a pending one.
-  // With pull.lend, the destination becomes a read-only view of the sender's memory: unchanged until finish(), readable
-  // as long as pull.memory is kept, whatever the sender does. RIPC_UNSUPPORTED: copy instead. RIPC_REVOKED.
+  // With pull.lend, the destination becomes a read-only view of the sender's memory. It is unchanged until finish(),
+  // and readable as long as pull.memory is kept, whatever the sender does. RIPC_UNSUPPORTED: copy instead.
+  // RIPC_REVOKED.
   virtual ripc_status pull(Pull& pull) noexcept = 0;
   virtual void abandon(Pull& pull) noexcept = 0;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of bulk connections between two contexts, which carry pulls and pushes: TCP streams, where the payload
-// follows its frame, and RDMA connections, where the frames only say what may be read and written. docs/wire.md is the
+// The frames of bulk connections between two contexts, which carry pulls and pushes. On TCP streams, the payload
+// follows its frame. On RDMA connections, the frames only say what may be read and written. docs/wire.md is the
 // specification. Little-endian, versioned; the decoder trusts nothing.
 //
 //   header   48 bytes   u8 version | u8 type | u16 zero | u32 length | u64 id | u64 key | u64 location | u64 offset |

@@ -16,7 +16,7 @@ using internal::load_once_le;
 using internal::store_le;
 using internal::WireInteger;
 
-// Reads fields one after the other. The first read past the end fails the reader for good: that read and all later ones
+// Reads fields one after the other. The first read past the end fails the reader for good. That read and all later ones
 // give zero or an empty range, and ok() is false. So a decoder may read everything first and ask once.
 class Reader {
  public:

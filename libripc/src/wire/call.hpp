@@ -69,9 +69,9 @@ struct Header {
 void encode(const Header& header, std::byte* to) noexcept;
 
 // Reads the header at the beginning of a call's first item, into `header` also if it is none. RIPC_VERSION_MISMATCH for
-// another version, in all of which open, and a state without a session, are as in this one; RIPC_CORRUPT for any other
-// fault: too few bytes, an unknown kind or state, a field that must be 0 and is not or the other way round, a number of
-// slots that is none, an unknown status. The caller checks what sessions and numbers mean.
+// another version; in all versions open, and a state without a session, are as in this one. RIPC_CORRUPT for any other
+// fault. That is too few bytes, an unknown kind, state or status, or a number of slots that is none. It is also a field
+// that must be 0 and is not, or the other way round. The caller checks what sessions and numbers mean.
 ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept;
 
 // One return buffer that was written, as a repeated answer tells of it.

@@ -61,8 +61,8 @@ inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
 }
 
 // Any thread. Reads the header of a whole datagram; what follows it is not looked at. RIPC_VERSION_MISMATCH for another
-// version. RIPC_CORRUPT: shorter than a header, or an unknown kind. Also a data datagram without a packet, another one
-// with bytes left over or as a part of a packet, and a credit datagram that names no link.
+// version. RIPC_CORRUPT: shorter than a header, or an unknown kind. Also a data datagram without a packet, and a credit
+// datagram that names no link. Also another datagram with bytes left over or as a part of a packet.
 inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   if (bytes.empty()) return RIPC_CORRUPT;
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;

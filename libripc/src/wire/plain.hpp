@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packets that nearly all are: a message with payload items only, at most RIPC_MAX_ITEMS of them. The same bytes
-// as Encoder writes and Packet reads (wire/packet.hpp), without the detour through a list of ranges: written straight
-// to where they travel, and read straight from there, even while the peer may be changing them.
+// The packets that nearly all are: a message with payload items only, at most RIPC_MAX_ITEMS of them. The same bytes as
+// Encoder writes and Packet reads (wire/packet.hpp), without the detour through a list of ranges. They are written
+// straight to where they travel, and read straight from there, even while the peer may be changing them.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ template <std::size_t Most = SIZE_MAX>
 
 // The same for one item: nearly every message has one. The first `First` bytes of `to` are in one cache line, the
 // others in later ones. It writes the later lines first, each byte once, and ends with the beginning. A receiver that
-// waits for the first line takes it away between two writes to it, so no fetch of another line may come between them.
+// waits for the first line takes it away between two writes to it. So no fetch of another line may come between them.
 template <std::size_t Most, std::size_t First>
 [[gnu::always_inline]] inline void write_single(const Plain& plain, std::byte* to) noexcept {
   constexpr std::size_t kHead = packet_size(1, 0);

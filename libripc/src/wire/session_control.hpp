@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of the socket transport's TCP connections: the handshake of all of them, and what two contexts say to each
-// other over the control connection of their session. docs/wire.md is the specification. Little-endian, versioned; the
-// decoder trusts nothing.
+// The frames of the socket transport's TCP connections. They carry the handshake of all, and what two contexts say to
+// each other over the control connection of their session. docs/wire.md is the specification. Little-endian, versioned;
+// the decoder trusts nothing.
 //
 //   header   8 bytes   u32 size of the frame | u8 version | u8 type | u16 zero
 //   fields   those of the structure below, in its order, without padding
@@ -144,7 +144,7 @@ struct Bye {
 
 using Gid = std::array<std::byte, 16>;
 
-// Sessions of the RDMA transport only, from the side that accepted the session, before anything else: where RDMA
+// Sessions of the RDMA transport only, from the side that accepted the session, before anything else. Where RDMA
 // connections are accepted, and what they must know. One for each address, that of the session first.
 struct BulkPort {
   std::uint32_t port = 0;  // of RDMA_PS_TCP; 0: no RDMA there, but connections for long items at the session's TCP port
@@ -186,7 +186,7 @@ struct DatagramOpened {
   std::uint32_t greeted_key = 0;
 };
 
-// Sessions of the RDMA transport only, from the opener of a link over datagrams: the link's service wants what comes to
+// Sessions of the RDMA transport only, from the opener of a link over datagrams. The link's service wants what comes to
 // the multicast address of the group with this token.
 struct JoinGroup {
   std::uint32_t link = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session, as its links see it: what this context exposes to the peer, what it pulls from it,
-// and return buffers in both directions. Bulk holds what does not depend on what carries the bytes;
-// bulk_backend.hpp has the rest of what TCP connections and RDMA share.
+// Everything long of one session, as its links see it. This context exposes memory to the peer, pulls from it, and has
+// return buffers in both directions. Bulk holds what does not depend on what carries the bytes; bulk_backend.hpp has
+// the rest of what TCP connections and RDMA share.
 //
 // Threads: "any" and "receiver" as in spi/transport.hpp. No call waits for the network but push(). Locks of the caller
-// may be held during any call but push(), as hooks are called from the responder's loop only and never from inside a
-// call.
+// may be held during any call but push(). Hooks allow that: they are called from the responder's loop only and never
+// from inside a call.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ class Bulk {
  public:
   // ---- Connections -------------------------------------------------------------------------------------------
 
-  // Any. The answer to BulkHooks::dial when there will be no connection: asked again after a pause that grows from
-  // 10 ms to 1 s, while anything waits for it.
+  // Any. The answer to BulkHooks::dial when there will be no connection. While anything waits for one, dial is called
+  // again after a pause that grows from 10 ms to 1 s.
   virtual void dial_failed() noexcept = 0;
 
   // Any. The peer is gone, or the session ends. Closes the connections; pulls end with RIPC_PEER_DEAD, unanswered
@@ -92,8 +92,8 @@ class Bulk {
     return grants_.grant(owner, memory, grant);
   }
 
-  // Any. As Channel::end_grant, never RIPC_PENDING: a write that is going on is cut off (RIPC_EMPTY, the memory has
-  // then some of it), and nothing writes the memory any more.
+  // Any. As Channel::end_grant, never RIPC_PENDING. A write that is going on is cut off: RIPC_EMPTY, and the memory has
+  // some of it. Afterwards nothing writes the memory.
   ripc_status end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
 
   // Any. True if expose() or grant(), so many times, would not say RIPC_AGAIN.
@@ -134,8 +134,8 @@ class Bulk {
   virtual void forget(const EventSet& events) noexcept = 0;
 
   // Any, without locks held. As Source::push; waits for the peer's answer, in the loop's thread by running the loop.
-  // RIPC_UNSUPPORTED also when no connection or memory could be had or it was lost, and when nothing moved for the
-  // stall timeout: the requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED:
+  // RIPC_UNSUPPORTED also when no connection or memory could be had, the connection was lost, or nothing moved for the
+  // stall timeout. The requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED:
   // cannot be read.
   virtual ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept = 0;
 

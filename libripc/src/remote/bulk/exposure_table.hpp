@@ -77,10 +77,10 @@ class ExposureTable {
     const memory::Arena* arena = nullptr;  // what it lies in; null: memory of the application
     memory::Residence residence;
   };
-  // Calls serves(item, remote_key) with each remote key that the peer's devices have for the item; unless one of them
-  // serves, calls make(item), which opens the memory to one of the devices, and keeps what that returns, a Result of a
-  // shared_ptr<RemoteKey>, a RemoteAccess with `is_open()`, until the transfer ends; then it ends the key. `asked`: the
-  // peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
+  // Calls serves(item, remote_key) with each remote key that the peer's devices have for the item. Unless one of them
+  // serves, calls make(item), which opens the memory to one of the devices. Keeps what that returns until the transfer
+  // ends, and then ends the key. It is a Result of a shared_ptr<RemoteKey>, a RemoteAccess with `is_open()`. `asked`:
+  // the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
   template <typename RemoteKey, typename Serves, typename Make>
   ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Serves&& serves, Make&& make) noexcept {
     Slot* slot = find_by_key(key);
@@ -110,7 +110,7 @@ class ExposureTable {
   // The memory behind it cannot be read: the transfer ends with this status, RIPC_CANCELLED or RIPC_LIMIT.
   Watcher fail(std::uint64_t key, std::uint64_t location, ripc_status status = RIPC_CANCELLED) noexcept;
 
-  // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end: an owner that exits as
+  // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end. An owner that exits as
   // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
   template <typename Answer>
   Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept;

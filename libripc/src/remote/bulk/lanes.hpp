@@ -100,8 +100,8 @@ class Lanes {
     }
     if (count < 2) return {only != nullptr && only->has_room() ? only : nullptr, kSegmentSize};
     const double time_for_rest = static_cast<double>(rest) / fastest;
-    // Until all that are not spare have brought the rest together. The last segments end then, on each of them: an item
-    // of 1 MiB over two rails of 400 Mb/s takes half the time, and one of 4 MiB 4 % less.
+    // Until all that are not spare have brought the rest together. The last segments end then, on each of them. Over
+    // two rails of 400 Mb/s, an item of 1 MiB takes half the time, and one of 4 MiB 4 % less.
     double rates = 0;
     double left = static_cast<double>(rest);
     for (const Lane& lane : lanes_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session, as far as they do not depend on what carries the bytes: where each pull is kept, from the
-// begin of its transfer until the receiver has its status, and what of it was asked for. What moves the bytes derives
-// from it.
+// The pulls of one session, as far as they do not depend on what carries the bytes. Each pull is kept here, with what
+// of it was asked for, from the beginning of its transfer until the receiver has its status. What moves the bytes
+// derives from it.
 #pragma once
 
 #include <algorithm>

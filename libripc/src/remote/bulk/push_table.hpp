@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pushes that this side of a session has under way into return buffers of the peer, as far as they do not depend on
-// what carries the bytes. A push is not repeated: when its connection is lost, the reply tells the requester to pull.
+// The pushes that this side of a session has under way into return buffers of the peer. The table keeps what does not
+// depend on what carries the bytes. A push is not repeated: when its connection is lost, the reply tells the requester
+// to pull.
 #pragma once
 
 #include <algorithm>

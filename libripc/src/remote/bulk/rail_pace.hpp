@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast one connection brings what it is asked for, and when it will be through. Of several, the next segment goes
-// to the one that will have it first: the dynamic weighted scheduler of MultiEdge (Passas, University of Crete, 2008),
-// with weights that are measured instead of configured.
+// to the one that will have it first. This is the dynamic weighted scheduler of MultiEdge (Passas, University of Crete,
+// 2008), with weights that are measured instead of configured.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ class RailPace {
   // A segment should not take longer than this: no more is asked for again when its rail fails.
   static constexpr Nanoseconds kSegmentTime = 20'000'000;
   static constexpr std::uint64_t kLeastSegment = std::uint64_t{128} << 10;
-  // What is left of an item is divided so that all rails end together, but not where it has no more than this: fast
-  // rails gain nothing by that (docs/performance/rails.md).
+  // What is left of an item is divided so that all rails end together. If no more than this is left, it is not divided:
+  // fast rails gain nothing by that (docs/performance/rails.md).
   static constexpr std::uint64_t kUndivided = std::uint64_t{128} << 10;
   static constexpr std::uint64_t kLeastPart = kUndivided / 2;
   // So many times slower than the fastest one, it is a spare.
@@ -57,7 +57,7 @@ class RailPace {
     if (rate_ == 0) return owed_ == 0 ? 0 : std::numeric_limits<double>::infinity();
     return static_cast<double>(owed_ + bytes) / rate_;
   }
-  // Of the next segment, at most `largest`. One that is not known to be faster is tried with what would suit `rate`: a
+  // Of the next segment, at most `largest`. One that is not known to be faster is tried with what would suit `rate`. A
   // small segment beside large ones of others says nothing of its rate.
   std::uint64_t segment(double rate, std::uint64_t largest) const noexcept {
     const auto fitting = static_cast<std::uint64_t>(std::max(rate_, rate) * static_cast<double>(kSegmentTime));
@@ -72,8 +72,8 @@ class RailPace {
 
  private:
   static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;
-  // A sample counts for a quarter, so that one slow moment makes no rail a spare. Bytes and time are summed apart: what
-  // a busy process takes from a queue at once would be samples of no time, and of any rate.
+  // A sample counts for a quarter, so that one slow moment makes no rail a spare. Bytes and time are summed apart. What
+  // a busy process takes from a queue at once would otherwise be samples of no time, and of any rate.
   static constexpr double kKept = 0.75;
 
   void begin(Nanoseconds now) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control connection to one other context: a Unix SOCK_SEQPACKET socket that carries control messages
+// The control connection to one other context: a Unix SOCK_SEQPACKET socket. It carries control messages
 // (wire/control.hpp) and file descriptors, and tells when the other process dies.
 #pragma once
 
@@ -57,7 +57,7 @@ class ControlConnection {
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
-  // Only a process of our own user is ever accessed. A privileged one is let into others by the kernel, but these may
+  // Only a process of our own user is ever accessed. The kernel lets a privileged process into others. But these may
   // have become, by exec(), a program that is trusted with more than the peer that names the addresses.
   const PeerProcess& process() const noexcept { return *process_; }
   // Whether the peer reaches this process, as it says.
@@ -80,9 +80,9 @@ class ControlConnection {
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }
-  // The same for a message that only says "look again": while the connection lives it is not lost, and those that wait
-  // for a peer with a full queue are kept once, however often they are sent. At most a few for each link. Where there
-  // is no memory to keep one, the connection ends: a peer that sees it end looks at everything.
+  // The same for a message that only says "look again". While the connection lives, it is not lost. Those that wait for
+  // a peer with a full queue are kept once, however often they are sent. There are at most a few for each link. Where
+  // there is no memory to keep one, the connection ends: a peer that sees it end looks at everything.
   template <typename Encode>
   void notify_encoded(Encode encode) noexcept try {
     const std::lock_guard lock(mutex_);

@@ -7,7 +7,7 @@
 //   cells          128 bytes each; one per packet; a packet of up to 120 bytes lies in its cell
 //   data area      larger packets, 64-byte aligned, never wrapping
 //
-// Either side may be hostile: the reader of a value checks it against the geometry it knows from the handshake, never
+// Either side may be hostile. The reader of a value checks it against the geometry it knows from the handshake, never
 // against what the memory says.
 #pragma once
 

@@ -28,8 +28,8 @@ constexpr std::size_t kPage = 4096;
 // Stays in the second-level cache.
 constexpr std::size_t kDetourStep = std::size_t{64} << 10;
 
-// The kernel copies with "rep movsb", which takes four times as long (measured: docs/performance/long-messages.md) when
-// the target's place in its page is a few bytes past the source's: a page-aligned buffer sent to what malloc() returned
+// The kernel copies with "rep movsb". That takes four times as long when the target's place in its page is a few bytes
+// past the source's (measured: docs/performance/long-messages.md). A page-aligned buffer sent to what malloc() returned
 // is that case.
 bool in_slow_distance(std::uint64_t to, std::uint64_t from) {
   const std::uint64_t distance = (to - from) % kPage;

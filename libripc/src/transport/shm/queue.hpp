@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ends of a link's packet queue: many sending threads of one process, one receiving thread of another.
 //
-// A sender reserves a cell (and room in the data area) in memory private to its process, by a plain store where it is
-// the only thread that sends, else by one compare-and-swap, fills it and commits it by writing the cell's sequence
-// number: no lock, no system call. A sender that dies in between leaves a cell that is never committed; the receiver
-// then sees an empty queue, and drops the link when the death is noticed. As a cell's first word is only ever a
-// sequence number, payload can never be mistaken for a committed cell.
+// A sender reserves a cell (and room in the data area) in memory private to its process. It does so by a plain store
+// where it is the only thread that sends, else by one compare-and-swap. It fills the cell and commits it by writing the
+// cell's sequence number: no lock, no system call. A sender that dies in between leaves a cell that is never committed.
+// The receiver then sees an empty queue, and drops the link when the death is noticed. As a cell's first word is only
+// ever a sequence number, payload can never be mistaken for a committed cell.
 #pragma once
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state lines of this context's services: written here, readable by every peer, so that a sender knows without a
-// system call whether the receiver sleeps and whether the service still exists.
+// The state lines of this context's services: written here, readable by every peer. So a sender knows without a system
+// call whether the receiver sleeps and whether the service still exists.
 #pragma once
 
 #include <cstdint>

@@ -132,8 +132,8 @@ ripc_status ShmChannel::send_many(std::span<const wire::Plain> messages, std::si
 
 // After a packet was written.
 inline void ShmChannel::wake_receiver() noexcept {
-  // The receiver publishes its sleep, makes every sender's earlier stores visible from its side, and looks once more:
-  // so this load may pass the store of the packet.
+  // The receiver publishes its sleep, makes every sender's earlier stores visible from its side, and looks once more.
+  // So this load may pass the store of the packet.
   if (parts_.must_fence) [[unlikely]] {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   } else {

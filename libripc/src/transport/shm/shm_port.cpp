@@ -12,16 +12,16 @@ namespace ripc::internal::shm {
 namespace {
 // Packets taken from one source before the next has its turn.
 constexpr std::size_t kTurn = 32;
-// After this many packets without an empty look they are a stream. At the heels of its sender, every look at the next
-// cell takes the cell away from it: better to look a little later and find many.
+// After this many packets without an empty look they are a stream. A receiver at the heels of its sender takes the next
+// cell away from it with every look. It is better to look a little later and find many.
 constexpr std::size_t kStreak = 16;
-// So an empty look in a stream is followed by so many pauses. With 256 of them one way is no faster (45 million
-// messages of 32 bytes a second with either, 42 with none), and calls with 8 under way take a fifth longer.
+// So an empty look in a stream is followed by so many pauses. With 256 of them one way is no faster: 45 million
+// messages of 32 bytes a second with either, 42 with none. Calls with 8 under way then take a fifth longer.
 constexpr int kRest = 8;
 // After this many packets without a sleep the receiver is awake for good. A barrier costs as much as hundreds of
 // fences.
 constexpr std::size_t kWakeAfter = 256;
-// A port with one source, which is what a client has, looks at its next cell this often in one poll: the way from here
+// A port with one source, which is what a client has, looks at its next cell this often in one poll. The way from here
 // to the caller and back costs ten such looks.
 constexpr int kLooks = 16;
 
@@ -237,9 +237,9 @@ bool ShmPort::arm(bool on) noexcept {
   return on;
 }
 
-// A sender that sees kFenceNeeded executes a fence between its packet and its look at kAsleep, and so does this between
-// kAsleep and the last look at the queues. Only senders that may not have seen kFenceNeeded need the barrier, which
-// interrupts every processor that runs one: many microseconds in a virtual machine.
+// A sender that sees kFenceNeeded executes a fence between its packet and its look at kAsleep. This function does so
+// between kAsleep and the last look at the queues. Only senders that may not have seen kFenceNeeded need the barrier,
+// which interrupts every processor that runs one: many microseconds in a virtual machine.
 void ShmPort::prepare_sleep() noexcept {
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
   line_->sleep_epoch.store(((epoch & ~(kAsleep | kFenceNeeded)) + kOneSleep) | kAsleep | kFenceNeeded,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared-memory transport: contexts of one host find each other's sockets in the runtime directory, exchange
-// control messages and descriptors over them, and then talk through memory. Protocol: docs/wire.md.
+// The shared-memory transport. Contexts of one host find each other's sockets in the runtime directory and exchange
+// control messages and descriptors over them. Then they talk through memory. Protocol: docs/wire.md.
 #pragma once
 
 #include <condition_variable>

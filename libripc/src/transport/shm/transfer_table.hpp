@@ -10,8 +10,8 @@
 //   grant      free -> open -> writing -> written                            the replier wrote
 //                        +-------------------------> ended                   the requester withdrew it
 //
-// A receiver may use what it pulled only if its step to `done` succeeds: memory that was withdrawn during the pull
-// can therefore never be delivered torn.
+// A receiver may use what it pulled only if its step to `done` succeeds. So memory that was withdrawn during the pull
+// can never be delivered torn.
 #pragma once
 
 #include <array>

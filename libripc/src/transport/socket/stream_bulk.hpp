@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything long of one session over TCP connections. docs/wire.md, "Bulk connections", has the frames.
 //
-// Pulls are split into segments that are asked for over whatever connections there are, so that many transfers share
-// them, one large transfer uses all of them, and the loss of a connection costs no more than what was under way on it.
+// Pulls are split into segments that are asked for over whatever connections there are. So many transfers share them,
+// and one large transfer uses all of them. The loss of a connection costs no more than what was under way on it.
 // Exposed memory goes from where it lies into the socket, and from the socket to where it belongs.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session over TCP: cuts them into segments, asks for these over the connections there are, in turns,
-// so that every pull gets its share and a large one uses all connections; and asks again for what a lost connection
+// The pulls of one session over TCP. It cuts them into segments and asks for these over the connections there are, in
+// turns. So every pull gets its share, and a large one uses all connections. It asks again for what a lost connection
 // still owed. Of several connections, the one that will have a segment first is asked for it.
 //
 // Any thread may call anything, unless a line says otherwise. The lock is held while requests are written, never while
