@@ -12,7 +12,7 @@
 namespace conformance {
 namespace {
 
-constexpr std::size_t kLongEverywhere = 300'000;
+constexpr std::size_t kLongEverywhere = 1'100'000;
 
 class AutoItems : public LongPairTest {
  protected:
@@ -143,7 +143,7 @@ TEST_P(AutoItems, WithoutPoolMemoryNothingIsSentAndLendingStillWorks) {
 TEST_P(AutoItems, TheirMemoryIsUsedAgainWithoutALookAtATicket) {
   const Context context = make_context([](ripc_context_options& options) { options.pool_limit = 4 << 20; });
   const Service poor = make_service(context);
-  const Bytes data = pattern(1'000'000, 6);
+  const Bytes data = pattern(1'200'000, 6);
   Bytes window(data.size());
   for (int count = 0; count < 30; ++count) {
     post(window);

@@ -209,7 +209,7 @@ TEST_P(GroupSend, TheOutcomeNamesAsManyAsThereIsPlaceForAndOfOneServiceNone) {
   ASSERT_EQ(ripc_group_join(server_.get(), group_), RIPC_OK);
   ASSERT_EQ(ripc_group_join(second.get(), group_), RIPC_OK);
   ASSERT_TRUE(sees_members(2));
-  const std::string too_large(1 << 20, 'x');
+  const std::string too_large(2 << 20, 'x');
   const ripc_item one = item(too_large, RIPC_ITEM_SHORT);
   std::array<ripc_service_id, 2> missed{55, 66};
   ripc_group_outcome outcome{sizeof outcome, 77, 77, missed.data(), 1};

@@ -48,7 +48,7 @@ class GroupTest : public PairTest {
   }
   // Until the sender's list has so many members. What it sends meanwhile is too large for any of them.
   testing::AssertionResult sees_members(std::uint32_t members) {
-    const std::string too_large(1 << 20, 'x');
+    const std::string too_large(2 << 20, 'x');
     Outcome last;
     const bool seen = eventually([&] {
       last = send_to_group(too_large, RIPC_ITEM_SHORT);

@@ -22,7 +22,7 @@ using ripc::item;
 
 constexpr std::size_t kLarge =
     20'000;  // more than the client takes short, less than the server does over shared memory
-constexpr std::size_t kHuge = 300'000;  // malloc() unmaps it when it is freed
+constexpr std::size_t kHuge = 1'100'000;  // malloc() unmaps it when it is freed
 
 // What an application puts before its data.
 struct Header {

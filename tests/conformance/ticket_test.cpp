@@ -115,7 +115,7 @@ TEST_P(Tickets, ReleasedBeforeTheEndTheMessageGoesOn) {
 }
 
 TEST_P(Tickets, WithoutAPlaceForItTheLibraryKeepsTheTicket) {
-  const Bytes large = pattern(300'000, 8);  // travels long on every path
+  const Bytes large = pattern(1'200'000, 8);  // travels long on every path
   Bytes window(large.size());
   ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 0), RIPC_OK);
   ASSERT_EQ(send(client_, server_id(), {item(large, RIPC_ITEM_AUTO)}), RIPC_OK);

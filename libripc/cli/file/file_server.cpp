@@ -16,6 +16,13 @@ using ripc::Item;
 using ripc::ItemView;
 using ripc::Message;
 
+namespace {
+
+// Of a file that comes in the answer. A larger one is pulled, over all rails.
+constexpr std::uint64_t kMostInline = std::uint64_t{128} << 10;
+
+}  // namespace
+
 void FileServer::handle(const Message& message) {
   ++counters_.requests;
   if (message.tag() == static_cast<std::uint32_t>(Operation::ping)) {
@@ -51,7 +58,7 @@ void FileServer::open(const Message& message, const RequestHeader& request) {
   header.version = file.version;
   header.size = file.size;
   const auto limit = service_.short_limit(message.source(), 2);
-  const bool is_inline = (request.flags & RequestHeader::kNoInline) == 0 && limit.ok() &&
+  const bool is_inline = (request.flags & RequestHeader::kNoInline) == 0 && limit.ok() && file.size <= kMostInline &&
                          *limit >= ReplyHeader::kSize && file.size <= *limit - ReplyHeader::kSize;
   small_.clear();
   if (is_inline) {

@@ -338,6 +338,14 @@ Result<Hold> Pool::copy(std::span<const std::byte> bytes) {
   return held;
 }
 
+Result<std::shared_ptr<std::byte>> Pool::share(std::size_t size) try {
+  const Result<std::byte*> memory = lease(size);
+  if (!memory.ok()) return memory.status();
+  return std::shared_ptr<std::byte>(*memory, [this](std::byte* data) { (void)release(data); });
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
 void Pool::fill_statistics(ripc_pool_statistics& statistics) const {
   const Implementation& pool = *implementation_;
   const std::lock_guard guard(pool.mutex);

@@ -103,6 +103,10 @@ class Pool {
   // lease().
   Result<Hold> copy(std::span<const std::byte> bytes);
 
+  // A lease of so many bytes that ends with the last copy of the pointer, which the pool outlives. The errors of
+  // lease().
+  Result<std::shared_ptr<std::byte>> share(std::size_t size);
+
   // Fills everything but `size`. Now: reserved (bytes of arenas), leased (bytes asked for in leases that are not freed
   // yet), arenas, huge_page_arenas (of 2 MiB pages reserved by the administrator), registrations (different ranges).
   // Since the start: leases, reuses (leases that did not have to create an arena), releases, deferred_releases (those

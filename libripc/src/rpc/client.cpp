@@ -223,6 +223,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   arguments.items = items;
   arguments.returns = call.returns;
   arguments.timeout = left(call.deadline, messenger_.now());
+  arguments.auto_limit = kMostRepeated;
   std::uint64_t request_name = 0;
   arguments.request_id = &request_name;
   Loan* const loan = call.loan;

@@ -15,6 +15,9 @@
 
 namespace ripc::internal::rpc {
 
+// Bytes of AUTO items that travel in a message, at most. More travel long: then a repeat is only the header.
+inline constexpr std::size_t kMostRepeated = std::size_t{128} << 10;
+
 // Any thread, unless it says otherwise.
 class Messenger {
  public:

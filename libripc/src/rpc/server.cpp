@@ -262,6 +262,7 @@ Status Server::send(ripc_service_id client, const CallMessage& message) {
   core::SendArguments arguments;
   arguments.to = client;
   arguments.items = message.items();
+  arguments.auto_limit = kMostRepeated;
   return messenger_.send(arguments, nullptr);
 }
 

@@ -85,8 +85,9 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     if (status == RIPC_PENDING && !is_borrowed(items) && !messenger_.path(client).is_known) status = find_path(client);
     if (status == RIPC_PENDING) {
       lock.unlock();
-      const Status sent =
-          messenger_.send({.to = client, .items = message.items(), .reply_to = request.message}, &own_ticket);
+      const Status sent = messenger_.send(
+          {.to = client, .items = message.items(), .reply_to = request.message, .auto_limit = kMostRepeated},
+          &own_ticket);
       lock.lock();
       status = is_closed_ ? RIPC_CLOSED : sent.code();
       if (!sent.ok() && status != RIPC_AGAIN) return sent;

@@ -17,7 +17,7 @@ class ServiceMessenger final : public Messenger {
   Nanoseconds resolve_timeout() const noexcept override { return service_.context().resolve_timeout(); }
   Path path(ripc_service_id to) noexcept override;
   ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {
-    return service_.sender().send_short(to, 0, items, &loses);
+    return service_.sender().send_short(to, 0, items, &loses, kMostRepeated);
   }
   Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) override {
     return service_.sender().send(arguments, ticket);

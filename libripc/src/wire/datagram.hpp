@@ -20,9 +20,11 @@ namespace ripc::internal::wire::datagram {
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 28;
-// The largest packet of a link, which may travel in several datagrams or over a connection. Larger items are pulled,
-// straight into the receiver's memory.
+// The largest packet that travels in datagrams, one or several.
 inline constexpr std::size_t kMaxPacket = std::size_t{128} << 10;
+// The largest one of a link's connection: an item of 1 MiB, and what is around it. Larger items are pulled, straight
+// into the receiver's memory.
+inline constexpr std::size_t kMaxRecordPacket = (std::size_t{1} << 20) + (std::size_t{4} << 10);
 
 enum class Kind : std::uint8_t {
   data = 1,    // to the receiver; a packet follows

@@ -65,6 +65,18 @@ class FakeSource final : public spi::Source {
     encoder.add_request(request);
     send(encoder);
   }
+  // Bytes in the message, each their own number from 0 on; with a request, it is named and grants a return buffer.
+  void send_large(std::uint32_t tag, std::size_t size, std::uint64_t request = 0) {
+    std::vector<std::byte> bytes(size);
+    for (std::size_t index = 0; index < size; ++index) bytes[index] = static_cast<std::byte>(index);
+    wire::Encoder encoder(wire::PacketKind::message, tag, kService);
+    encoder.add_payload(bytes);
+    if (request != 0) {
+      encoder.add(wire::Grant{.key = 1, .location = 0, .length = kLength});
+      encoder.add_request(request);
+    }
+    send(encoder);
+  }
   void send_short(std::uint32_t tag, std::uint8_t flags = 0) {
     const std::byte payload{1};
     wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
@@ -138,12 +150,14 @@ using FakeSources = std::vector<std::shared_ptr<FakeSource>>;
 
 class FakePort final : public spi::Port {
  public:
-  FakePort(const spi::PortOptions& options, FakeSources& sources) : Port(options, 4096, counters_), sources_(sources) {}
+  static constexpr std::size_t kMostCopied = 4096;
+  FakePort(const spi::PortOptions& options, FakeSources& sources)
+      : Port(options, kMostCopied, counters_), sources_(sources) {}
   std::size_t poll(spi::PacketSink& sink, std::size_t budget) noexcept override {
     std::size_t taken = 0;
     for (const auto& source : sources_) {
       while (!source->packets.empty() && taken < budget) {
-        const spi::Delivery delivery = sink.deliver(*source, source->packets.front());
+        const spi::Delivery delivery = deliver(sink, *source, source->packets.front());
         if (delivery == spi::Delivery::stop) return taken;
         if (delivery == spi::Delivery::blocked) break;
         source->packets.pop_front();
@@ -160,6 +174,14 @@ class FakePort final : public spi::Port {
   void close() noexcept override {}
 
  private:
+  static spi::Delivery deliver(spi::PacketSink& sink, FakeSource& source, const std::vector<std::byte>& packet) {
+    if (packet.size() <= kMostCopied) return sink.deliver(source, packet);
+    const spi::PacketSink::Memory memory = sink.make_room(packet.size());
+    if (!memory) return spi::Delivery::stop;
+    std::memcpy(memory.get(), packet.data(), packet.size());
+    return sink.deliver_large(source, {memory.get(), packet.size()}, memory);
+  }
+
   FakeSources& sources_;
   spi::PortCounters counters_;
 };

@@ -18,9 +18,10 @@ ripc_item item(std::size_t size, std::uint32_t kind) {
 }
 
 // How each of them travels in packets of at most kLimit bytes; empty: they do not.
-std::vector<Protocol> chosen(const std::vector<ripc_item>& items, std::size_t returns = 0) {
+std::vector<Protocol> chosen(const std::vector<ripc_item>& items, std::size_t returns = 0,
+                             std::size_t auto_limit = kLimit) {
   ItemPlan plan;
-  const Status status = plan.choose(items, returns, kLimit);
+  const Status status = plan.choose(items, returns, kLimit, auto_limit);
   std::vector<Protocol> protocols;
   if (!status.ok()) {
     EXPECT_EQ(status.code(), RIPC_TOO_LARGE);
@@ -48,6 +49,14 @@ TEST(ItemPlan, TakesTheLargestAutoItemsOutUntilTheRestFits) {
             (Protocols{payload, payload, exposed}));
 }
 
+TEST(ItemPlan, AutoItemsLeaveAPacketThatIsLargerThanTheirLimitAndShortOnesStay) {
+  const auto payload = Protocol::payload;
+  const auto exposed = Protocol::exposed;
+  EXPECT_EQ(chosen({item(600, RIPC_ITEM_SHORT), item(150, RIPC_ITEM_AUTO)}, 0, 500), (Protocols{payload, exposed}));
+  EXPECT_EQ(chosen({item(300, RIPC_ITEM_AUTO), item(100, RIPC_ITEM_AUTO)}, 0, 300), (Protocols{exposed, payload}));
+  EXPECT_TRUE(chosen({item(1'100, RIPC_ITEM_SHORT), item(150, RIPC_ITEM_AUTO)}, 0, 500).empty());
+}
+
 TEST(ItemPlan, LeavesRoomForReturnBuffers) {
   const std::vector<ripc_item> items{item(900, RIPC_ITEM_AUTO)};
   EXPECT_EQ(chosen(items), (Protocols{Protocol::payload}));
@@ -66,7 +75,7 @@ TEST(ItemPlan, SaysSoAlsoWhereTheSumOfTheSizesWrapsAround) {
 TEST(ItemPlan, ExposesReturnedItemsWhereNothingMayBeWritten) {
   const std::vector<ripc_item> items{item(8, RIPC_ITEM_RETURN), item(8, RIPC_ITEM_SHORT)};
   ItemPlan plan;
-  ASSERT_TRUE(plan.choose(items, 0, kLimit).ok());
+  ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit).ok());
   plan.choose_returns(items, Message{}, false);
   EXPECT_EQ(plan[0], Protocol::exposed);
   EXPECT_EQ(plan[1], Protocol::payload);
@@ -75,7 +84,7 @@ TEST(ItemPlan, ExposesReturnedItemsWhereNothingMayBeWritten) {
 TEST(ItemPlan, EncodesWhatItChose) {
   const std::vector<ripc_item> items{item(10, RIPC_ITEM_SHORT), item(20, RIPC_ITEM_LONG), item(30, RIPC_ITEM_LONG)};
   ItemPlan plan;
-  ASSERT_TRUE(plan.choose(items, 0, kLimit).ok());
+  ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit).ok());
   const std::array<wire::Descriptor, 2> descriptors{wire::Descriptor{1, 0, 20}, wire::Descriptor{2, 0, 30}};
   wire::Encoder encoder(wire::PacketKind::message, 5, 7);
   const ItemPlan::Encoded encoded = plan.encode(items, descriptors, encoder);

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "fake_source.hpp"
 
@@ -40,6 +41,25 @@ class Receiving : public testing::Test {
     }
     return status;
   }
+  Message* receive_message() {
+    std::array<Message*, 1> messages{};
+    std::size_t count = 0;
+    EXPECT_EQ(receiver_->receive(0, 0, messages, count), RIPC_OK);
+    return messages[0];
+  }
+  std::uint64_t leased() {
+    ripc_pool_statistics statistics{};
+    pool_.fill_statistics(statistics);
+    return statistics.leased;
+  }
+  // Whether its first item has the bytes of send_large().
+  static bool is_large(const Message& message, std::size_t size) {
+    const auto* const bytes = static_cast<const std::byte*>(message.items[0].data);
+    bool is_right = message.items[0].kind == RIPC_VIEW_SHORT && message.items[0].size == size;
+    for (std::size_t index = 0; is_right && index < size; ++index)
+      is_right = bytes[index] == static_cast<std::byte>(index);
+    return is_right;
+  }
   void send_broken() { peer_->packets.emplace_back(std::size_t{3}); }
 
   FakeSources sources_;
@@ -65,6 +85,60 @@ TEST_F(Receiving, APacketThatIsBrokenIsCountedAndHidesNoneBehindIt) {
   EXPECT_EQ(tag_, 5u);
   EXPECT_EQ(value(receiver_->counters().packets_corrupt), 3u);
   EXPECT_EQ(receive(), RIPC_EMPTY);
+}
+
+TEST_F(Receiving, ALargePacketStaysWhereItWasReadUntilItsMessageIsReleased) {
+  peer_->send_large(1, 100'000);
+  peer_->send_large(2, 50'000, 1234);
+  peer_->send_short(3);
+  Message* const plain = receive_message();
+  EXPECT_TRUE(is_large(*plain, 100'000));
+  const std::uint64_t first = leased();
+  EXPECT_GE(first, 100'000u);
+  EXPECT_LT(first, 101'000u);
+  Message* const request = receive_message();
+  EXPECT_TRUE(is_large(*request, 50'000));
+  EXPECT_EQ(request->request, 1234u);
+  ASSERT_NE(request->attachments, nullptr);
+  EXPECT_EQ(request->attachments->grants.size(), 1u);
+  EXPECT_GE(leased(), first + 50'000);
+  const auto held = hold_views(*request);
+  ASSERT_TRUE(held.ok());
+  MessagePool::release(request);
+  EXPECT_GE(leased(), first + 50'000) << "its views are held";
+  MessagePool::release(plain);
+  EXPECT_LT(leased(), first);
+  // Its memory is of no use to the next one.
+  Message* const small = receive_message();
+  EXPECT_EQ(small->tag, 3u);
+  EXPECT_EQ(small->storage, small->own_storage());
+  MessagePool::release(small);
+}
+
+TEST_F(Receiving, ALargePacketThatMakesNoMessageKeepsNoMemory) {
+  (void)life_.use_fd();
+  peer_->packets.emplace_back(std::size_t{100'000});
+  peer_->send_large(2, 50'000);
+  Message* const message = receive_message();
+  EXPECT_TRUE(is_large(*message, 50'000));
+  MessagePool::release(message);
+  EXPECT_EQ(leased(), 0u);
+  EXPECT_EQ(value(receiver_->counters().packets_corrupt), 1u);
+}
+
+TEST_F(Receiving, ALargePacketIsReceivedWhereThePoolHasReachedItsLimit) {
+  const Result<std::byte*> all = pool_.lease(std::size_t{32} << 20);
+  ASSERT_TRUE(all.ok());
+  std::vector<std::byte*> rest;
+  for (Result<std::byte*> more = pool_.lease(1 << 20); more.ok(); more = pool_.lease(1 << 20)) rest.push_back(*more);
+  const std::uint64_t before = leased();
+  peer_->send_large(1, std::size_t{2} << 20);
+  Message* const message = receive_message();
+  EXPECT_TRUE(is_large(*message, std::size_t{2} << 20));
+  MessagePool::release(message);
+  EXPECT_EQ(leased(), before);
+  for (std::byte* const data : rest) EXPECT_TRUE(pool_.release(data).ok());
+  EXPECT_TRUE(pool_.release(*all).ok());
 }
 
 TEST_F(Receiving, TheAddressOfASenderIsLearnedFromItsFirstPacketWhateverItIs) {

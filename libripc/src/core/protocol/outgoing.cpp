@@ -52,18 +52,19 @@ Status too_large(std::span<const ripc_item> items, std::size_t limit) {
   return too_large(sum(bytes, wire::packet_size(items.size(), 0)), limit);
 }
 
-Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit) {
+Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit,
+                        std::size_t auto_limit) {
   const std::size_t entries = items.size() + returns + 1;
   std::size_t body = returns * wire::kGrantSize + sizeof(std::uint64_t);
   for (std::size_t index = 0; index < items.size(); ++index) {
     const auto& [data, size, kind, return_index] = items[index];
-    const bool is_long = kind == RIPC_ITEM_LONG || (kind == RIPC_ITEM_AUTO && size > limit);
+    const bool is_long = kind == RIPC_ITEM_LONG || (kind == RIPC_ITEM_AUTO && size > auto_limit);
     // Nothing makes such an item fit, and the sum below must not wrap around.
     if (kind == RIPC_ITEM_SHORT && size > limit) return too_large(items, limit);
     protocols_[index] = is_long ? Protocol::exposed : Protocol::payload;
     body += is_long ? wire::kDescriptorSize : kind == RIPC_ITEM_RETURN ? wire::kDirectedSize : size;
   }
-  while (wire::packet_size(entries, body) > limit) {
+  while (wire::packet_size(entries, body) > auto_limit) {
     const ripc_item* largest = nullptr;
     for (std::size_t index = 0; index < items.size(); ++index) {
       const ripc_item& item = items[index];
@@ -71,11 +72,12 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
           (largest == nullptr || item.size >= largest->size))
         largest = &item;
     }
-    if (largest == nullptr) return too_large(wire::packet_size(entries, body), limit);
+    if (largest == nullptr) break;
     protocols_[static_cast<std::size_t>(largest - items.data())] = Protocol::exposed;
     body -= largest->size - wire::kDescriptorSize;
   }
   packet_size_ = wire::packet_size(entries, body);
+  if (packet_size_ > limit) return too_large(packet_size_, limit);
   return {};
 }
 

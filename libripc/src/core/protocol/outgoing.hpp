@@ -9,6 +9,9 @@
 //   sockets  a packet: by datagram, or by the link's connection              UdpChannel::want_stream_locked
 //   sockets  a pulled item: over one rail up to 128 KiB, else over all       RailPace::kUndivided
 //   verbs    a pulled item: likewise, up to 1 MiB                            RdmaPullTable::pull
+//
+// The border between a packet and a pull is the largest packet of the path. It does not move while a program runs:
+// otherwise the same message would need a window of its receiver today, and none tomorrow.
 #pragma once
 
 #include <algorithm>
@@ -83,9 +86,9 @@ enum class Protocol : std::uint8_t {
 // How each item of one message travels.
 class ItemPlan {
  public:
-  // Which items travel in a packet of at most `limit` bytes: AUTO ones leave it, the largest first, until it fits.
-  // RIPC_TOO_LARGE: it cannot.
-  Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit);
+  // Which items travel in a packet of at most `limit` bytes: AUTO ones leave it, the largest first, until it has no
+  // more than `auto_limit`, or none of them. RIPC_TOO_LARGE: it cannot.
+  Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit, std::size_t auto_limit);
   // Of a reply. Writes what it returns, unless !may_write, and decides how each item that it returns travels.
   void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);
 

@@ -23,9 +23,10 @@ struct SendArguments {
   std::uint64_t* request_id = nullptr;  // gets the name; 0: it has none
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
-  bool unordered = false;     // delivered as soon as it is complete
-  bool more = false;          // another long message to the same service is sent at once, by the same thread
-  bool holds_leases = false;  // the short items that lie in leases stay as they are while someone holds those
+  bool unordered = false;             // delivered as soon as it is complete
+  bool more = false;                  // another long message to the same service is sent at once, by the same thread
+  std::size_t auto_limit = SIZE_MAX;  // AUTO items leave a packet that would be larger, and travel long
+  bool holds_leases = false;          // the short items that lie in leases stay as they are while someone holds those
 
   bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }
 };

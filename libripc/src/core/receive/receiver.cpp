@@ -173,42 +173,66 @@ spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes) noexcept 
   Message* message = nullptr;
   if (inbox_.pending || !wire::read_single<MessagePool::kSingleStorage>(bytes, source.sink_data, packet) ||
       (message = pool_->take_single()) == nullptr) [[unlikely]]
-    return deliver_plain(source, bytes);
+    return deliver_plain(source, bytes, nullptr);
   message->items[0] = short_view(message->storage, packet.body.size());
   copy_small<MessagePool::kSingleStorage>(message->storage, packet.body.data(), packet.body.size());
   add_plain(message, source, packet.source, packet.tag, 1, packet.body.size());
   return spi::Delivery::taken;
 }
 
-spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept {
+spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes, const Memory* memory) noexcept {
   bool overtakes = false;
   if (!long_receives_.empty()) [[unlikely]] {
     // What a source sends stays in order: what comes behind a message that is not complete waits its turn.
     overtakes = wire::is_unordered(bytes);
     const LongReceives::Turn turn = overtakes ? LongReceives::Turn::now : long_receives_.turn_of(source, *pool_);
     if (turn != LongReceives::Turn::now)
-      return turn == LongReceives::Turn::long_only ? deliver_special(source, bytes, false) : spi::Delivery::blocked;
+      return turn == LongReceives::Turn::long_only ? deliver_special(source, bytes, memory, false)
+                                                   : spi::Delivery::blocked;
   }
   // The peer can change the bytes at any time: each is read once.
   wire::PlainReader packet;
   if (!packet.read_header(bytes, RIPC_MAX_ITEMS)) [[unlikely]]
-    return deliver_special(source, bytes, overtakes);
+    return deliver_special(source, bytes, memory, overtakes);
   const spi::Bytes body = packet.body();
-  Message* message = pool_->take(body.size(), packet.count());
+  Message* message = pool_->take(memory == nullptr ? body.size() : 0, packet.count());
   if (message == nullptr) [[unlikely]]
     return stop_without_memory();
   ripc_item_view* view = message->items;
-  const bool fits = body.size() <= message->storage_size;
+  const bool fits = memory != nullptr || body.size() <= message->storage_size;
+  const std::byte* const storage = memory == nullptr ? message->storage : body.data();
   if (!fits || !packet.visit_items([&](std::size_t offset, std::size_t length) {
-        *view++ = short_view(message->storage + offset, length);
+        *view++ = short_view(storage + offset, length);
       })) [[unlikely]] {
     MessagePool::release(message);
-    return fits ? deliver_special(source, bytes, overtakes) : reject();
+    return fits ? deliver_special(source, bytes, memory, overtakes) : reject();
   }
-  copy_small(message->storage, body.data(), body.size());
+  if (memory == nullptr) [[likely]] {
+    copy_small(message->storage, body.data(), body.size());
+  } else if (!keep(*message, body, *memory)) {
+    return stop_without_memory();
+  }
   learn(source, packet.source());
   add_plain(message, source, packet.source(), packet.tag(), packet.count(), body.size());
   return spi::Delivery::taken;
+}
+
+// The pool has memory that was used before. Its limit must not keep packets waiting for ever.
+spi::PacketSink::Memory Receiver::make_room(std::size_t size) noexcept try {
+  Result<Memory> room = memory_.share(size);
+  return room.ok() ? std::move(*room) : Memory(new std::byte[size], std::default_delete<std::byte[]>());
+} catch (const std::bad_alloc&) {
+  out_of_memory_ = true;
+  return {};
+}
+
+// False: there is no memory for that, and the message is released.
+bool Receiver::keep(Message& message, spi::Bytes packet, const Memory& memory) noexcept try {
+  message.keep(packet, memory);
+  return true;
+} catch (const std::bad_alloc&) {
+  MessagePool::release(&message);
+  return false;
 }
 
 spi::Delivery Receiver::reject() noexcept {
@@ -217,15 +241,16 @@ spi::Delivery Receiver::reject() noexcept {
 }
 
 // A message that has more than payload, or is no message at all: a copy of it is looked at.
-spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, bool overtakes) noexcept {
+spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, const Memory* memory,
+                                        bool overtakes) noexcept {
   if (bytes.size() < wire::kHeaderSize) return reject();
   // A hint about the room needed.
-  Message* message = pool_->take(bytes.size(), static_cast<std::size_t>(bytes[3]));
-  if (message == nullptr) return stop_without_memory();
+  Message* message = pool_->take(memory == nullptr ? bytes.size() : 0, static_cast<std::size_t>(bytes[3]));
+  if (message == nullptr || (memory != nullptr && !keep(*message, bytes, *memory))) return stop_without_memory();
   wire::Packet packet;
   bool sound = bytes.size() <= message->storage_size;
   if (sound) {
-    std::memcpy(message->storage, bytes.data(), bytes.size());
+    if (memory == nullptr) std::memcpy(message->storage, bytes.data(), bytes.size());
     sound = packet.decode({message->storage, bytes.size()}).ok() && packet.kind() == wire::PacketKind::message &&
             (packet.is_unordered() || !overtakes);
   }

@@ -35,6 +35,7 @@ class Receiver final : private spi::PacketSink {
   explicit Receiver(const Parts& parts) noexcept
       : life_(parts.life),
         routes_(parts.routes),
+        memory_(parts.pool),
         spin_(parts.spin),
         long_receives_({parts.destinations, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
   ~Receiver() {
@@ -65,9 +66,15 @@ class Receiver final : private spi::PacketSink {
  private:
   spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
   void source_gone(spi::Source& source) noexcept override { long_receives_.source_gone(source); }
-  [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes) noexcept;
+  Memory make_room(std::size_t size) noexcept override;
+  spi::Delivery deliver_large(spi::Source& source, spi::Bytes bytes, const Memory& memory) noexcept override {
+    return deliver_plain(source, bytes, &memory);
+  }
+  // memory: the bytes lie in it, and are not copied; or null.
+  [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes, const Memory* memory) noexcept;
   // overtakes: it is offered before its turn, because it said that it is unordered.
-  spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes, bool overtakes) noexcept;
+  spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes, const Memory* memory, bool overtakes) noexcept;
+  static bool keep(Message& message, spi::Bytes packet, const Memory& memory) noexcept;
   spi::Delivery reject() noexcept;
   // There is no memory for this packet now.
   spi::Delivery stop_without_memory() noexcept {
@@ -110,6 +117,7 @@ class Receiver final : private spi::PacketSink {
 
   ServiceLife& life_;
   RouteTable& routes_;
+  memory::Pool& memory_;
   AdaptiveSpin spin_;
   Ports ports_;
   MessagePool* pool_ = nullptr;

@@ -31,9 +31,11 @@ Status ShortSend::send(const SendArguments& arguments, bool& fits) {
       ThreadEpoch::Record& thread = ThreadEpoch::current();
       const ThreadEpoch::Section section(thread);
       if (const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(arguments.to)) {
-        if (!encodable || size > (*channel)->packet_limit()) [[unlikely]] {
+        const std::size_t limit = (*channel)->packet_limit();
+        if (!encodable || size > std::min(limit, arguments.auto_limit)) [[unlikely]] {
           fits = !has_auto(arguments.items);
-          return fits ? too_large(arguments.items, (*channel)->packet_limit()) : Status();
+          if (!fits) return {};
+          if (!encodable || size > limit) return too_large(arguments.items, limit);
         }
         status = arguments.holds_leases ? send_given_by(**channel, message, thread)
                                         : send_by(**channel, {.message = message}, thread);

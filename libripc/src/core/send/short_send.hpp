@@ -25,8 +25,9 @@ class ShortSend {
  public:
   ShortSend(ripc_service_id id, Paths& paths) noexcept : id_(id), paths_(paths) {}
 
-  // Where the channel is known. RIPC_PENDING: the general send has to look at it.
-  ripc_status send_known(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items, bool* loses) noexcept;
+  // Where the channel is known, of at most so many bytes. RIPC_PENDING: the general send has to look at it.
+  ripc_status send_known(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items, bool* loses,
+                         std::size_t most) noexcept;
   // A message that prefers_plain(). !fits: it is none, or does not fit, and some of it may travel long instead.
   Status send(const SendArguments& arguments, bool& fits);
   // How many of the first messages went; none also if the first is not plain, or its channel not known.
@@ -60,10 +61,10 @@ class ShortSend {
 };
 
 [[gnu::always_inline]] inline ripc_status ShortSend::send_known(ripc_service_id to, std::uint32_t tag,
-                                                                std::span<const ripc_item> items,
-                                                                bool* loses) noexcept {
+                                                                std::span<const ripc_item> items, bool* loses,
+                                                                std::size_t most) noexcept {
   std::size_t bytes = 0;
-  if (!is_plain(items, bytes)) [[unlikely]]
+  if (!is_plain(items, bytes) || bytes > most) [[unlikely]]
     return RIPC_PENDING;
   const spi::Outgoing outgoing{.message = {.source = id_, .tag = tag, .items = items, .bytes = bytes}};
   ThreadEpoch::Record& thread = ThreadEpoch::current();

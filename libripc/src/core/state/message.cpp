@@ -13,12 +13,19 @@ constexpr std::uint32_t kCallsToOwn = 256;
 }  // namespace
 
 void Message::attach(std::size_t grants, std::size_t lent_items) {
-  auto made = std::make_unique<Attachments>();
-  made->grants.reserve(grants);
-  if (lent_items != 0) made->lent.reserve(1);
-  made->views.reserve(lent_items);
-  made->leases.reserve(lent_items);
-  attachments = std::move(made);
+  if (!attachments) attachments = std::make_unique<Attachments>();
+  attachments->grants.reserve(grants);
+  if (lent_items != 0) attachments->lent.reserve(1);
+  attachments->views.reserve(attachments->views.size() + lent_items);
+  attachments->leases.reserve(lent_items);
+}
+
+void Message::keep(spi::Bytes packet, const std::shared_ptr<const void>& memory) {
+  attach(0, 0);
+  attachments->views.push_back(memory);
+  // Nobody writes there.
+  storage = const_cast<std::byte*>(packet.data());
+  storage_size = packet.size();
 }
 
 MessagePools::~MessagePools() {
@@ -52,7 +59,7 @@ Message* MessagePool::make(bool large) noexcept {
   message->large = large;
   message->item_capacity = static_cast<std::uint32_t>(items);
   message->items = reinterpret_cast<ripc_item_view*>(static_cast<std::byte*>(memory) + items_offset);
-  message->storage = static_cast<std::byte*>(memory) + storage_offset;
+  message->storage = message->own_storage();
   message->storage_size = storage;
   message->owner = this;
   message->made_before = std::exchange(made_, message);
@@ -107,6 +114,9 @@ void MessagePool::end_attachments(Message& message) noexcept {
     (void)attachments.source->finish(descriptor, attachments.lent_status);
   for (std::byte* lease : attachments.leases) (void)attachments.pool->release(lease);
   message.attachments.reset();
+  if (message.storage == message.own_storage()) return;
+  message.storage = message.own_storage();
+  message.storage_size = message.large ? message.owner->packet_limit_ : kSmallStorage;
 }
 
 // Apart from release(), which then calls nothing and has no registers to save.

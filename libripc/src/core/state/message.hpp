@@ -46,7 +46,7 @@ struct Message {
     std::atomic<bool> replied{false};                // the grants were used, or refused
     std::vector<wire::Descriptor> lent;              // a transfer to finish on release: one or none
     ripc_status lent_status = RIPC_OK;               // with this
-    std::vector<std::shared_ptr<const void>> views;  // what the lent items lie in
+    std::vector<std::shared_ptr<const void>> views;  // what the lent items lie in, and a packet that was not copied
     memory::Pool* pool = nullptr;                    // of the leases
     std::vector<std::byte*> leases;                  // items in library memory, given back on release
   };
@@ -69,6 +69,10 @@ struct Message {
 
   // Makes them, with room for so many return buffers and lent items: adding those takes no memory then.
   void attach(std::size_t grants, std::size_t lent_items);
+  // Its packet, or what follows the head of it, is not copied: it lies here, in this memory. Throws std::bad_alloc.
+  void keep(spi::Bytes packet, const std::shared_ptr<const void>& memory);
+  // The storage that was made with it.
+  std::byte* own_storage() const noexcept { return reinterpret_cast<std::byte*>(items + item_capacity); }
 };
 
 // What keeps the memory of lent items where it is, without their messages. Gone before the context.

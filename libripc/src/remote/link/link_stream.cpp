@@ -77,7 +77,12 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
   const bool waits = more && size < kTogether / 4;
   if (!waits || waiting() + size > kMostWaiting) flush_locked();
   if (lost_) return RIPC_PEER_DEAD;
-  if (waiting() + size > kMostWaiting) return RIPC_AGAIN;
+  if (waiting() != 0 && waiting() + size > kMostWaiting) return RIPC_AGAIN;
+  try {
+    out_.reserve(size);
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
   std::size_t sent = 0;
   if (waiting() == 0 && !waits) {
     const ssize_t result = connection_.send(std::span(parts).first(count));
@@ -144,6 +149,17 @@ bool StreamSender::has_room() noexcept {
   return lost_ || (!full_ && waiting() == 0);
 }
 
+// What a large record has taken is not kept for long.
+void StreamSender::trim() noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (waiting() != 0 || out_.capacity() <= kMostWaiting) return;
+  std::vector<std::byte> small;
+  small.reserve(kMostWaiting);
+  out_.swap(small);
+} catch (const std::bad_alloc&) {
+  // Then it stays.
+}
+
 bool StreamSender::lost() noexcept {
   const std::lock_guard lock(mutex_);
   return lost_;
@@ -204,40 +220,65 @@ StreamReceiver::StreamReceiver(SecureSocket connection)
 std::size_t StreamReceiver::missing() const noexcept {
   const std::size_t present = end_ - begin_;
   if (present < kRecordPrefix) return kRecordPrefix - present;
-  const std::size_t size = kRecordPrefix + wire::load_le<std::uint32_t>(buffer_.get() + begin_);
-  return size > present ? size - present : 0;
+  return kRecordPrefix + size() > present ? kRecordPrefix + size() - present : 0;
 }
 
-StreamReceiver::Outcome StreamReceiver::fill() noexcept {
+StreamReceiver::Outcome StreamReceiver::fill(spi::PacketSink& sink) noexcept {
+  if (!large_ && is_large() && !begin_large(sink)) return Outcome::no_room;
   if (begin_ == end_) {
     begin_ = end_ = 0;
-  } else if (kBuffer - end_ < kMaxRecord) {
+  } else if (kBuffer - end_ < kMaxCopied) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
+  // While the rest of a large record comes, the buffer is empty, and for what follows.
+  const std::size_t rest = large_size_ - large_end_;
   const std::size_t most = std::min(kBuffer - end_, std::max(missing(), kRead));
-  const ssize_t result = connection_.receive(buffer_.get() + end_, most);
+  std::array<iovec, 2> ranges{{{large_.get() + large_end_, rest}, {buffer_.get() + end_, most}}};
+  const ssize_t result = rest != 0 ? connection_.receive(ranges) : connection_.receive(buffer_.get() + end_, most);
   if (result > 0) {
-    end_ += static_cast<std::size_t>(result);
+    const std::size_t large = std::min(static_cast<std::size_t>(result), rest);
+    large_end_ += large;
+    end_ += static_cast<std::size_t>(result) - large;
     return Outcome::data;
   }
   return result < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM) ? Outcome::nothing : Outcome::ended;
 }
 
+// Moves what is there of it. False: there is no memory.
+bool StreamReceiver::begin_large(spi::PacketSink& sink) noexcept {
+  large_ = sink.make_room(size());
+  if (!large_) return false;
+  large_size_ = size();
+  begin_ += kRecordPrefix;
+  large_end_ = end_ - begin_;
+  std::memcpy(large_.get(), buffer_.get() + begin_, large_end_);
+  begin_ = end_;
+  return true;
+}
+
 ripc_status StreamReceiver::front(spi::Bytes& datagram) const noexcept {
   datagram = {};
+  if (large_) {
+    if (large_end_ == large_size_) datagram = {large_.get(), large_size_};
+    return RIPC_OK;
+  }
   const std::size_t present = end_ - begin_;
   if (present < kRecordPrefix) return RIPC_OK;
-  const std::size_t size = wire::load_le<std::uint32_t>(buffer_.get() + begin_);
-  if (size <= wire::datagram::kHeaderSize || size > kMaxRecord - kRecordPrefix) return RIPC_CORRUPT;
-  if (present - kRecordPrefix >= size) datagram = {buffer_.get() + begin_ + kRecordPrefix, size};
+  if (size() <= wire::datagram::kHeaderSize || size() > kMaxRecord - kRecordPrefix) return RIPC_CORRUPT;
+  if (!is_large() && present - kRecordPrefix >= size()) datagram = {buffer_.get() + begin_ + kRecordPrefix, size()};
   return RIPC_OK;
 }
 
 void StreamReceiver::pop() noexcept {
-  begin_ += kRecordPrefix + wire::load_le<std::uint32_t>(buffer_.get() + begin_);
   packet = {};
+  if (large_) {
+    large_.reset();
+    large_size_ = large_end_ = 0;
+  } else {
+    begin_ += kRecordPrefix + size();
+  }
 }
 
 }  // namespace ripc::internal::remote

@@ -16,15 +16,19 @@
 #include "base/event_loop.hpp"
 #include "remote/session/secure_socket.hpp"
 #include "spi/channel.hpp"
+#include "spi/port.hpp"
+#include "wire/bytes.hpp"
 #include "wire/datagram.hpp"
 
 namespace ripc::internal::remote {
 
 inline constexpr std::size_t kRecordPrefix = sizeof(std::uint32_t);
-inline constexpr std::size_t kMaxRecord = kRecordPrefix + wire::datagram::kHeaderSize + wire::datagram::kMaxPacket;
+// The largest record that is copied: a larger one is read into memory that its message keeps.
+inline constexpr std::size_t kMaxCopied = kRecordPrefix + wire::datagram::kHeaderSize + wire::datagram::kMaxPacket;
+inline constexpr std::size_t kMaxRecord = kMaxCopied - wire::datagram::kMaxPacket + wire::datagram::kMaxRecordPacket;
 
-// The sender's end. Any thread. What the socket does not take at once waits here, at most `kMostWaiting` bytes of it,
-// until the responder finds room.
+// The sender's end. Any thread. What the socket does not take at once waits here until the responder finds room: at
+// most `kMostWaiting` bytes, or one record that is larger.
 class StreamSender {
  public:
   // Responder. `notify` is called there whenever there is room again, and when the connection is lost; not after
@@ -41,11 +45,13 @@ class StreamSender {
   void flush() noexcept;
   bool has_room() noexcept;
   bool lost() noexcept;
+  // Gives back the memory that a large record took while it waited.
+  void trim() noexcept;
   // Nothing more is sent. The responder writes what waits, and closes the connection then.
   void finish() noexcept;
 
  private:
-  static constexpr std::size_t kMostWaiting = 2 * kMaxRecord;
+  static constexpr std::size_t kMostWaiting = 2 * kMaxCopied;
   // Bytes of small packets that are worth a system call.
   static constexpr std::size_t kTogether = std::size_t{16} << 10;
 
@@ -76,12 +82,15 @@ class StreamReceiver {
 
   int fd() const noexcept { return connection_.fd(); }
 
-  enum class Outcome : std::uint8_t { data, nothing, ended };
-  // Reads what is there, as far as there is room: one system call. Ended: nothing will come any more.
-  Outcome fill() noexcept;
+  enum class Outcome : std::uint8_t { data, nothing, ended, no_room };
+  // Reads what is there, as far as there is room: one system call. A large record takes memory of the sink. Ended:
+  // nothing will come any more.
+  Outcome fill(spi::PacketSink& sink) noexcept;
   // The datagram of the first record; empty if it is not there as a whole. Valid until fill(). RIPC_CORRUPT: the peer
   // does not send records.
   ripc_status front(spi::Bytes& datagram) const noexcept;
+  // What it lies in, if it is large; else empty.
+  const spi::PacketSink::Memory& memory() const noexcept { return large_; }
   void pop() noexcept;
 
   // ---- For delivery: they go with the connection ----
@@ -95,17 +104,27 @@ class StreamReceiver {
   Nanoseconds over_at = 0;
 
  private:
-  static constexpr std::size_t kBuffer = 2 * kMaxRecord;
+  static constexpr std::size_t kBuffer = 2 * kMaxCopied;
   // Bytes that the peer may send ahead, if net.core.rmem_max allows a buffer of that size. A smaller one halves the
   // rate of 64 KiB messages; then the kernel sizes it, up to net.ipv4.tcp_rmem.
   static constexpr int kWindow = 1 << 20;
   // Bytes of one read, unless the first record needs more: what lies in the cache is delivered at twice the speed.
   static constexpr std::size_t kRead = std::size_t{64} << 10;
+  // Of the first record, once its prefix is there.
+  std::size_t size() const noexcept { return wire::load_le<std::uint32_t>(buffer_.get() + begin_); }
+  bool is_large() const noexcept {
+    return end_ - begin_ >= kRecordPrefix && size() > kMaxCopied - kRecordPrefix &&
+           size() <= kMaxRecord - kRecordPrefix;
+  }
   std::size_t missing() const noexcept;
+  bool begin_large(spi::PacketSink& sink) noexcept;
 
   SecureSocket connection_;
   std::unique_ptr<std::byte[]> buffer_;  // not touched before need
   std::size_t begin_ = 0, end_ = 0;
+  // A large record that is the first one, without its prefix: of `large_size_` bytes, the first `large_end_` are there.
+  spi::PacketSink::Memory large_;
+  std::size_t large_size_ = 0, large_end_ = 0;
 };
 
 }  // namespace ripc::internal::remote

@@ -217,7 +217,7 @@ std::size_t UdpReceiver::poll_source(const std::shared_ptr<UdpSource>& source, s
     batch_source_ = source;
     return deliver_batch(sink, budget, stop);
   }
-  if (stream != nullptr && is_due(*source, *stream)) taken = poll_stream(*source, *stream, sink, budget, stop);
+  if (stream != nullptr && is_due(*source, *stream, sink)) taken = poll_stream(*source, *stream, sink, budget, stop);
   if (taken != 0 || stop || source->has_record()) return taken;
   if (over) [[unlikely]] {
     sink.source_gone(*source);
@@ -258,10 +258,10 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
 }
 
 // Packets that went over UDP are delivered before those of the connection. What has not come soon is lost.
-bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream) noexcept {
+bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept {
   if (stream.is_due) return true;
   spi::Bytes datagram;
-  if (stream.front(datagram) == RIPC_OK && datagram.empty() && !fill(source, stream)) return false;
+  if (stream.front(datagram) == RIPC_OK && datagram.empty() && !fill(source, stream, sink)) return false;
   wire::datagram::Header header;
   if (stream.front(datagram) == RIPC_OK && datagram.empty()) return false;
   const Nanoseconds now = monotonic_now();
@@ -273,9 +273,9 @@ bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream) noexcept {
 }
 
 // False: there is nothing more to read now, or ever; then it is dropped.
-bool UdpReceiver::fill(UdpSource& source, StreamReceiver& stream) noexcept {
+bool UdpReceiver::fill(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept {
   count_call();
-  const StreamReceiver::Outcome outcome = stream.fill();
+  const StreamReceiver::Outcome outcome = stream.fill(sink);
   if (outcome == StreamReceiver::Outcome::ended ||
       (outcome == StreamReceiver::Outcome::nothing && is_replaced(source, stream)))
     end_stream(source);
@@ -316,7 +316,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
       }
       if (datagram.empty()) {
         // What was just sent is not there yet: a receiver that waits for the first packet should have it now.
-        if (taken != 0 || !fill(source, stream)) return taken;
+        if (taken != 0 || !fill(source, stream, sink)) return taken;
         continue;
       }
       stream.packet = source.accept(datagram, source.token(), port_.counters());
@@ -325,7 +325,8 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
         continue;
       }
     }
-    const spi::Delivery delivery = sink.deliver(source, stream.packet);
+    const spi::Delivery delivery = stream.memory() ? sink.deliver_large(source, stream.packet, stream.memory())
+                                                   : sink.deliver(source, stream.packet);
     if (delivery != spi::Delivery::taken) {
       stop = delivery == spi::Delivery::stop;
       break;

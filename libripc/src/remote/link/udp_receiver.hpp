@@ -54,8 +54,8 @@ class UdpReceiver {
   bool fetch(UdpSource& source) noexcept;
   std::size_t poll_stream(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink, std::size_t budget,
                           bool& stop) noexcept;
-  bool is_due(UdpSource& source, StreamReceiver& stream) noexcept;
-  bool fill(UdpSource& source, StreamReceiver& stream) noexcept;
+  bool is_due(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept;
+  bool fill(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept;
   bool is_replaced(const UdpSource& source, StreamReceiver& stream) noexcept;
   std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;

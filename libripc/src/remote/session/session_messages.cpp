@@ -123,7 +123,7 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
         protect(*socket, *session, false, frame.link, frame.token);
         opened.incarnation = port.incarnation();
         opened.port = socket->port();
-        opened.packet_limit = static_cast<std::uint32_t>(wire::datagram::kMaxPacket);
+        opened.packet_limit = static_cast<std::uint32_t>(wire::datagram::kMaxRecordPacket);
         opened.credit = ReceiverCredit::first_credit(budget);
         auto source = std::make_shared<UdpSource>(LinkSource::Parts{.session = session,
                                                                     .link = frame.link,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -19,6 +20,24 @@ namespace {
 
 using support::eventually;
 using wire::datagram::Header;
+
+// Gives memory for large records, and counts it.
+class Rooms final : public spi::PacketSink {
+ public:
+  spi::Delivery deliver(spi::Source&, spi::Bytes) noexcept override { return spi::Delivery::stop; }
+  spi::Delivery deliver_large(spi::Source&, spi::Bytes, const Memory&) noexcept override { return spi::Delivery::stop; }
+  void source_gone(spi::Source&) noexcept override {}
+  Memory make_room(std::size_t size) noexcept override {
+    if (has_none) return {};
+    ++held;
+    return Memory(new std::byte[size], [this](const std::byte* memory) {
+      delete[] memory;
+      --held;
+    });
+  }
+  bool has_none = false;
+  int held = 0;
+};
 
 class LinkStream : public ::testing::Test {
  protected:
@@ -52,7 +71,7 @@ class LinkStream : public ::testing::Test {
     for (;;) {
       EXPECT_EQ(receiver_->front(datagram), RIPC_OK);
       if (datagram.empty()) {
-        if (receiver_->fill() != StreamReceiver::Outcome::data) return count;
+        if (receiver_->fill(sink_) != StreamReceiver::Outcome::data) return count;
         continue;
       }
       Header header;
@@ -73,6 +92,7 @@ class LinkStream : public ::testing::Test {
 
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
+  Rooms sink_;
   std::unique_ptr<StreamReceiver> receiver_;
   std::shared_ptr<StreamSender> sender_;
   std::atomic<int> told_{0};
@@ -82,8 +102,8 @@ TEST_F(LinkStream, WhatTheSocketDoesNotTakeWaitsWithinABoundAndNothingIsLostOrTo
   std::vector<std::string> sent;
   for (;;) {
     const auto number = static_cast<std::uint32_t>(sent.size() + 1);
-    std::string packet(number % 3 == 0 ? wire::datagram::kMaxPacket : number * 7919 % 20'000 + 1,
-                       static_cast<char>(number));
+    const std::size_t large = number % 2 == 0 ? wire::datagram::kMaxPacket : wire::datagram::kMaxRecordPacket;
+    std::string packet(number % 3 == 0 ? large : number * 7919 % 20'000 + 1, static_cast<char>(number));
     const ripc_status status = send(number, packet);
     if (status == RIPC_AGAIN) break;
     ASSERT_EQ(status, RIPC_OK);
@@ -98,10 +118,56 @@ TEST_F(LinkStream, WhatTheSocketDoesNotTakeWaitsWithinABoundAndNothingIsLostOrTo
   EXPECT_GE(told_.load(), 1) << "whoever waits for room is told";
 }
 
+TEST_F(LinkStream, ALargeRecordIsReadIntoMemoryThatWhoeverTakesItMayKeep) {
+  const std::string large(wire::datagram::kMaxRecordPacket, 'l');
+  const std::string last(wire::datagram::kMaxPacket + 1, 's');
+  std::vector<std::string> received;
+  spi::PacketSink::Memory kept;
+  ASSERT_EQ(send(1, large), RIPC_OK);
+  ASSERT_TRUE(eventually([&] {
+    spi::Bytes datagram;
+    (void)receiver_->fill(sink_);
+    EXPECT_EQ(receiver_->front(datagram), RIPC_OK);
+    return !datagram.empty();
+  }));
+  kept = receiver_->memory();
+  ASSERT_NE(kept, nullptr);
+  receiver_->pop();
+  EXPECT_EQ(receiver_->memory(), nullptr);
+  EXPECT_EQ(sink_.held, 1);
+  EXPECT_EQ(std::memcmp(kept.get() + wire::datagram::kHeaderSize, large.data(), large.size()), 0);
+  kept.reset();
+  EXPECT_EQ(sink_.held, 0);
+  // What follows one comes with it, in any pieces.
+  received.push_back(large);
+  for (std::uint32_t number = 2; number <= 9; ++number) {
+    ASSERT_TRUE(eventually([&] {
+      const ripc_status status = send(number, number % 2 == 0 ? "small" : last);
+      (void)receive(received);
+      return status == RIPC_OK;
+    }));
+  }
+  ASSERT_TRUE(receive_until(received, 9));
+  for (std::size_t index = 1; index < 9; ++index) EXPECT_EQ(received[index], index % 2 == 1 ? "small" : last) << index;
+  EXPECT_EQ(sink_.held, 0);
+}
+
+TEST_F(LinkStream, ALargeRecordForWhichThereIsNoMemoryWaits) {
+  sink_.has_none = true;
+  ASSERT_EQ(send(1, std::string(wire::datagram::kMaxPacket + 1, 'l')), RIPC_OK);
+  ASSERT_EQ(send(2, "behind"), RIPC_OK);
+  ASSERT_TRUE(eventually([&] { return receiver_->fill(sink_) == StreamReceiver::Outcome::no_room; }));
+  std::vector<std::string> received;
+  EXPECT_EQ(receive(received), 0u);
+  sink_.has_none = false;
+  ASSERT_TRUE(receive_until(received, 2));
+  EXPECT_EQ(received[1], "behind");
+}
+
 TEST_F(LinkStream, WhatWaitsForMoreGoesWithTheFlush) {
   ASSERT_EQ(send(1, "one", true), RIPC_OK);
   ASSERT_EQ(send(2, "two", true), RIPC_OK);
-  EXPECT_EQ(receiver_->fill(), StreamReceiver::Outcome::nothing);
+  EXPECT_EQ(receiver_->fill(sink_), StreamReceiver::Outcome::nothing);
   sender_->flush();
   std::vector<std::string> received;
   EXPECT_EQ(receive(received), 2u);
@@ -114,7 +180,7 @@ TEST_F(LinkStream, WhatWaitsIsWrittenAfterTheEndAndThenTheConnectionCloses) {
   std::exchange(sender_, nullptr)->finish();
   std::vector<std::string> received;
   ASSERT_TRUE(receive_until(received, sent));
-  EXPECT_TRUE(eventually([&] { return receiver_->fill() == StreamReceiver::Outcome::ended; }));
+  EXPECT_TRUE(eventually([&] { return receiver_->fill(sink_) == StreamReceiver::Outcome::ended; }));
 }
 
 TEST_F(LinkStream, ALostConnectionIsReportedAndRefusesWhatComesAfter) {
@@ -131,11 +197,12 @@ TEST_F(LinkStream, SizesThatNoRecordHasAreCorrupt) {
     const UniqueFd stranger(ends[0]);
     GuardedSocket from;
     from.fd.reset(ends[1]);
+    Rooms sink;
     StreamReceiver receiver(std::move(from));
     std::array<std::byte, kRecordPrefix> prefix;
     wire::store_le<std::uint32_t>(prefix.data(), size);
     ASSERT_EQ(write(stranger.get(), prefix.data(), prefix.size()), static_cast<ssize_t>(prefix.size()));
-    ASSERT_EQ(receiver.fill(), StreamReceiver::Outcome::data);
+    ASSERT_EQ(receiver.fill(sink), StreamReceiver::Outcome::data);
     spi::Bytes datagram;
     EXPECT_EQ(receiver.front(datagram), RIPC_CORRUPT) << size;
   }

@@ -14,7 +14,7 @@
 namespace ripc::internal::socket {
 namespace {
 
-bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::kMaxPacket) == RIPC_OK; }
+bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::kMaxRecordPacket) == RIPC_OK; }
 
 // The TCP sockets of this process.
 std::set<int> streams() {
@@ -56,17 +56,18 @@ INSTANTIATE_TEST_SUITE_P(Sealed, MediumLinkCosts, ::testing::Bool());
 TEST_F(MediumLink, PacketsLargerThanADatagramGoOnceThePathIsPreparedForThem) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
-  EXPECT_EQ(channel->packet_limit(), wire::datagram::kMaxPacket);
-  ASSERT_LT(channel->ready_limit(), wire::datagram::kMaxPacket);
-  const std::string large(wire::datagram::kMaxPacket, 'x');
+  EXPECT_EQ(channel->packet_limit(), wire::datagram::kMaxRecordPacket);
+  ASSERT_LT(channel->ready_limit(), wire::datagram::kMaxRecordPacket);
+  const std::string large(wire::datagram::kMaxRecordPacket, 'x');
   EXPECT_EQ(send_text(*channel, large), RIPC_TOO_LARGE);
-  EXPECT_EQ(channel->widen(wire::datagram::kMaxPacket + 1), RIPC_TOO_LARGE);
-  ASSERT_EQ(channel->widen(wire::datagram::kMaxPacket), RIPC_OK);
-  EXPECT_EQ(channel->ready_limit(), wire::datagram::kMaxPacket);
+  EXPECT_EQ(channel->widen(wire::datagram::kMaxRecordPacket + 1), RIPC_TOO_LARGE);
+  ASSERT_EQ(channel->widen(wire::datagram::kMaxRecordPacket), RIPC_OK);
+  EXPECT_EQ(channel->ready_limit(), wire::datagram::kMaxRecordPacket);
   ASSERT_EQ(send_text(*channel, large), RIPC_OK);
   EXPECT_EQ(send_text(*channel, large + 'x'), RIPC_TOO_LARGE);
   ASSERT_TRUE(poll_until(1));
   EXPECT_EQ(sink_.packets[0].second, large);
+  EXPECT_EQ(sink_.large, 1) << "it is not copied";
   EXPECT_NE(channel->describe(Deadline::after(0)).text.find("messages go over TCP"), std::string::npos);
 }
 
@@ -96,11 +97,11 @@ TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
     while (!go_on) std::this_thread::yield();
   });
   ASSERT_TRUE(eventually([&] { return halted.load(); }));
-  EXPECT_EQ(channel->widen(wire::datagram::kMaxPacket), RIPC_TOO_LARGE);
+  EXPECT_EQ(channel->widen(wire::datagram::kMaxRecordPacket), RIPC_TOO_LARGE);
   EXPECT_EQ(channel->packet_limit(), channel->ready_limit());
   EXPECT_EQ(send_text(*channel, "small"), RIPC_OK);
   go_on = true;
-  ASSERT_TRUE(eventually([&] { return channel->packet_limit() == wire::datagram::kMaxPacket; }));
+  ASSERT_TRUE(eventually([&] { return channel->packet_limit() == wire::datagram::kMaxRecordPacket; }));
   EXPECT_TRUE(grows(*channel));
 }
 
@@ -192,7 +193,7 @@ TEST_F(MediumLink, ManyMessagesOfOneCallMakeAConnectionAndNoneIsLostOnTheWayToIt
   };
   ASSERT_TRUE(eventually([&] {
     send_batch();
-    return channel->ready_limit() == wire::datagram::kMaxPacket;
+    return channel->ready_limit() == wire::datagram::kMaxRecordPacket;
   }));
   for (int round = 0; round < 10; ++round) send_batch();
   ASSERT_TRUE(poll_until(taken));

@@ -132,8 +132,18 @@ class CollectingSink final : public spi::PacketSink {
     packets.emplace_back(&source, std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
     return spi::Delivery::taken;
   }
+  Memory make_room(std::size_t size) noexcept override {
+    if (answer != spi::Delivery::taken) return {};
+    return Memory(new std::byte[size], [](const std::byte* memory) { delete[] memory; });
+  }
+  spi::Delivery deliver_large(spi::Source& source, spi::Bytes packet, const Memory& memory) noexcept override {
+    EXPECT_LE(memory.get(), packet.data());
+    ++large;
+    return deliver(source, packet);
+  }
   void source_gone(spi::Source&) noexcept override { ++gone; }
 
+  int large = 0;  // packets that were not to be copied
   spi::Delivery answer = spi::Delivery::taken;
   spi::Source* refused = nullptr;  // whose packets; null: all
   std::vector<std::pair<spi::Source*, std::string>> packets;

@@ -88,6 +88,10 @@ class Sink final : public spi::PacketSink {
     packets.emplace_back(reinterpret_cast<const char*>(packet.data()), packet.size());
     return spi::Delivery::taken;
   }
+  Memory make_room(std::size_t) noexcept override { return {}; }
+  spi::Delivery deliver_large(spi::Source& from, spi::Bytes packet, const Memory&) noexcept override {
+    return deliver(from, packet);
+  }
   void source_gone(spi::Source&) noexcept override {}
   bool refuses = false;  // there is no room
   std::size_t refused = 0;

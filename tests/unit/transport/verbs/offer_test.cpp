@@ -145,6 +145,10 @@ class PullingSink final : public spi::PacketSink {
     EXPECT_EQ(from.pull(pulls_[taken++]), RIPC_PENDING);
     return spi::Delivery::taken;
   }
+  Memory make_room(std::size_t) noexcept override { return {}; }
+  spi::Delivery deliver_large(spi::Source& from, spi::Bytes packet, const Memory&) noexcept override {
+    return deliver(from, packet);
+  }
   void source_gone(spi::Source&) noexcept override {}
   std::size_t taken = 0;
 

@@ -85,14 +85,14 @@ class LongSendTest extends PairTest {
 
   @Test
   void autoIsLongWhenItDoesNotFit() throws Exception {
-    post(1 << 20);
-    byte[] heap = new byte[1 << 20];
-    pattern(1 << 20, 3).get(heap);
+    post(2 << 20);
+    byte[] heap = new byte[2 << 20];
+    pattern(2 << 20, 3).get(heap);
     Ticket ticket = client.send(server.id(), ByteBuffer.wrap(heap));
     heap[5] ^= 1; // what is sent was copied
     try (Message received = receive(server)) {
       assertEquals(ViewKind.WINDOW, received.kind(0));
-      assertEquals(pattern(1 << 20, 3), received.item(0));
+      assertEquals(pattern(2 << 20, 3), received.item(0));
     }
     assertEquals(Status.OK, finalStatus(ticket));
   }

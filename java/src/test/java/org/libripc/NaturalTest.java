@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
  * when the send returns, unless it was borrowed. Nobody has received yet when it is used again.
  */
 class NaturalTest extends PairTest {
-  private static final int SIZE = 200_000;
+  private static final int SIZE = 1_200_000;
 
   @BeforeEach
   void lend() {
