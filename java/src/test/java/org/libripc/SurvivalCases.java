@@ -18,7 +18,7 @@ final class SurvivalCases {
   private static final Class<? extends Throwable> ARGUMENT = IllegalArgumentException.class;
   private static final Class<? extends Throwable> STATE = IllegalStateException.class;
   private static final Class<? extends Throwable> CLOSED = RipcException.Closed.class;
-  private static final int LARGE = 300_000;
+  private static final int LARGE = 1_200_000;
 
   private SurvivalCases() {}
 
@@ -98,7 +98,7 @@ final class SurvivalCases {
             "messages that nobody closes",
             world -> {
               world.to.lending(true);
-              for (int count = 0; count < 50; ++count) world.message(direct(LARGE));
+              for (int count = 0; count < 30; ++count) world.message(direct(LARGE));
               System.gc();
             }),
         refused(

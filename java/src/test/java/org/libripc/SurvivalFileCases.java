@@ -19,7 +19,7 @@ import org.libripc.SurvivalWorld.Case;
 final class SurvivalFileCases {
   private static final int SMALL = 500; // is copied by add()
   private static final int LARGE = 3000; // travels in the message, from where it lies
-  private static final int HUGE = 1 << 20; // does not fit into a message
+  private static final int HUGE = 2 << 20; // does not fit into a message
   private static final List<Integer> SIZES = List.of(SMALL, LARGE, HUGE);
 
   private SurvivalFileCases() {}

@@ -102,7 +102,7 @@ final class SurvivalSendCases {
             Status.TOO_LARGE,
             world ->
                 world.from.send(
-                    world.to.id(), new Outgoing().add(direct(1 << 20), ItemKind.SHORT))),
+                    world.to.id(), new Outgoing().add(direct(2 << 20), ItemKind.SHORT))),
         refused(
             "a message to nobody",
             NullPointerException.class,
