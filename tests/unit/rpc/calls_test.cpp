@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single cases of calls on a fake network: which clock is looked at, what is lost with a path or with a server that
+// ends, and what comes before a send returns.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fake_calls.hpp"
+
+namespace ripc::internal::rpc {
+namespace {
+
+TEST(CallClock, IsLookedAtForOneCallIn16OnceTheFirst64WereMeasured) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  const auto looks_of = [&](int count) {
+    const std::uint64_t before = client.clock_looks + server.clock_looks;
+    for (int call = 0; call < count; ++call) {
+      calls.begin();
+      network.run(kMillisecond);
+    }
+    return client.clock_looks + server.clock_looks - before;
+  };
+  (void)looks_of(64);
+  // When it begins, when it comes, when it is answered, and when its answer comes.
+  EXPECT_EQ(looks_of(160), 160 / 16 * 4);
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client.client->add_to(methods);
+  server.server->add_to(methods);
+  EXPECT_EQ(methods[1].call_time.count, 64u + 10);
+  EXPECT_EQ(methods[1].request_time.count, 64u + 10);
+  EXPECT_EQ(methods[1].answered, 224u);
+}
+
+TEST(CallClock, IsLookedAtForEachCallOverAPathThatLoses) {
+  FakeNetwork network(7, {.lost = 1});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  for (int call = 0; call < 200; ++call) {
+    calls.begin();
+    network.run(kMillisecond);
+  }
+  network.run(1000 * kMillisecond);
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client.client->add_to(methods);
+  EXPECT_EQ(methods[1].call_time.count, 200u);
+}
+
+TEST(CallModel, ACallToAGroupGoesToTheSlowerMemberOnceTheLineOfTheQuickerOneIsFull) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient, {.slots = 1, .queue = 1});
+  FakeNode quick(network, kServer);
+  FakeNode slow(network, kServer + 1);
+  network.groups[kGroup] = {kServer, kServer + 1};
+  std::vector<ripc_request*> kept;
+  const ripc_rpc_handler keep = [](void* user, ripc_request* request) {
+    static_cast<std::vector<ripc_request*>*>(user)->push_back(request);
+  };
+  Calls calls(network, client, *quick.server);
+  calls.to = kGroup;
+  ASSERT_TRUE(slow.server->handle(1, {keep, &kept, false}).ok());
+  for (std::size_t call = 1; call <= 20; ++call) {
+    calls.begin();
+    network.run(20 * kMillisecond);
+    for (ripc_request* const request : std::exchange(kept, {}))
+      EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+    network.run(kMillisecond);
+    ASSERT_EQ(calls.ended.size(), call);
+  }
+  ASSERT_GT(calls.runs, 0);
+  ASSERT_LT(calls.runs, 20);
+  // One under way and one in line at each.
+  for (int call = 0; call < 4; ++call) calls.begin();
+  for (int call = 0; call < 2; ++call) {
+    network.run(100 * kMillisecond);
+    ASSERT_EQ(kept.size(), 1u);
+    EXPECT_TRUE(slow.server->reply(*kept[0], 3, {}, nullptr).ok());
+    kept.clear();
+  }
+  network.run(100 * kMillisecond);
+  EXPECT_EQ(calls.ended.size(), 24u);
+}
+
+TEST(CallModel, ACallThatDoesNotBeginLeavesNoTraceInTheStatistics) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient, {.slots = 1, .queue = 1});
+  CallRequest request;
+  request.to = kServer;
+  request.method = 1;
+  request.now = network.now;
+  ASSERT_TRUE(client.client->begin(request, nullptr).ok());
+  request.method = 2;
+  EXPECT_EQ(client.client->begin(request, nullptr).code(), RIPC_AGAIN);
+  std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
+  client.client->add_to(methods);
+  EXPECT_EQ(methods.size(), 1u);
+  EXPECT_EQ(methods[1].calls, 1u);
+}
+
+TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
+  FakeNetwork network(7, {.longest_delay = kMillisecond, .has_two_paths = true});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  calls.begin();  // opens the session
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  calls.begin();
+  network.weather.lost = 1;
+  network.cut(kClient, kServer, 100);
+  client.disconnect(kServer);
+  network.run(1000 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 2u);
+  EXPECT_EQ(calls.ended[1].outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(calls.ended[1].status, RIPC_PEER_DEAD);
+  EXPECT_EQ(calls.runs, 1);
+}
+
+TEST(CallModel, CallsThatAreUnreadWhenTheirServerEndsDidNotRunAndEndAtOnce) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient, {.slots = 2});
+  auto server = std::make_unique<FakeNode>(network, kServer);
+  Calls calls(network, client, *server->server);
+  calls.begin();  // opens the session
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  server->reads = false;
+  for (int call = 0; call < 3; ++call) calls.begin();  // the third one waits for a slot
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  server->end_server();
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 4u);
+  for (const ripc_call_result& result : std::span(calls.ended).subspan(1)) {
+    EXPECT_EQ(result.outcome, RIPC_CALL_DID_NOT_RUN);
+    EXPECT_EQ(result.status, RIPC_CLOSED);
+  }
+  // The next one is not sent to where nobody reads.
+  calls.begin();
+  network.run(100 * kMillisecond);
+  server.reset();
+  network.run(5000 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 5u);
+  EXPECT_EQ(calls.ended[4].outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(calls.ended[4].status, RIPC_NO_SERVICE);
+  EXPECT_EQ(calls.runs, 1);
+}
+
+TEST(CallModel, AClientThatAsksAgainForItsSessionGetsTheSame) {
+  FakeNetwork network(7, {.lost = 60, .doubled = 30, .longest_delay = kMillisecond});
+  FakeNode server(network, kServer);
+  std::vector<std::unique_ptr<FakeNode>> clients;
+  for (ripc_service_id id = 100; id < 150; ++id) {
+    clients.push_back(std::make_unique<FakeNode>(network, id));
+    CallRequest request;
+    request.to = kServer;
+    request.method = 1;
+    request.now = network.now;
+    request.deadline = network.now + 5000 * kMillisecond;
+    request.done = [](void*, const ripc_call_result* result) { ripc_message_release(result->message); };
+    ASSERT_TRUE(clients.back()->client->begin(request, nullptr).ok());
+  }
+  network.run(5000 * kMillisecond);
+  ripc_rpc_statistics statistics{};
+  server.server->add_to(statistics);
+  EXPECT_EQ(statistics.sessions_served, 50u);
+}
+
+TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
+  FakeNetwork network(7, {.lost = 20, .doubled = 10, .longest_delay = kMillisecond});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  ASSERT_TRUE(server.server
+                  ->handle(1, {[](void*, ripc_request* request) {
+                                 EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+                               },
+                               nullptr, false})
+                  .ok());
+  int answered = 0;
+  for (int call = 0; call < 200; ++call) {
+    CallRequest request;
+    request.to = kServer;
+    request.method = 1;
+    request.now = network.now;
+    request.deadline = network.now + 5000 * kMillisecond;
+    request.user = &answered;
+    request.done = [](void* user, const ripc_call_result* result) {
+      *static_cast<int*>(user) += result->outcome == RIPC_CALL_ANSWERED && result->code == 3;
+      ripc_message_release(result->message);
+    };
+    ASSERT_TRUE(client.client->begin(request, nullptr).ok());
+  }
+  network.run(5000 * kMillisecond);
+  EXPECT_EQ(answered, 200);
+  ripc_rpc_statistics statistics{};
+  server.server->add_to(statistics);
+  EXPECT_EQ(statistics.requests_run, 200u);
+  EXPECT_GT(statistics.duplicates, 0u);
+  EXPECT_GT(statistics.answers_repeated, 0u);
+}
+
+// How a call ends whose refusal, and then `late`, come before its send returns. Nothing is lost, so each comes once.
+ripc_call_result end_in_send(std::optional<wire::call::State> late) {
+  using wire::call::Header;
+  std::vector<ripc_call_result> ends;
+  std::array<std::byte, 100> memory{};
+  FakeNetwork network(1);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Header refused{.kind = wire::call::Kind::state};
+  const auto refuse = [](void* user, ripc_request* request) {
+    auto& header = *static_cast<Header*>(user);
+    header.number = request->number;
+    header.session = request->session;
+    request->server->drop(*request, RIPC_AGAIN, wire::call::State::not_run);
+  };
+  EXPECT_TRUE(server.server->handle(1, {refuse, &refused, false}).ok());
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  CallRequest request;
+  request.to = kServer;
+  request.method = 1;
+  request.now = network.now;
+  request.deadline = network.now + 30'000 * kMillisecond;
+  request.done = [](void* user, const ripc_call_result* result) {
+    static_cast<std::vector<ripc_call_result>*>(user)->push_back(*result);
+  };
+  request.user = &ends;
+  std::uint64_t name = 0;
+  EXPECT_TRUE(client.client->begin(request, &name).ok());  // opens the session
+  network.run(100 * kMillisecond);
+  EXPECT_EQ(ends.size(), 1U);
+
+  request.returns = {&room, 1};
+  client.during_send = [&] {
+    network.run(kMillisecond);
+    if (!late) return;
+    std::vector<std::byte> bytes(wire::call::kHeaderSize);
+    refused.state = *late;
+    wire::call::encode(refused, bytes.data());
+    client.received(kServer, {bytes});
+  };
+  EXPECT_TRUE(client.client->begin(request, &name).ok());
+  client.during_send = nullptr;
+  network.run(100 * kMillisecond);
+  EXPECT_EQ(ends.size(), 2U);
+  return ends.back();
+}
+
+TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {
+  const ripc_call_result end = end_in_send({});
+  EXPECT_EQ(end.outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(end.status, RIPC_AGAIN);
+}
+
+TEST(CallInSend, EndsWithARefusalThoughAnEarlierStateComesLate) {
+  for (const wire::call::State late : {wire::call::State::running, wire::call::State::unseen}) {
+    const ripc_call_result end = end_in_send(late);
+    EXPECT_EQ(end.outcome, RIPC_CALL_DID_NOT_RUN);
+    EXPECT_EQ(end.status, RIPC_AGAIN);
+  }
+}
+
+}  // namespace
+}  // namespace ripc::internal::rpc
