@@ -27,6 +27,7 @@ inline constexpr Nanoseconds kKernelTick = 10'000'000;
 // What may happen to messages, in percent, and how long they take.
 struct Weather {
   int lost = 0;
+  bool may_lose = false;  // a path that loses stays one while nothing is lost
   int doubled = 0;
   int without_room = 0;
   int unread = 0;  // what arrives waits up to 5 ms until it is read
@@ -38,7 +39,11 @@ class FakeNode;
 
 class FakeNetwork {
  public:
-  explicit FakeNetwork(unsigned seed, Weather in = {}) : random(seed), weather(in) {}
+  explicit FakeNetwork(unsigned seed, Weather in = {}, std::size_t packet_limit = 4096)
+      : random(seed),
+        weather(in),
+        packet_limit_(packet_limit),
+        pool_(new core::MessagePool(pools_, packet_limit, 65536)) {}
 
   void send(ripc_service_id from, ripc_service_id to, std::span<const ripc_item> items);
   // The time of what happens next, if it is before `until`; and lets it happen.
@@ -51,7 +56,7 @@ class FakeNetwork {
   }
   core::Message* take_message() {
     pool_->enter(ThreadEpoch::current());
-    return pool_->take(kPacketLimit, RIPC_MAX_ITEMS);
+    return pool_->take(packet_limit_, RIPC_MAX_ITEMS);
   }
   // What is on its way between the two is lost, with this chance.
   void cut(ripc_service_id one, ripc_service_id other, int percent);
@@ -74,10 +79,10 @@ class FakeNetwork {
     std::vector<std::vector<std::byte>> items;
     bool operator<(const Packet& other) const { return std::pair(other.at, other.order) < std::pair(at, order); }
   };
-  static constexpr std::size_t kPacketLimit = 4096;
+  const std::size_t packet_limit_;
   std::priority_queue<Packet> packets_;
   core::MessagePools pools_;  // owns the pool
-  core::MessagePool* const pool_ = new core::MessagePool(pools_, kPacketLimit, 65536);
+  core::MessagePool* const pool_;
 };
 
 // One service with both halves of an endpoint. When it is destroyed it was killed, or its server ended in good order.
@@ -211,8 +216,13 @@ class FakeNode final : public Messenger {
     }
     client->changed();
   }
+  // Of two paths, this end takes the other one. Its client is not told.
+  void change_path(ripc_service_id to) {
+    if (lossy_.erase(to) == 0) lossy_.insert(to);
+  }
   bool loses(ripc_service_id to) const {
-    return network_.weather.lost != 0 && (!network_.weather.has_two_paths || lossy_.contains(to));
+    const Weather& weather = network_.weather;
+    return (weather.may_lose || weather.lost != 0) && (!weather.has_two_paths || lossy_.contains(to));
   }
 
   mutable std::uint64_t clock_looks = 0;
@@ -229,9 +239,6 @@ class FakeNode final : public Messenger {
       unread_.pop_front();
       received(from, items);
     }
-  }
-  void change_path(ripc_service_id to) {
-    if (lossy_.erase(to) == 0) lossy_.insert(to);
   }
 
   FakeNetwork& network_;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long, and how much of, the answers that may be lost are kept for the client's question.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "fake_calls.hpp"
+
+namespace ripc::internal::rpc {
+namespace {
+
+constexpr std::size_t kLargest = 64 << 10;  // packet
+
+class KeptAnswers : public testing::Test {
+ protected:
+  struct Ends {
+    std::size_t answered = 0;
+    std::size_t ran = 0;  // but nobody knows the answer any more
+    friend bool operator==(const Ends&, const Ends&) = default;
+  };
+
+  KeptAnswers() { EXPECT_TRUE(server_.server->handle(kLosing, {&KeptAnswers::answer, this, false}).ok()); }
+  // Calls that are answered together, and from then on everything is lost for a time.
+  Ends call(std::size_t count, std::size_t size, Nanoseconds lost_for) {
+    widen_window();
+    calls_.ended.clear();
+    calls_.method = kLosing;
+    answer_.assign(size, std::byte{1});
+    for (std::size_t call = 0; call < count; ++call) calls_.begin();
+    network_.run(lost_for);
+    EXPECT_TRUE(calls_.ended.empty());
+    network_.weather.lost = 0;
+    network_.run(5000 * kMillisecond);
+    EXPECT_EQ(calls_.ended.size(), count);
+    Ends ends;
+    for (const ripc_call_result& result : calls_.ended) {
+      if (result.outcome == RIPC_CALL_ANSWERED) ++ends.answered;
+      if (result.outcome == RIPC_CALL_MAY_HAVE_RUN && result.status == RIPC_TIMEOUT) ++ends.ran;
+    }
+    return ends;
+  }
+
+  std::size_t runs_ = 0;
+
+ private:
+  static constexpr std::uint32_t kLosing = 2;
+
+  // So that all calls are sent at once. What was lost has halved it.
+  void widen_window() {
+    calls_.method = 1;
+    for (int call = 0; call < 100; ++call) {
+      calls_.begin();
+      network_.run(kMillisecond);
+    }
+  }
+  static void answer(void* user, ripc_request* request) {
+    auto& self = *static_cast<KeptAnswers*>(user);
+    ++self.runs_;
+    self.network_.weather.lost = 100;
+    const ripc_item item{self.answer_.data(), self.answer_.size(), RIPC_ITEM_AUTO, 0};
+    EXPECT_TRUE(request->server->reply(*request, 3, {&item, 1}, nullptr).ok());
+  }
+
+  FakeNetwork network_{7, {.may_lose = true}, kLargest};
+  FakeNode client_{network_, kClient};
+  FakeNode server_{network_, kServer};
+  Calls calls_{network_, client_, *server_.server};
+  std::vector<std::byte> answer_;
+};
+
+TEST_F(KeptAnswers, OfAnIdleSessionAreGoneAfterASecond) {
+  EXPECT_EQ(call(1, 100, 200 * kMillisecond), (Ends{.answered = 1}));
+  EXPECT_EQ(call(1, 100, 1010 * kMillisecond), (Ends{.ran = 1}));
+  EXPECT_EQ(runs_, 2u);
+}
+
+TEST_F(KeptAnswers, OfASessionTake256KiBAtMost) {
+  constexpr std::size_t kSize = 40'000;
+  constexpr std::size_t kRoom = (256 << 10) / kSize;
+  constexpr std::size_t kCalls = 8;
+  static_assert(kRoom < kCalls);
+  // The next call of a slot gives the room of its former answer back.
+  for (std::size_t round = 1; round <= 3; ++round) {
+    EXPECT_EQ(call(kCalls, kSize, 20 * kMillisecond), (Ends{.answered = kRoom, .ran = kCalls - kRoom})) << round;
+    EXPECT_EQ(runs_, kCalls * round);
+  }
+}
+
+}  // namespace
+}  // namespace ripc::internal::rpc
