@@ -97,6 +97,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void move(Lock& lock, Call& call) noexcept;
   void members_found(ClientSession& group, ripc_status status, Nanoseconds now) noexcept;
 
+  static void note_path(ClientSession& session, const Messenger::Path& path) noexcept;
   void prepare(ClientSession& session, Nanoseconds now);
   void find_path(ClientSession& session) noexcept;
   void open(ClientSession& session, Nanoseconds now) noexcept;

@@ -30,6 +30,12 @@ ClientSession* Client::find_session(ripc_service_id to) noexcept {
   return found != sessions_.end() ? last_session_ = found->second.get() : nullptr;
 }
 
+// The same server may still answer by a former path that loses, and notice later that it is gone.
+void Client::note_path(ClientSession& session, const Messenger::Path& path) noexcept {
+  const bool is_other = path.incarnation != 0 && path.incarnation != session.incarnation;
+  session.may_lose = path.loses || (session.may_lose && !is_other);
+}
+
 // Before a call: an idle session may lead nowhere by now, without anybody having noticed.
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
@@ -71,14 +77,14 @@ void Client::open(ClientSession& session, Nanoseconds now) noexcept {
   }
   session.state = ClientSession::State::opening;
   session.search.reset();
-  session.may_lose = path.loses;
+  note_path(session, path);
   session.name = 0;
   session.is_stale = false;
   const ripc_status status =
       send_header(session, {.kind = Kind::open, .number = session.nonce, .code = options_.slots});
   if (status == RIPC_PENDING) return find_path(session);
   session.used_at = now;
-  timers_.set(session, path.loses || status != RIPC_OK ? now + session.open_pause : UINT64_MAX);
+  timers_.set(session, session.may_lose || status != RIPC_OK ? now + session.open_pause : UINT64_MAX);
 }
 
 void Client::close(ClientSession& session) noexcept {
@@ -127,7 +133,7 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
   if (session.name != 0 && is_same) {
     // The same server by another path: what is under way may have been lost with the former one.
     session.state = ClientSession::State::open;
-    session.may_lose = path.loses;
+    note_path(session, path);
     for (const ClientSession::Slot& slot : session.slots) {
       if (slot.call == nullptr || slot.call->state != Call::State::sent) continue;
       session.set_with_server(*slot.call, true);  // asked for, as nobody knows whether it still has its arguments
@@ -147,7 +153,7 @@ void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
   const Messenger::Path path = messenger_.path(session.to);
   const bool is_same = path.incarnation == 0 || session.name == 0 || path.incarnation == session.incarnation;
   if (!path.is_known || !is_same) return find_path(session);
-  session.may_lose = path.loses;
+  note_path(session, path);
   if (session.is_stale && session.is_idle()) open(session, now);
 }
 

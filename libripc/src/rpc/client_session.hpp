@@ -31,7 +31,7 @@ struct ClientSession : TimerWheel::Timer {
 
   const ripc_service_id to;
   State state = State::closed;
-  bool may_lose = false;    // the path loses messages
+  bool may_lose = false;    // the path loses messages, or a former one to the same server did
   bool needs_room = false;  // the last message had none
   bool is_stale = false;    // the server knows the session no more: a new one comes when its calls have ended
   std::uint32_t nonce = 0;

@@ -125,6 +125,42 @@ TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
   EXPECT_EQ(calls.runs, 1);
 }
 
+TEST(CallModel, CallsAreAnsweredThoughTheServerLearnsLaterThanTheClientThatAPathThatLosesIsGone) {
+  FakeNetwork network(7, {.may_lose = true, .has_two_paths = true});
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  client.change_path(kServer);  // to the one that loses
+  server.change_path(kClient);
+  Calls calls(network, client, *server.server);
+  std::vector<ripc_request*> kept;
+  const ripc_rpc_handler keep = [](void* user, ripc_request* request) {
+    static_cast<std::vector<ripc_request*>*>(user)->push_back(request);
+  };
+  ASSERT_TRUE(server.server->handle(2, {keep, &kept, false}).ok());
+  calls.begin();
+  calls.method = 2;
+  calls.begin();
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  ASSERT_EQ(kept.size(), 1u);
+
+  network.weather.lost = 100;
+  client.change_path(kServer);
+  client.client->changed();
+  network.run(10 * kMillisecond);
+  calls.method = 1;
+  calls.begin();
+  EXPECT_TRUE(kept[0]->server->reply(*kept[0], 3, {}, nullptr).ok());
+  network.run(100 * kMillisecond);
+  EXPECT_EQ(calls.runs, 2);
+  EXPECT_EQ(calls.ended.size(), 1u);
+
+  server.change_path(kClient);
+  network.run(1000 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 3u);
+  for (const ripc_call_result& result : calls.ended) EXPECT_EQ(result.outcome, RIPC_CALL_ANSWERED);
+}
+
 TEST(CallModel, CallsThatAreUnreadWhenTheirServerEndsDidNotRunAndEndAtOnce) {
   FakeNetwork network(7);
   FakeNode client(network, kClient, {.slots = 2});
