@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: outcomes, deadlines, cancelling, slots and the line before them.
-#include <poll.h>
+// Calls: outcomes, slots and the line before them, what is wrong, and what is counted.
+#include <deque>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
 
-#include "call_ends.hpp"
+#include "remote_calls.hpp"
 
 namespace conformance {
 namespace {
 
-class RemoteCalls : public CallTest {
- protected:
-  RemoteCalls() : server_(make_context()) { server_.start(); }
-  CallServer server_;
-};
 CONFORMANCE_SUITE(RemoteCalls);
-
-constexpr auto kAnswered = RIPC_CALL_ANSWERED;
-constexpr auto kDidNotRun = RIPC_CALL_DID_NOT_RUN;
-constexpr auto kMayHaveRun = RIPC_CALL_MAY_HAVE_RUN;
-
-Outcome ended(ripc_call_outcome outcome, ripc_status status) {
-  return {.begun = RIPC_OK, .outcome = outcome, .status = status};
-}
 
 TEST_P(RemoteCalls, AreAnsweredWithACodeAndItems) {
   const Outcome outcome = call(rpc_, server_.id(), CallServer::kEcho,
@@ -53,58 +44,6 @@ TEST_P(RemoteCalls, OfAnUnknownMethodDoNotRun) {
 TEST_P(RemoteCalls, ToNoOneDoNotRun) {
   const Hasty hasty(*this);
   EXPECT_EQ(call(hasty.rpc, 4711, CallServer::kEcho), ended(kDidNotRun, RIPC_NO_SERVICE));
-}
-
-TEST_P(RemoteCalls, EndAtTheirDeadlineAndTheHandlerSeesIt) {
-  Begun late(rpc_, server_.id(), CallServer::kKeep, {}, call_options(1000 * kMillisecond));
-  ripc_request* const request = server_.take(rpc_);
-  ASSERT_NE(request, nullptr);
-  EXPECT_EQ(late.end(rpc_), ended(kMayHaveRun, RIPC_TIMEOUT));
-  // What travels is the time that is left, so the handler's deadline is later by the way there.
-  EXPECT_TRUE(eventually([&] { return ripc_request_time_left(request) == 0; }));
-  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
-  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
-  EXPECT_EQ(late.ends(), 1);
-}
-
-TEST_P(RemoteCalls, ThatHaveNoTimeDoNotRun) {
-  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {}, call_options(0)).begun, RIPC_TIMEOUT);
-}
-
-TEST_P(RemoteCalls, TellTheHandlerHowMuchTimeIsLeft) {
-  Begun one(rpc_, server_.id(), CallServer::kKeep, {}, call_options(kLimit));
-  Begun other(rpc_, server_.id(), CallServer::kKeep, {}, call_options(RIPC_FOREVER));
-  ASSERT_FALSE(one.has_ended());
-  std::thread runs([&] {
-    one.end(rpc_);
-    other.end(rpc_);
-  });
-  ripc_request* const first = server_.take();
-  ripc_request* const second = server_.take();
-  EXPECT_GT(ripc_request_time_left(first), 0u);
-  EXPECT_LE(ripc_request_time_left(first), kLimit);
-  EXPECT_EQ(ripc_request_time_left(second), RIPC_FOREVER);
-  EXPECT_EQ(ripc_request_reply(first, 0, nullptr, 0, nullptr), RIPC_OK);
-  EXPECT_EQ(ripc_request_reply(second, 0, nullptr, 0, nullptr), RIPC_OK);
-  runs.join();
-}
-
-TEST_P(RemoteCalls, AreCancelledAtOnceAndTheHandlerSeesIt) {
-  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
-  Begun cancelled(rpc_, server_.id(), CallServer::kKeep);
-  ripc_request* const request = server_.take(rpc_);
-  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), cancelled.name), RIPC_OK);
-  EXPECT_EQ(cancelled.outcome, ended(kMayHaveRun, RIPC_CANCELLED));
-  EXPECT_EQ(cancelled.ends(), 1);
-  EXPECT_TRUE(eventually([&] { return ripc_request_time_left(request) == 0; }));
-  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), cancelled.name), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
-}
-
-TEST_P(RemoteCalls, ThatWaitAreCancelledWithoutHavingRun) {
-  Begun cancelled(rpc_, server_.id(), CallServer::kEcho);  // no session yet
-  EXPECT_EQ(ripc_rpc_cancel(rpc_.get(), cancelled.name), RIPC_OK);
-  EXPECT_EQ(cancelled.outcome, ended(kDidNotRun, RIPC_CANCELLED));
 }
 
 TEST_P(RemoteCalls, EndInAnyOrder) {
@@ -163,135 +102,6 @@ TEST_P(RemoteCalls, WhoseRequestIsDroppedMayHaveRun) {
   drops.join();
 }
 
-TEST_P(RemoteCalls, ThatAreMadeForAnotherHaveNoMoreTimeThanThat) {
-  constexpr std::uint64_t kOuter = 1000 * kMillisecond;  // in which the other call surely begins
-  Begun outer(rpc_, server_.id(), CallServer::kKeep, {}, call_options(kOuter));
-  ripc_request* const request = server_.take(rpc_);
-  CallServer inner(make_context());
-  inner.start();
-  ripc_call_options options = call_options(RIPC_FOREVER);
-  options.parent = request;
-  Begun nested(rpc_, inner.id(), CallServer::kKeep, {}, options);
-  ripc_request* const at_inner = inner.take(rpc_);
-  EXPECT_LE(ripc_request_time_left(at_inner), kOuter);
-  EXPECT_EQ(outer.end(rpc_).status, RIPC_TIMEOUT);
-  EXPECT_EQ(nested.end(rpc_).status, RIPC_TIMEOUT);
-  EXPECT_EQ(Begun(rpc_, inner.id(), CallServer::kEcho, {}, options).begun, RIPC_TIMEOUT);
-  ripc_request_drop(request, RIPC_CANCELLED);
-  ripc_request_drop(at_inner, RIPC_CANCELLED);
-}
-
-TEST_P(RemoteCalls, AreMadeByManyThreads) {
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([this, thread] {
-      for (int round = 0; round < 200; ++round) {
-        const std::string text = std::to_string(thread) + " " + std::to_string(round);
-        const Outcome outcome = call(rpc_, server_.id(), CallServer::kEcho, {item(text)});
-        ASSERT_EQ(outcome.outcome, kAnswered) << ripc_status_name(outcome.status);
-        ASSERT_EQ(outcome.items, std::vector<std::string>{text});
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(statistics_of(rpc_).answered, 800u);
-  EXPECT_EQ(statistics_of(server_.rpc()).requests_run, 800u);
-}
-
-TEST_P(RemoteCalls, ThatAWorkerMakesLeaveTheEndpointToTheThreadThatRunsIt) {
-  ripc_rpc_options options = rpc_options();
-  options.workers = 1;
-  const Service service = make_service(context_);
-  const Rpc rpc = make_rpc(service, options);
-  struct Outer {
-    const Rpc& rpc;
-    ripc_service_id inner;
-    std::thread::id runs_in;
-    std::atomic<int> elsewhere{0};
-  } outer{rpc, server_.id(), {}};
-  const ripc_rpc_handler nest = [](void* user, ripc_request* request) {
-    auto& self = *static_cast<Outer*>(user);
-    const Outcome inner = call(self.rpc, self.inner, CallServer::kKeep);
-    EXPECT_EQ(ripc_request_reply(request, inner.code, nullptr, 0, nullptr), RIPC_OK);
-  };
-  const ripc_rpc_handler here = [](void* user, ripc_request* request) {
-    auto& self = *static_cast<Outer*>(user);
-    self.elsewhere += std::this_thread::get_id() != self.runs_in;
-    EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
-  };
-  EXPECT_EQ(ripc_rpc_handle(rpc.get(), 1, RIPC_RPC_WORKER, nest, &outer), RIPC_OK);
-  EXPECT_EQ(ripc_rpc_handle(rpc.get(), 2, 0, here, &outer), RIPC_OK);
-  std::atomic<bool> is_over{false};
-  std::thread runs([&] {
-    outer.runs_in = std::this_thread::get_id();
-    while (!is_over) {
-      const ripc_status status = ripc_rpc_run(rpc.get(), kLimit, nullptr);
-      EXPECT_TRUE(status == RIPC_OK || status == RIPC_INTERRUPTED) << ripc_status_name(status);
-    }
-  });
-  Begun nested(rpc_, ripc_service_get_id(service.get()), 1);
-  ripc_request* const request = server_.take(rpc_);
-  ASSERT_NE(request, nullptr);
-  for (int number = 0; number < 100; ++number)
-    EXPECT_EQ(call(rpc_, ripc_service_get_id(service.get()), 2).outcome, kAnswered);
-  EXPECT_EQ(CallServer::echo_to(request, 5), RIPC_OK);
-  EXPECT_EQ(nested.end(rpc_).code, 5u);
-  is_over = true;
-  ripc_interrupt(service.get());
-  runs.join();
-  EXPECT_EQ(outer.elsewhere, 0);
-}
-
-TEST_P(RemoteCalls, ThatAreWaitedForMakeWayForTheThreadThatRunsTheEndpoint) {
-  std::thread waits([&] { EXPECT_EQ(call(rpc_, server_.id(), CallServer::kKeep).code, 6u); });
-  ripc_request* const request = server_.take();  // so the other thread runs the endpoint
-  ASSERT_NE(request, nullptr);
-  for (int number = 0; number < 20; ++number) {
-    Begun echo(rpc_, server_.id(), CallServer::kEcho);
-    while (!echo.has_ended()) {
-      const ripc_status status = ripc_rpc_run(rpc_.get(), 10 * kMillisecond, nullptr);
-      ASSERT_TRUE(status == RIPC_OK || status == RIPC_TIMEOUT) << ripc_status_name(status);
-    }
-  }
-  // Also for one that only looks.
-  EXPECT_TRUE(eventually([&] {
-    Begun echo(rpc_, server_.id(), CallServer::kEcho);
-    std::atomic<std::thread::id> ended_in{std::thread::id{}};
-    echo.then = [&] { ended_in = std::this_thread::get_id(); };
-    while (ended_in.load() == std::thread::id{}) {
-      const ripc_status status = ripc_rpc_run(rpc_.get(), 0, nullptr);
-      EXPECT_TRUE(status == RIPC_OK || status == RIPC_EMPTY) << ripc_status_name(status);
-    }
-    return ended_in == std::this_thread::get_id();
-  }));
-  EXPECT_EQ(CallServer::echo_to(request, 6), RIPC_OK);
-  waits.join();
-}
-
-TEST_P(RemoteCalls, DoNotStartOnceTheirClientHasGivenThemUp) {
-  CallServer paused(make_context());
-  ripc_rpc_options options = rpc_options();
-  options.slots = 32;
-  const Service service = make_service(context_);
-  const Rpc rpc = make_rpc(service, options);
-  Begun first(rpc, paused.id(), CallServer::kEcho);
-  EXPECT_TRUE(eventually([&] {
-    (void)ripc_rpc_run(paused.rpc().get(), 0, nullptr);
-    (void)ripc_rpc_run(rpc.get(), 0, nullptr);
-    return first.has_ended();
-  }));
-  // With what takes them back they are more than are received together.
-  std::deque<Begun> calls;
-  for (int number = 0; number < 30; ++number)
-    calls.emplace_back(rpc, paused.id(), CallServer::kEcho, Items{}, call_options(50 * kMillisecond));
-  for (Begun& one : calls) EXPECT_EQ(one.end(rpc).status, RIPC_TIMEOUT);
-  EXPECT_TRUE(eventually([&] {
-    (void)ripc_rpc_run(paused.rpc().get(), 0, nullptr);
-    return statistics_of(paused.rpc()).requests_expired >= 8;
-  }));
-  EXPECT_EQ(statistics_of(paused.rpc()).requests_run, 1u);
-}
-
 TEST_P(RemoteCalls, MeetRoomThatComesLater) {
   // More answers than the client's queue has room for, while it does not receive.
   ripc_rpc_options options = rpc_options();
@@ -315,80 +125,6 @@ TEST_P(RemoteCalls, MeetRoomThatComesLater) {
     EXPECT_EQ(outcome.outcome, kAnswered) << ripc_status_name(outcome.status);
     EXPECT_EQ(outcome.items, std::vector<std::string>{text});
   }
-}
-
-TEST_P(RemoteCalls, EndWithTheEndpoint) {
-  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
-  Begun sent(rpc_, server_.id(), CallServer::kKeep);
-  Begun waits(rpc_, 4711, CallServer::kKeep);
-  ripc_request* const request = server_.take(rpc_);
-  rpc_.reset();
-  EXPECT_EQ(sent.outcome, ended(kMayHaveRun, RIPC_CLOSED));
-  EXPECT_EQ(waits.outcome, ended(kDidNotRun, RIPC_CLOSED));
-  ripc_request_drop(request, RIPC_CANCELLED);
-}
-
-TEST_P(RemoteCalls, LeaveRequestsThatOutliveTheirEndpoint) {
-  Begun sent(rpc_, server_.id(), CallServer::kKeep, {item(std::string("kept"))});
-  ripc_request* const request = server_.take(rpc_);
-  server_.stop();
-  server_.rpc().reset();
-  ripc_item_view view;
-  EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_OK);
-  EXPECT_EQ(text_of(view), "kept");
-  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_CLOSED);
-  EXPECT_EQ(ripc_request_time_left(request), 0u);
-  ripc_request_drop(request, RIPC_CANCELLED);
-  EXPECT_EQ(sent.end(rpc_), ended(kMayHaveRun, RIPC_CLOSED)) << "long before its deadline";
-}
-
-TEST_P(RemoteCalls, WhoseRequestIsUnreadWhenTheEndpointEndsDidNotRunAndEndAtOnce) {
-  for (const std::size_t size : {5U, 1U << 20}) {
-    SCOPED_TRACE(size);
-    CallServer server(make_context());
-    server.start();
-    EXPECT_EQ(call(rpc_, server.id(), CallServer::kEcho).outcome, kAnswered);
-    server.stop();
-    pollfd arrived{-1, POLLIN, 0};
-    ASSERT_EQ(ripc_service_get_fd(server.service().get(), &arrived.fd), RIPC_OK);
-    while (ripc_rpc_run(server.rpc().get(), 0, nullptr) != RIPC_EMPTY) {
-    }
-    Begun unread(rpc_, server.id(), CallServer::kEcho, {item(pattern(size, 1))}, call_options(RIPC_FOREVER));
-    ASSERT_EQ(::poll(&arrived, 1, 10'000), 1);
-    server.rpc().reset();
-    // The service is still there.
-    const Outcome& outcome = unread.end(rpc_);
-    EXPECT_EQ(outcome.outcome, kDidNotRun);
-    EXPECT_TRUE(outcome.status == RIPC_CLOSED || (size > 5 && outcome.status == RIPC_REFUSED))
-        << ripc_status_name(outcome.status);
-  }
-}
-
-TEST_P(RemoteCalls, AreNotTakenByASecondEndpointThatIsRefused) {
-  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
-  server_.stop();
-  Begun unread(rpc_, server_.id(), CallServer::kEcho);
-  ripc_rpc* none = nullptr;
-  EXPECT_EQ(ripc_rpc_create(server_.service().get(), nullptr, &none), RIPC_ID_IN_USE);
-  server_.start();
-  EXPECT_EQ(unread.end(rpc_).outcome, kAnswered);
-}
-
-TEST_P(RemoteCalls, FindAServerThatCameAgain) {
-  constexpr ripc_service_id kId = 815;
-  for (int round = 0; round < 3; ++round) {
-    CallServer server(make_context(), rpc_options(), kId);
-    server.start();
-    EXPECT_EQ(call(rpc_, kId, CallServer::kEcho).outcome, kAnswered) << round;
-  }
-}
-
-TEST_P(RemoteCalls, WaitForAServerThatComesInTime) {
-  constexpr ripc_service_id kId = 816;
-  Begun early(rpc_, kId, CallServer::kEcho);
-  CallServer server(make_context(), rpc_options(), kId);
-  server.start();
-  EXPECT_EQ(early.end(rpc_).outcome, kAnswered);
 }
 
 TEST_P(RemoteCalls, AreNotDisturbedByOtherMessages) {
@@ -487,46 +223,6 @@ TEST_P(RemoteCalls, AreAnsweredOnce) {
   EXPECT_EQ(outcome.outcome, kAnswered);
   EXPECT_EQ(outcome.code, 9u);
   EXPECT_EQ(outcome.items, std::vector<std::string>{text});
-}
-
-TEST_P(RemoteCalls, DoNotStartWhenTheirTimeWentWithEarlierReports) {
-  constexpr std::uint64_t kTime = 20 * kMillisecond;
-  ASSERT_EQ(ripc_rpc_handle(
-                rpc_.get(), 1, 0,
-                [](void*, ripc_request* request) {
-                  EXPECT_GT(ripc_request_time_left(request), 0u);
-                  EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
-                },
-                nullptr),
-            RIPC_OK);
-  const Service service = make_service(context_);
-  const Rpc caller = make_rpc(service);
-  const auto run_both = [&](const Begun& until) {
-    while (!until.has_ended()) {
-      (void)ripc_rpc_run(rpc_.get(), 0, nullptr);
-      (void)ripc_rpc_run(caller.get(), kMillisecond, nullptr);
-    }
-  };
-  const Begun first(caller, id_of(service_), 1);
-  run_both(first);
-  // An answer and a request are there when the endpoint runs. The report of the answer takes the request's time.
-  Begun answered(rpc_, server_.id(), CallServer::kKeep);
-  ripc_request* const request = server_.take(rpc_);
-  ASSERT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
-  const Begun short_of_time(caller, id_of(service_), 1, {}, call_options(kTime));
-  answered.then = [over = now() + 2 * kTime] {
-    while (now() < over) std::this_thread::yield();
-  };
-  (void)answered.end(rpc_);
-  run_both(short_of_time);
-}
-
-TEST_P(RemoteCalls, ThatWouldWaitForThemselvesAreRefused) {
-  ripc_status refused = RIPC_PENDING;
-  Begun outer(rpc_, server_.id(), CallServer::kEcho);
-  outer.then = [&] { refused = call(rpc_, server_.id(), CallServer::kEcho).begun; };
-  outer.end(rpc_);
-  EXPECT_EQ(refused, RIPC_INVALID_ARGUMENT);
 }
 
 TEST_P(RemoteCalls, AreCountedAndTimedByMethod) {
