@@ -43,6 +43,17 @@ TEST_P(RemoteCalls, TellTheHandlerHowMuchTimeIsLeft) {
   runs.join();
 }
 
+TEST_P(RemoteCalls, HaveFiveSecondsByDefault) {
+  Begun begun(rpc_, server_.id(), CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_NE(request, nullptr);
+  const std::uint64_t left = ripc_request_time_left(request);
+  EXPECT_GT(left, 3 * kSecond);
+  EXPECT_LT(left, 6 * kSecond);
+  EXPECT_EQ(CallServer::echo_to(request, 1), RIPC_OK);
+  EXPECT_EQ(begun.end(rpc_).code, 1u);
+}
+
 TEST_P(RemoteCalls, AreCancelledAtOnceAndTheHandlerSeesIt) {
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
   Begun cancelled(rpc_, server_.id(), CallServer::kKeep);

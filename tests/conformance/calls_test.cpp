@@ -102,6 +102,30 @@ TEST_P(RemoteCalls, WhoseRequestIsDroppedMayHaveRun) {
   drops.join();
 }
 
+TEST_P(RemoteCalls, AreRepeatedOnlyWhereTheyMayBeLost) {
+  EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  Begun slow(rpc_, server_.id(), CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_NE(request, nullptr);
+  const auto repeats = [&] { return statistics_of(rpc_).repeats; };
+  if (GetParam() == "shm") {
+    // Twenty times as long as a call waits for its answer where that may be lost.
+    for (const std::uint64_t until = now() + 100 * kMillisecond; now() < until;)
+      EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
+  } else {
+    EXPECT_TRUE(eventually([&] {
+      (void)ripc_rpc_run(rpc_.get(), kMillisecond, nullptr);
+      return repeats() > 0;
+    }));
+  }
+  EXPECT_EQ(CallServer::echo_to(request, 9), RIPC_OK);
+  EXPECT_EQ(slow.end(rpc_).code, 9u);
+  if (GetParam() == "shm") {
+    EXPECT_EQ(repeats(), 0u);
+    EXPECT_EQ(statistics_of(server_.rpc()).duplicates, 0u);
+  }
+}
+
 TEST_P(RemoteCalls, MeetRoomThatComesLater) {
   // More answers than the client's queue has room for, while it does not receive.
   ripc_rpc_options options = rpc_options();
