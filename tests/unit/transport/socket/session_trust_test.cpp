@@ -11,6 +11,8 @@
 namespace ripc::internal::socket {
 namespace {
 
+constexpr Nanoseconds kPeerTimeout = 400'000'000;
+
 TransportOptions trusting(const std::string& rights) {
   TransportOptions options;
   options.credentials.trust = std::make_shared<security::TrustFile>(
@@ -19,15 +21,30 @@ TransportOptions trusting(const std::string& rights) {
   return options;
 }
 
-TEST(SessionTrust, AMemberThatMayNotCallAServiceIsRefusedAndCounted) {
-  Node server(trusting("calls="));
+TransportOptions following(const std::string& path, Nanoseconds peer_timeout) {
+  TransportOptions options;
+  options.peer_timeout = peer_timeout;
+  options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
+  return options;
+}
+
+// A service, and a client that has connected to it, or was refused.
+struct Ends {
+  explicit Ends(const TransportOptions& serving, const TransportOptions& calling = {})
+      : server(serving), client(calling), channel(client.connect(server)) {}
+  Node server;
   EventSet events = make_events();
-  const auto port = server.open_port(events, 7);
+  std::unique_ptr<remote::UdpPort> port = server.open_port(events);
   Node client;
-  const auto refused = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
-  EXPECT_EQ(refused.status().code(), RIPC_REFUSED);
-  EXPECT_NE(refused.status().text().find("calls="), std::string_view::npos) << refused.status().text();
-  EXPECT_EQ(server.transport().counters().links_refused, 1U);
+  Result<std::shared_ptr<spi::Channel>> channel;
+};
+
+TEST(SessionTrust, AMemberThatMayNotCallAServiceIsRefusedAndCounted) {
+  Ends ends(trusting("calls="));
+  const Status& refused = ends.channel.status();
+  EXPECT_EQ(refused.code(), RIPC_REFUSED);
+  EXPECT_NE(refused.text().find("calls="), std::string_view::npos) << refused.text();
+  EXPECT_EQ(ends.server.transport().counters().links_refused, 1U);
 }
 
 TEST(SessionTrust, AMemberThatIsRemovedOrMayNotCallAnyMoreLosesItsLinks) {
@@ -37,20 +54,14 @@ TEST(SessionTrust, AMemberThatIsRemovedOrMayNotCallAnyMoreLosesItsLinks) {
   const std::string other = "other " + security::key_of(2) + "\n";
   for (const std::string& later : {me + " calls=\n" + other, other}) {
     security::write_file(path, me + "\n" + other);
-    TransportOptions options;
-    options.peer_timeout = 400'000'000;
-    options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
-    Node server(options);
-    EventSet events = make_events();
-    const auto port = server.open_port(events, 7);
-    Node client;
-    const auto channel = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
-    ASSERT_TRUE(channel.ok()) << channel.status().text();
+    const TransportOptions options = following(path, kPeerTimeout);
+    const Ends ends(options);
+    ASSERT_TRUE(ends.channel.ok()) << ends.channel.status().text();
     security::write_file(path, me + " calls=0x7\n" + other);
     ASSERT_TRUE(options.credentials.trust->look().ok());
-    ASSERT_EQ(send_text(**channel, "x"), RIPC_OK);
+    ASSERT_EQ(send_text(**ends.channel, "x"), RIPC_OK);
     security::write_file(path, later);
-    EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); })) << later;
+    EXPECT_TRUE(eventually([&] { return !(*ends.channel)->alive(); })) << later;
   }
 }
 
@@ -74,27 +85,21 @@ TEST(SessionTrust, AMemberWithAnotherKeyOrUserLosesTheLinksOfTheOldOne) {
              "alice " + security::key_of(1) + "\nbob " + security::key_of(2) + user + "\n"}}) {
     SCOPED_TRACE(one.what);
     security::write_file(path, server + one.before);
-    TransportOptions options;
-    options.peer_timeout = 400'000'000;
-    options.credentials.keys = security::keys_of("1");
-    options.credentials.identity = security::identity_of(3);
-    options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
-    Node serving(options);
-    EventSet events = make_events();
-    const auto port = serving.open_port(events, 7);
+    TransportOptions serving = following(path, kPeerTimeout);
+    serving.credentials.keys = security::keys_of("1");
+    serving.credentials.identity = security::identity_of(3);
     TransportOptions calling;
     calling.credentials.keys = security::keys_of("1");
     calling.credentials.identity = one.identity;
-    Node client(calling);
-    const auto channel = test::connect(client.transport(), serving.transport().address(), 7, Deadline::after(kLimit));
-    ASSERT_TRUE(channel.ok()) << channel.status().text();
-    ASSERT_EQ(send_text(**channel, "x"), RIPC_OK);
+    const Ends ends(serving, calling);
+    ASSERT_TRUE(ends.channel.ok()) << ends.channel.status().text();
+    ASSERT_EQ(send_text(**ends.channel, "x"), RIPC_OK);
     CollectingSink sink;
-    ASSERT_TRUE(eventually([&] { return port->poll(sink, 1) == 1; }));
+    ASSERT_TRUE(eventually([&] { return ends.port->poll(sink, 1) == 1; }));
     ASSERT_NE(sink.packets[0].first->facts().peer, nullptr);
     EXPECT_EQ(sink.packets[0].first->facts().peer->identity, "alice");
     security::write_file(path, server + one.after);
-    EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); }));
+    EXPECT_TRUE(eventually([&] { return !(*ends.channel)->alive(); }));
   }
 }
 
@@ -103,18 +108,11 @@ TEST(SessionTrust, ALongPeerTimeoutDoesNotDelayTheRemovalOfAMember) {
   const std::string path = directory.path() + "/trust";
   const std::string other = "other " + security::key_of(2) + "\n";
   security::write_file(path, other + "me " + security::key_of(1) + " user=" + std::to_string(::getuid()) + "\n");
-  TransportOptions options;
-  options.peer_timeout = 600'000'000'000;
-  options.credentials.trust = std::move(security::TrustFile::open(path, security::reading()).value());
-  Node server(options);
-  EventSet events = make_events();
-  const auto port = server.open_port(events, 7);
-  Node client;
-  const auto channel = test::connect(client.transport(), server.transport().address(), 7, Deadline::after(kLimit));
-  ASSERT_TRUE(channel.ok()) << channel.status().text();
+  const Ends ends(following(path, 600'000'000'000));
+  ASSERT_TRUE(ends.channel.ok()) << ends.channel.status().text();
   security::write_file(path, other);
   // The heartbeat comes after 75 seconds.
-  EXPECT_TRUE(eventually([&] { return !(*channel)->alive(); }));
+  EXPECT_TRUE(eventually([&] { return !(*ends.channel)->alive(); }));
 }
 
 TEST(SessionTrust, ATrueRecordDoesNotLeadToAnotherMemberAtItsAddress) {
