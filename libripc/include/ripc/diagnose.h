@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* One finding of the self-check. level: 0 good, 1 works but slower or limited, 2 broken. */
+/* One finding of the self-check. level: 0 good, 1 works but slower or limited, 2 broken. Several findings may have the
+ * same subject. Texts that are too long end with "...". */
 typedef struct ripc_finding {
   size_t size;
   uint32_t level;
@@ -23,7 +24,14 @@ typedef struct ripc_finding {
   char advice[400]; /* what to do; "" if nothing */
 } ripc_finding;
 typedef void (*ripc_finding_visitor)(void *user, const ripc_finding *finding);
-/* Checks this machine and this process for what libripc needs. */
+
+/* Checks this machine and this process for what a context with these options needs. It visits each finding in the
+ * calling thread; *finding is valid during the call. options may be NULL. RIPC_OK also if something is broken: the
+ * levels say so.
+ *
+ * It needs no context: it starts one of its own, and a child process, which end before it returns. The runtime
+ * directory is made if it is not there. It takes some tenths of a second. With a ZooKeeper ensemble it takes some
+ * seconds, and one more for each server that does not answer. RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_diagnose(const ripc_context_options *options, ripc_finding_visitor visitor, void *user);
 
 #ifdef __cplusplus

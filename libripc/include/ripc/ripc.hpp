@@ -105,17 +105,17 @@ struct ServiceInfo {
 
 // One of the ways that long items take to another host, or would take, as Context::rails() returns it.
 struct RailInfo {
-  std::string device;  // of this host: a network interface, or an RDMA device
+  std::string device;  // of this host: a network interface, or an RDMA device; "": the interface is gone
   std::string local;   // addresses
   std::string peer;
-  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_sent = 0;  // with what goes with them; over RDMA only what this side reads and writes itself
   std::uint64_t bytes_received = 0;
   std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
-  bool spare = false;             // slower than a quarter of the fastest
+  bool spare = false;             // measured at less than a quarter of the fastest: long items leave it out
   std::uint32_t connections = 0;  // open over it now
 };
 
-// One finding of diagnose().
+// One finding of diagnose(). Several may have the same subject. Texts that are too long end with "...".
 struct Finding {
   std::uint32_t level = 0;  // 0 good, 1 works but slower or limited, 2 broken
   std::string subject;
@@ -390,7 +390,10 @@ class Context {
     return count;
   }
 
-  // Checks this machine and this process for what libripc needs. Needs no context.
+  // Checks this machine and this process for what a context with these options needs: ripc_diagnose(). Needs no
+  // context. Succeeds also if something is broken: the levels say so. It takes some tenths of a second; with a
+  // ZooKeeper ensemble some seconds, and one more for each server that does not answer. RIPC_INVALID_ARGUMENT,
+  // RIPC_NO_MEMORY, RIPC_SYSTEM.
   static Result<std::vector<Finding>> diagnose(const ContextOptions& options = {}) {
     if (has_zero(options)) return detail::zero_in_text();
     const ripc_context_options c_options = to_c(options);

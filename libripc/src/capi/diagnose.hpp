@@ -8,6 +8,7 @@
 
 #include "capi/compose.hpp"
 #include "capi/handles.hpp"
+#include "resolver/zookeeper/ensemble_check.hpp"
 #include "ripc/ripc.h"
 
 namespace ripc::internal::capi {
@@ -47,6 +48,8 @@ void check_multicast(Report& report, const Settings& settings);
 
 // Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.
 void check_zookeeper(Report& report, const Settings& settings);
+// One server of it, as it has answered. `is_only`: the ensemble has no other. Whether it serves.
+bool check_server(Report& report, const resolver::ServerAnswer& server, bool is_only);
 // Of its leader, in milliseconds: more than 0 if it is ahead of this host's.
 void check_clock(Report& report, std::int64_t difference);
 

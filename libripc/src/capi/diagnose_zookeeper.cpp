@@ -18,31 +18,46 @@ constexpr std::int64_t kMostClockDifference = 30'000;  // milliseconds
 std::size_t check_servers(Report& report, const resolver::ZooKeeperOptions& options) {
   std::size_t serving = 0;
   for (const resolver::ServerAnswer& server : resolver::ask_servers(options)) {
-    const std::string subject = "zookeeper " + server.server;
-    if (server.mode == "leader" || server.mode == "follower" || server.mode == "observer" ||
-        server.mode == "standalone") {
-      ++serving;
-      const bool is_alone = server.mode == "standalone" && options.servers.size() == 1;
-      report.add(is_alone ? Level::limited : Level::good, subject,
-                 server.mode + ", version " + (server.version.empty() ? "unknown" : server.version),
-                 is_alone ? "three servers go on when one is lost: docs/zookeeper.md" : "");
-    } else if (!server.failure.empty()) {
-      report.add(Level::limited, subject, server.failure,
-                 "start the server there, check RIPC_ZOOKEEPER, and allow TCP to this port");
-    } else if (server.is_without_quorum) {
-      report.add(Level::limited, subject, "runs, but serves nobody: it does not reach most of the other servers",
-                 "start the other servers, and allow TCP between them (by default ports 2888 and 3888)");
-    } else {
-      // It may allow no four-letter words; then its clients still can be served.
-      ++serving;
-      report.add(Level::good, subject, "accepts connections; it does not tell more",
-                 "4lw.commands.whitelist=srvr in its zoo.cfg lets it tell its state");
-    }
+    if (check_server(report, server, options.servers.size() == 1)) ++serving;
   }
   return serving;
 }
 
 }  // namespace
+
+bool check_server(Report& report, const resolver::ServerAnswer& server, bool is_only) {
+  std::string subject = "zookeeper " + server.server;
+  std::string prefix;
+  // If it were cut, servers could look the same.
+  if (subject.size() >= sizeof(ripc_finding::subject)) {
+    subject = "zookeeper";
+    prefix = server.server + ": ";
+  }
+  const auto add = [&](Level level, const std::string& text, std::string_view advice) {
+    report.add(level, subject, prefix + text, advice);
+  };
+  if (server.mode == "leader" || server.mode == "follower" || server.mode == "observer" ||
+      server.mode == "standalone") {
+    const bool is_alone = server.mode == "standalone" && is_only;
+    add(is_alone ? Level::limited : Level::good,
+        server.mode + ", version " + (server.version.empty() ? "unknown" : server.version),
+        is_alone ? "three servers go on when one is lost: docs/zookeeper.md" : "");
+    return true;
+  }
+  if (!server.failure.empty()) {
+    add(Level::limited, server.failure, "start the server there, check RIPC_ZOOKEEPER, and allow TCP to this port");
+    return false;
+  }
+  if (server.is_without_quorum) {
+    add(Level::limited, "runs, but serves nobody: it does not reach most of the other servers",
+        "start the other servers, and allow TCP between them (by default ports 2888 and 3888)");
+    return false;
+  }
+  // It may allow no four-letter words; then its clients still can be served.
+  add(Level::good, "accepts connections; it does not tell more",
+      "4lw.commands.whitelist=srvr in its zoo.cfg lets it tell its state");
+  return true;
+}
 
 void check_clock(Report& report, std::int64_t difference) {
   const std::int64_t distance = difference < 0 ? -difference : difference;

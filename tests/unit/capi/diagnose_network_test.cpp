@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the self-check says of encryption, and of the clock of a ZooKeeper ensemble.
+// What the self-check says of encryption and identities, and of the clock of a ZooKeeper ensemble; how much it can say.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -102,6 +102,51 @@ TEST(DiagnoseNetwork, ATrustFileOfOneHostNeedsNoIdentity) {
 TEST(DiagnoseNetwork, TheAdviceOnEncryptionFitsTheOptionToo) {
   const Said off = encryption(RIPC_ENCRYPT_OFF, {"shm", "socket"});
   EXPECT_TRUE(has(off.advice, "options.encrypt")) << off.advice;
+}
+
+TEST(DiagnoseNetwork, TextsThatAreTooLongEndWithThreeDots) {
+  for (const std::size_t more : {std::size_t{0}, std::size_t{1}}) {
+    const auto text = [more](std::size_t size) { return std::string(size - 1 + more, 'x'); };
+    const std::vector<Said> findings = said_by([&](Report& report) {
+      report.add(Level::good, text(sizeof(ripc_finding::subject)), text(sizeof(ripc_finding::text)),
+                 text(sizeof(ripc_finding::advice)));
+    });
+    ASSERT_EQ(findings.size(), 1U);
+    const Said& said = findings.front();
+    EXPECT_EQ(said.subject.size(), sizeof(ripc_finding::subject) - 1);
+    EXPECT_EQ(said.text.size(), sizeof(ripc_finding::text) - 1);
+    EXPECT_EQ(said.advice.size(), sizeof(ripc_finding::advice) - 1);
+    for (const std::string& each : {said.subject, said.text, said.advice})
+      EXPECT_EQ(each.ends_with("x..."), more != 0) << each;
+  }
+}
+
+TEST(DiagnoseNetwork, EachServerOfAnEnsembleIsNamedWhole) {
+  using resolver::ServerAnswer;
+  struct Case {
+    ServerAnswer answer;
+    bool serves;
+    Level level;
+    std::string text;
+  };
+  // The second one does not fit into a subject.
+  for (const std::string& server : {std::string("zk1:2181"), std::string(60, 'z') + ".example:2181"}) {
+    for (const Case& one :
+         {Case{{server, "no one listens", "", "", false}, false, Level::limited, "no one listens"},
+          Case{{server, "", "leader", "3.8", false}, true, Level::good, "leader, version 3.8"},
+          Case{{server, "", "standalone", "", false}, true, Level::limited, "standalone, version unknown"},
+          Case{{server, "", "", "", true}, false, Level::limited, "serves nobody"},
+          Case{{server, "", "", "", false}, true, Level::good, "accepts connections"}}) {
+      const std::vector<Said> findings =
+          said_by([&](Report& report) { EXPECT_EQ(check_server(report, one.answer, true), one.serves) << one.text; });
+      ASSERT_EQ(findings.size(), 1U);
+      const Said& said = findings[0];
+      EXPECT_EQ(said.level, one.level) << said.text;
+      EXPECT_TRUE(has(said.text, one.text)) << said.text;
+      EXPECT_TRUE(has(said.subject + " " + said.text, server)) << said.subject << " " << said.text;
+      EXPECT_EQ(said.advice.empty(), has(said.text, "leader")) << said.advice;
+    }
+  }
 }
 
 TEST(DiagnoseNetwork, AClockOfTheEnsembleThatIsHalfAMinuteOffIsAFinding) {

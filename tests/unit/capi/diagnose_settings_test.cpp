@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the self-check finds a variable of the environment that has a value it cannot have.
+// What a call of the self-check does, and whether it finds a variable of the environment that has a value it cannot
+// have.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -50,6 +54,48 @@ std::string complaints() {
       &text);
   EXPECT_EQ(status, RIPC_OK);
   return text;
+}
+
+// Those of a call with these options, whose status is to be the one that is given.
+std::vector<ripc_finding> findings_of(const ripc_context_options& options, ripc_status status) {
+  struct Visit {
+    std::thread::id thread = std::this_thread::get_id();
+    std::vector<ripc_finding> findings;
+  } visit;
+  const ripc_finding_visitor add = [](void* user, const ripc_finding* finding) {
+    auto& self = *static_cast<Visit*>(user);
+    EXPECT_EQ(std::this_thread::get_id(), self.thread);
+    EXPECT_EQ(finding->size, sizeof *finding);
+    self.findings.push_back(*finding);
+  };
+  EXPECT_EQ(ripc_diagnose(&options, add, &visit), status);
+  return visit.findings;
+}
+
+TEST(DiagnoseSettings, VisitsInTheCallingThreadWithoutAContextAndSucceedsAlsoIfSomethingIsBroken) {
+  const support::TemporaryDirectory directory;
+  const Variable network("RIPC_NETWORK", "off");
+  const std::string runtime = directory.path() + "/new";
+  ripc_context_options options;
+  ripc_context_options_init(&options);
+  options.runtime_directory = runtime.c_str();
+  EXPECT_FALSE(findings_of(options, RIPC_OK).empty());
+  EXPECT_TRUE(std::filesystem::is_directory(runtime));
+  EXPECT_TRUE(std::filesystem::is_empty(runtime + "/contexts")) << "its context has ended";
+
+  const std::string transports(500, 'x');
+  options.transports = transports.c_str();
+  const std::vector<ripc_finding> findings = findings_of(options, RIPC_OK);
+  ASSERT_FALSE(findings.empty());
+  const ripc_finding& broken = findings.back();
+  EXPECT_EQ(broken.level, 2U);
+  EXPECT_STREQ(broken.subject, "settings");
+  EXPECT_EQ(std::strlen(broken.text), sizeof broken.text - 1);
+  EXPECT_TRUE(std::string(broken.text).ends_with("xxx...")) << broken.text;
+  EXPECT_STRNE(broken.advice, "");
+
+  options.size = 0;
+  EXPECT_TRUE(findings_of(options, RIPC_INVALID_ARGUMENT).empty());
 }
 
 TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
