@@ -66,8 +66,8 @@ RIPC_API void ripc_context_options_init(ripc_context_options *options);
  * Missing folders of that place are made with mode 0700. `replace`: if not 0, replaces an existing file. `path`: NULL,
  * or `path_size` bytes for the name of the file, with its '\0'.
  *
- * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM
- * (also: this user has no home). */
+ * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION (also: this user may not write in the folder),
+ * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (also: the disk is full), RIPC_SYSTEM (also: this user has no home). */
 RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace, char *path, size_t path_size);
 
 /* Starts the library: opens the runtime directory, clears what dead processes left there, and starts the responder

@@ -22,7 +22,8 @@ extern "C" {
  * open, or identity_file or $RIPC_IDENTITY_FILE names another one. `replace`: if not 0, replaces an existing file.
  * `path`: NULL, or `path_size` bytes for the name of the file. `public_key`: NULL, or RIPC_PUBLIC_KEY_SIZE bytes.
  *
- * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * RIPC_INVALID_ARGUMENT (also: the file exists), RIPC_PERMISSION (also: this user may not write in the folder),
+ * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (also: the disk is full), RIPC_SYSTEM (also: this user has no home). */
 RIPC_API ripc_status ripc_identity_create(const char *file, uint32_t replace, char *path, size_t path_size,
                                           char *public_key);
 
@@ -41,9 +42,9 @@ typedef struct ripc_trust_member {
 } ripc_trust_member;
 typedef void (*ripc_trust_visitor)(void *user, const ripc_trust_member *member);
 
-/* Checks a trust file as a context does, and visits its members. `file`: NULL is $RIPC_TRUST_FILE, else `trust` beside
- * the default cluster key. `visitor` may be NULL. If the cluster key file names a signer, the signature must be right,
- * also where this program's network is off or open.
+/* Checks a trust file as a context does. If it is right, visits its members, in the calling thread. `file`: NULL is
+ * $RIPC_TRUST_FILE, else `trust` beside the default cluster key. `visitor` may be NULL. If the cluster key file names a
+ * signer, the signature must be right, also where this program's network is off or open.
  *
  * RIPC_INVALID_ARGUMENT (the sentence names file and line; also: over 1 MiB, or the cluster key file is wrong),
  * RIPC_REFUSED (the signature), RIPC_PERMISSION (others may write it, it is another user's, no plain file, or this user
@@ -59,7 +60,7 @@ RIPC_API ripc_status ripc_trust_read(const char *file, ripc_trust_visitor visito
  *
  * It writes only a file that ripc_trust_read() would accept. RIPC_INVALID_ARGUMENT (also: the member to remove is not
  * there, or the last line has no end), RIPC_REFUSED (also: another signer is needed), RIPC_SYSTEM (also: there is no
- * file to remove it from), and the errors above. */
+ * file to remove it from), the errors above, and for the signer's file those of ripc_identity_read(). */
 RIPC_API ripc_status ripc_trust_change(const char *file, const char *name, const char *line, const char *signer);
 
 #ifdef __cplusplus

@@ -70,6 +70,8 @@ Result<std::shared_ptr<const Identity>> read_signer(const char* file, const std:
                   "The cluster key file names a signer, so a changed trust file must be signed: say --signer FILE "
                   "here, with the identity of " +
                       public_key_text(*wanted) + ". `ripc trust sign` signs a file as it is.");
+  if (*file == '\0')
+    return Status(RIPC_INVALID_ARGUMENT, "The name of the signer's file is empty: name one, or pass NULL for none.");
   Result<std::shared_ptr<const Identity>> identity = Identity::load(file);
   if (identity.ok() && wanted && (*identity)->public_key() != *wanted)
     return Status(RIPC_REFUSED, "The cluster key file names the signer " + public_key_text(*wanted) + ", but " +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that the public headers name: the defaults, and the fields of the security statistics.
+// Numbers that the public headers name: the defaults, the second in which contexts follow a trust file, and the fields
+// of the security statistics.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,6 +10,7 @@
 #include "capi/handles.hpp"
 #include "core/service_table.hpp"
 #include "rpc/endpoint.hpp"
+#include "spi/peer.hpp"
 #include "support/handles.hpp"
 #include "unit/security/trust_helpers.hpp"
 
@@ -37,6 +39,12 @@ TEST(Promises, OptionsThatAreNotSetHaveTheDefaultsOfTheHeaders) {
   EXPECT_EQ(settings->max_peers, 4096U);
   EXPECT_EQ(settings->resolve_timeout, 1'000'000'000U);
   EXPECT_EQ(settings->encrypt, std::uint32_t{RIPC_ENCRYPT_AUTO});
+}
+
+// For links that are open, and for new ones; with time to read the file. That they follow is tested elsewhere.
+TEST(Promises, ATrustFileIsLookedAtWithinASecond) {
+  EXPECT_LE(spi::kTrustPause, 900'000'000U);
+  EXPECT_LE(security::TrustFile::kInterval, 900'000'000U);
 }
 
 TEST(Promises, SecurityStatisticsHaveEachCountInItsField) {

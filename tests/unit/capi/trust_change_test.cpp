@@ -7,15 +7,18 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../base/process_helpers.hpp"
+#include "capi/compose.hpp"
 #include "ripc/identity.h"
 #include "unit/security/trust_helpers.hpp"
 
@@ -143,6 +146,7 @@ TEST_F(TrustChange, EveryMisuseIsAnsweredWithWhatToDo) {
         Case{"trust_read", [] { return ripc_trust_read("", nullptr, nullptr); }, name_it},
         Case{"trust_change", [] { return ripc_trust_change("", nullptr, nullptr, nullptr); }, name_it},
         Case{"cluster_key_create", [] { return ripc_cluster_key_create("", 0, nullptr, 0); }, name_it},
+        Case{"signer", [&] { return change(nullptr, nullptr, ""); }, "pass NULL for none"},
         Case{"line without name", [&] { return change(nullptr, key_of(1).c_str()); }, "name the member"}}) {
     EXPECT_EQ(one.call(), RIPC_INVALID_ARGUMENT) << one.what;
     EXPECT_THAT(ripc_last_error(), HasSubstr(one.words)) << one.what;
@@ -212,12 +216,26 @@ TEST_F(TrustChange, WithoutANameTheFilesOfTheEnvironmentAreMeant) {
   EXPECT_EQ(found.data(), path("ripc/identity.key"));
 }
 
-TEST_F(TrustChange, ABadFileIsVisitedByNoOne) {
-  security::write_file(trust_, "alice " + key_of(1) + "\nnonsense\n");
-  std::size_t members = 0;
-  const auto count = [](void* user, const ripc_trust_member*) { ++*static_cast<std::size_t*>(user); };
-  EXPECT_EQ(ripc_trust_read(trust_.c_str(), count, &members), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(members, 0U);
+TEST_F(TrustChange, TheMembersOfAGoodFileAreVisitedInTheCallingThreadAndOfABadOneNobody) {
+  struct Visit {
+    std::thread::id thread = std::this_thread::get_id();
+    std::string seen;
+  } visit;
+  const auto add = [](void* user, const ripc_trust_member* member) {
+    auto& self = *static_cast<Visit*>(user);
+    EXPECT_EQ(std::this_thread::get_id(), self.thread);
+    EXPECT_EQ(member->size, sizeof *member);
+    self.seen += std::to_string(member->line) + "|" + member->name + "|" + member->public_key + "|" + member->rights;
+  };
+  const std::string text = "# members\nalice " + key_of(1) + "  holds=a  calls=b \n";
+  security::write_file(trust_, text);
+  const ripc_status status = ripc_trust_read(trust_.c_str(), add, &visit);
+  EXPECT_EQ(status, RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(visit.seen, "2|alice|" + key_of(1) + "|holds=a  calls=b");
+  visit.seen.clear();
+  security::write_file(trust_, text + "nonsense\n");
+  EXPECT_EQ(ripc_trust_read(trust_.c_str(), add, &visit), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(visit.seen, "");
 }
 
 TEST_F(TrustChange, AReaderSeesTheOldFileOrTheNewOne) {
@@ -230,6 +248,73 @@ TEST_F(TrustChange, AReaderSeesTheOldFileOrTheNewOne) {
     EXPECT_EQ(change("alice", key_of(1 + round % 2).c_str()), RIPC_OK) << ripc_last_error();
   is_over = true;
   reader.join();
+}
+
+TEST_F(TrustChange, ASignerThatCannotBeUsedChangesNothing) {
+  const std::string text = "alice " + key_of(1) + "\n";
+  security::write_file(trust_, text);
+  const std::string open_to_others = identity(8);
+  ASSERT_EQ(::chmod(open_to_others.c_str(), 0644), 0);
+  security::write_file(path("nonsense"), "nonsense\n", 0600);
+  for (const auto& [signer, status] :
+       std::vector<std::pair<std::string, ripc_status>>{{path("missing"), RIPC_SYSTEM},
+                                                        {path("nonsense"), RIPC_INVALID_ARGUMENT},
+                                                        {open_to_others, RIPC_PERMISSION}}) {
+    EXPECT_EQ(change("bob", key_of(2).c_str(), signer.c_str()), status) << signer << ": " << ripc_last_error();
+    EXPECT_EQ(content(), text) << signer;
+  }
+}
+
+// Those of the default place; a folder of root is one where this user may not write.
+TEST_F(TrustChange, WithoutAHomeOrTheRightToWriteThereTheStatusSaysSo) {
+  SKIP_UNLESS_ROOT("to become a user of no name");
+  constexpr uid_t kNameless = 54321;
+  ASSERT_EQ(::chmod(files_.path().c_str(), 0755), 0);
+  struct Case {
+    const char* what;
+    std::function<ripc_status()> call;
+  };
+  EXPECT_EQ(
+      test::run_in_child([&] {
+        CHILD_CHECK(::setgroups(0, nullptr) == 0 && ::setresgid(kNameless, kNameless, kNameless) == 0);
+        CHILD_CHECK(::setresuid(kNameless, kNameless, kNameless) == 0);
+        for (const auto& [place, status] : {std::pair("nowhere", RIPC_SYSTEM), std::pair("root's", RIPC_PERMISSION)}) {
+          const Environment home("HOME", nullptr);
+          const Environment config("XDG_CONFIG_HOME", status == RIPC_SYSTEM ? nullptr : files_.path().c_str());
+          for (const Case& one :
+               {Case{"identity_create", [] { return ripc_identity_create(nullptr, 0, nullptr, 0, nullptr); }},
+                Case{"cluster_key_create", [] { return ripc_cluster_key_create(nullptr, 0, nullptr, 0); }},
+                Case{"trust_change", [] { return ripc_trust_change(nullptr, "alice", key_of(1).c_str(), nullptr); }}}) {
+            const ripc_status got = one.call();
+            if (got != status) std::fprintf(stderr, "%s, %s: %s\n", place, one.what, ripc_last_error());
+            CHILD_CHECK(got == status);
+          }
+        }
+        return 0;
+      }),
+      0);
+}
+
+// What is made in the default place is what contexts use, where nothing says otherwise.
+TEST_F(TrustChange, AnIdentityInTheDefaultPlaceIsFoundUnlessAnotherOneIsNamedOrTheNetworkIsOpen) {
+  const Environment no_identity("RIPC_IDENTITY_FILE", nullptr);
+  const Environment no_trust("RIPC_TRUST_FILE", nullptr);
+  std::array<char, RIPC_PUBLIC_KEY_SIZE> key{};
+  ASSERT_EQ(ripc_identity_create(nullptr, 0, nullptr, 0, key.data()), RIPC_OK) << ripc_last_error();
+  const auto found = [](std::uint32_t network) {
+    ripc_context_options options;
+    ripc_context_options_init(&options);
+    options.network = network;
+    const Result<Settings> settings = read_settings(options);
+    EXPECT_TRUE(settings.ok()) << settings.status().text();
+    if (!settings.ok() || !settings->credentials.identity) return std::string();
+    return security::public_key_text(settings->credentials.identity->public_key());
+  };
+  EXPECT_EQ(found(RIPC_NETWORK_KEY), key.data());
+  EXPECT_EQ(found(RIPC_NETWORK_OPEN), "");
+  const std::string other = identity(1);
+  const Environment named("RIPC_IDENTITY_FILE", other.c_str());
+  EXPECT_EQ(found(RIPC_NETWORK_KEY), key_of(1));
 }
 
 // Without a signer a signature that is there goes, as it would be wrong.
