@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -104,6 +106,66 @@ TEST_P(Identities, WhatIsNoMessageOrNoStructureHasNoPeer) {
   EXPECT_EQ(ripc_message_peer(message.get(), nullptr), RIPC_INVALID_ARGUMENT);
   peer.size = 0;
   EXPECT_EQ(ripc_message_peer(message.get(), &peer), RIPC_INVALID_ARGUMENT);
+}
+
+// A program of another version has a structure of another size.
+TEST_P(Identities, APeerIsWrittenAsFarAsTheCallersSize) {
+  const std::string longest(64, 'n');
+  trust("holds=*", longest);
+  EXPECT_EQ(ripc_trust_change(trust_.c_str(), (longest + "n").c_str(), key().c_str(), nullptr), RIPC_INVALID_ARGUMENT);
+  const Context context = make_trusting_context();
+  const Service server = make_service(context);
+  const Context other = make_context();
+  const Service client = make_service(other);
+  ASSERT_EQ(send_text(client, id_of(server), "hello"), RIPC_OK);
+  const Message message = receive(server);
+  EXPECT_EQ(peer_of(message).identity, longest);
+
+  ripc_peer older = initialized(ripc_peer_init);
+  older.size = offsetof(ripc_peer, identity);
+  older.identity[0] = '?';
+  EXPECT_EQ(ripc_message_peer(message.get(), &older), RIPC_OK);
+  EXPECT_EQ(older.user, ::getuid());
+  EXPECT_EQ(older.identity[0], '?') << "beyond its size";
+
+  struct {
+    ripc_peer known;
+    char unknown[16];
+  } newer{initialized(ripc_peer_init), "unknown"};
+  newer.known.size = sizeof newer;
+  EXPECT_EQ(ripc_message_peer(message.get(), &newer.known), RIPC_OK);
+  EXPECT_EQ(newer.known.size, sizeof newer);
+  EXPECT_EQ(newer.known.identity, longest);
+  EXPECT_STREQ(newer.unknown, "unknown");
+}
+
+TEST_P(Identities, TheNameInARecordOutlivesItsPeerAndItsMembership) {
+  trust("holds=*");
+  const Context context = make_trusting_context();
+  const Service server = make_service(context);
+  ripc_record record{};
+  {
+    const Context other = make_context();
+    const Service client = make_service(other);
+    ASSERT_EQ(send_text(client, id_of(server), "hello"), RIPC_OK);
+    alignas(8) std::array<unsigned char, RIPC_MAX_RECORD + 64> memory{};
+    std::size_t count = 0;
+    ASSERT_EQ(ripc_receive_records(server.get(), 0, kLimit, memory.data(), memory.size(), 1, &count), RIPC_OK);
+    ASSERT_EQ(count, 1u);
+    std::memcpy(&record, memory.data(), sizeof record);
+  }
+  EXPECT_EQ(record.message, nullptr);
+  EXPECT_EQ(record.peer_is_on_this_host, 1u);
+  EXPECT_EQ(record.peer_user, ::getuid());
+  EXPECT_TRUE(eventually([&] {
+    ripc_message* none = nullptr;
+    EXPECT_EQ(ripc_receive(server.get(), 0, 0, &none), RIPC_EMPTY);  // notices that the sender is gone
+    return statistics_of(server).senders == 0;
+  }));
+  ASSERT_EQ(ripc_trust_change(trust_.c_str(), "me", nullptr, nullptr), RIPC_OK) << ripc_last_error();
+  trust("holds=*", "somebody");
+  EXPECT_EQ(ripc_trust_status(context.get()), RIPC_OK) << ripc_last_error();
+  EXPECT_STREQ(record.peer_identity, "me");
 }
 
 TEST_P(Identities, AMemberReachesOnlyTheServicesThatItMayCall) {
@@ -253,6 +315,9 @@ TEST_P(Identities, WithoutRoomForItsPathNoFileIsMade) {
   EXPECT_EQ(ripc_identity_create(file.c_str(), 0, path.data(), exact - 1, nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_cluster_key_create(file.c_str(), 0, path.data(), exact - 1), RIPC_INVALID_ARGUMENT);
   EXPECT_NE(::stat(file.c_str(), &info), 0);
+  ASSERT_EQ(ripc_identity_create(file.c_str(), 0, path.data(), exact, nullptr), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(path.data(), file);
+  ASSERT_EQ(::unlink(file.c_str()), 0);
   ASSERT_EQ(ripc_cluster_key_create(file.c_str(), 0, path.data(), exact), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(path.data(), file);
   ASSERT_EQ(::stat(file.c_str(), &info), 0);
@@ -343,6 +408,7 @@ TEST_P(Identities, ACallSaysWhoCalls) {
                   ripc_peer peer = initialized(ripc_peer_init);
                   if (ripc_request_peer(request, &peer) == RIPC_OK) *static_cast<std::string*>(user) = peer.identity;
                   EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
+                  EXPECT_EQ(ripc_request_peer(request, &peer), RIPC_INVALID_ARGUMENT) << "it is answered";
                 },
                 &identity),
             RIPC_OK);

@@ -49,6 +49,7 @@ class Stage {
     if (verb == "notified") return std::to_string(notified_.load());
     if (verb == "resolve") return resolve(words);
     if (verb == "list") return list();
+    if (verb == "refused") return refused();
     if (verb == "error") return ripc_last_error();
     if (verb == "path") return path(words);
     if (verb == "stream") return stream(words);
@@ -206,6 +207,13 @@ class Stage {
     };
     const ripc_status status = ripc_list_services(context_.get(), add, &ids);
     return status == RIPC_OK ? ids : name_of(status);
+  }
+
+  std::string refused() const {
+    ripc_security_statistics statistics = initialized(ripc_security_statistics_init);
+    const ripc_status status = ripc_security_get_statistics(context_.get(), &statistics);
+    if (status != RIPC_OK) return name_of(status);
+    return std::to_string(statistics.packets_refused);
   }
 
   std::string stream(std::istringstream& words) {

@@ -23,6 +23,7 @@
 //   notified                     COUNT
 //   resolve ID                   STATUS
 //   list                         the IDs that can be listed, each with a space before it
+//   refused                      packets_refused of its context
 //   error                        the sentence of the last failure
 //   path ID                      STATUS REASON    of ripc_find_path()
 //   fill TO                      STATUS           empty messages until there is no room, which is the status

@@ -40,13 +40,18 @@ CONFORMANCE_SUITE(Allocations);
 class Rails : public Statistics {
  protected:
   std::vector<ripc_rail_info> rails_to(ripc_service_id id) const {
-    std::vector<ripc_rail_info> found;
+    struct Visit {
+      std::thread::id thread = std::this_thread::get_id();
+      std::vector<ripc_rail_info> found;
+    } visit;
     const auto add = [](void* to, const ripc_rail_info* rail) {
+      auto& self = *static_cast<Visit*>(to);
+      EXPECT_EQ(std::this_thread::get_id(), self.thread);
       EXPECT_EQ(rail->size, sizeof *rail);
-      static_cast<std::vector<ripc_rail_info>*>(to)->push_back(*rail);
+      self.found.push_back(*rail);
     };
-    EXPECT_EQ(ripc_list_rails(server_context_.get(), id, add, &found), RIPC_OK) << ripc_last_error();
-    return found;
+    EXPECT_EQ(ripc_list_rails(server_context_.get(), id, add, &visit), RIPC_OK) << ripc_last_error();
+    return visit.found;
   }
 };
 CONFORMANCE_SUITE(Rails);
@@ -71,6 +76,17 @@ TEST_P(Rails, AreThoseThatLongItemsTake) {
   EXPECT_GE(after[0].bytes_received, data.size());
   EXPECT_GE(after[0].connections, 1u);
   EXPECT_EQ(after[0].spare, 0u);
+  EXPECT_LT(after[0].bytes_sent, data.size());
+  // And the other way. Over RDMA the client reads, and counts, by itself.
+  if (GetParam() != "socket") return;
+  ASSERT_EQ(ripc_window_post(client_.get(), window.data(), window.size(), 1), RIPC_OK);
+  const Ticket back = send_long(server_, client_id(), {item(data, RIPC_ITEM_LONG)});
+  EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_WINDOW, data));
+  EXPECT_EQ(final_status(back), RIPC_OK);
+  const std::vector<ripc_rail_info> both = rails_to(client_id());
+  ASSERT_EQ(both.size(), 1u);
+  EXPECT_GE(both[0].bytes_sent, data.size());
+  EXPECT_LT(both[0].bytes_received, 2 * data.size());
 }
 
 // RIPC_TEST_RAILS: how many join the hosts, if the peers are on another one.

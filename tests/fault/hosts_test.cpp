@@ -57,6 +57,21 @@ TEST_F(HostFaults, ALongMessageGoesOnAfterACutThatIsShorterThanThePeerTimeout) {
   EXPECT_EQ(told->most_copies, 1u);
 }
 
+// The kernel of this host knows the users of this host only.
+TEST_F(HostFaults, APeerOfAnotherHostHasNoUserHere) {
+  ASSERT_NO_FATAL_FAILURE(start(4 * kSecond));
+  ASSERT_EQ(asker_->request_long(100'000, 1), RIPC_OK) << ripc_last_error();
+  const Message message = receive(asker_->service(), kLimit);
+  ASSERT_TRUE(message);
+  ASSERT_EQ(ripc_message_get_source(message.get()), kHolder);
+  ripc_peer peer;
+  ripc_peer_init(&peer);
+  EXPECT_EQ(ripc_message_peer(message.get(), &peer), RIPC_OK);
+  EXPECT_EQ(peer.is_on_this_host, 0u);
+  EXPECT_EQ(peer.user, UINT32_MAX);
+  EXPECT_STREQ(peer.identity, "");
+}
+
 // A cut that stays: everything that waits for the peer ends with its death, in time; nothing is left of it; and when
 // the network works again, so does the path.
 void HostFaults::dies_in_time(const std::function<void()>& cut, const std::function<void()>& heal) {
