@@ -84,5 +84,22 @@ TEST_P(CallWithoutMemory, EndsOnceWithATrueOutcomeOrIsNotBegun) {
   }
 }
 
+TEST_P(CallWithoutMemory, TellsOfAllMethodsOrOfNone) {
+  const Rpc rpc = make_rpc(client_);
+  const ripc_rpc_handler none = [](void*, ripc_request*) {};
+  for (const std::uint32_t method : {1U, 2U, 3U})
+    ASSERT_EQ(ripc_rpc_handle(rpc.get(), method, 0, none, nullptr), RIPC_OK);
+  std::size_t visited = 0;
+  const ripc_rpc_method_visitor count = [](void* user, const ripc_rpc_method_statistics*) {
+    ++*static_cast<std::size_t*>(user);
+  };
+  fail_each(
+      [&] {
+        visited = 0;
+        return ripc_rpc_list_methods(rpc.get(), count, &visited);
+      },
+      [&](ripc_status status) { EXPECT_EQ(visited, status == RIPC_OK ? 3u : 0u); });
+}
+
 }  // namespace
 }  // namespace conformance

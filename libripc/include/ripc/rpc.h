@@ -223,7 +223,7 @@ typedef struct ripc_rpc_method_statistics {
   uint32_t method;
   /* Calls to it that this endpoint made. */
   uint64_t calls, answered, did_not_run, may_have_run, repeats;
-  uint64_t statuses[RIPC_RPC_STATUSES]; /* how many calls ended with each ripc_status */
+  uint64_t statuses[RIPC_RPC_STATUSES]; /* how many calls ended with each ripc_status; other numbers are in none */
   ripc_latency call_time;               /* of answered calls, from their begin; see below */
   /* Requests for it that came to this endpoint. */
   uint64_t requests_run, requests_refused, requests_expired;
