@@ -3,20 +3,15 @@
 #include "cpp_wrapper.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "ripc/identity.hpp"
 
 namespace {
 
@@ -58,59 +53,6 @@ TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   EXPECT_EQ(Message().item(0).status(), RIPC_INVALID_ARGUMENT);
   EXPECT_TRUE(Ticket().poll().ok());
   service.unregister();
-}
-
-// The C interface would see a part of the text: another file.
-TEST_F(CppWrapper, ATextWithAZeroNamesNoFile) {
-  const std::string whole = folder_.path() + "/key";
-  const std::string more = whole + std::string(1, '\0') + "more";
-  EXPECT_EQ(ripc::create_identity(more).code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(ripc::create_cluster_key(more).code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_FALSE(std::filesystem::exists(whole));
-  ASSERT_TRUE(ripc::create_identity(whole).ok());
-  EXPECT_EQ(ripc::read_identity(more).code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_EQ(ripc::read_trust(more).code(), RIPC_INVALID_ARGUMENT);
-  ripc::ContextOptions options;
-  options.runtime_directory = folder_.path();
-  options.identity_file = more;
-  const auto refused = Context::create(options);
-  EXPECT_EQ(refused.code(), RIPC_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(refused.error().text()).find("zero byte"), std::string::npos) << refused.error().text();
-  EXPECT_EQ(Context::diagnose(options).code(), RIPC_INVALID_ARGUMENT);
-}
-
-TEST_F(CppWrapper, AMessageSaysWhoItIsFromAndTheContextWhatItHasRefused) {
-  const std::string identity = folder_.path() + "/identity";
-  const std::string trust = folder_.path() + "/trust";
-  const auto made = ripc::create_identity(identity);
-  ASSERT_TRUE(made.ok()) << made.error().text();
-  const std::string line = made->public_key + " user=" + std::to_string(::getuid());
-  ASSERT_EQ(ripc_trust_change(trust.c_str(), "me", line.c_str(), nullptr), RIPC_OK) << ripc_last_error();
-  const auto members = ripc::read_trust(trust);
-  ASSERT_TRUE(members.ok()) << members.error().text();
-  ASSERT_EQ(members->size(), 1U);
-  EXPECT_EQ(members->front().line, 1U);
-  EXPECT_EQ(members->front().name, "me");
-  EXPECT_EQ(members->front().public_key, made->public_key);
-  EXPECT_EQ(members->front().rights, "user=" + std::to_string(::getuid()));
-  ripc::ContextOptions options;
-  options.runtime_directory = folder_.path();
-  options.trust_file = trust;
-  auto trusting = Context::create(options);
-  ASSERT_TRUE(trusting.ok()) << trusting.error().text();
-  Service service = registered(*trusting, {});
-  ASSERT_TRUE(sender_.send(service.id(), bytes_of("x")).ok());
-  const auto message = service.receive(kPatience);
-  ASSERT_TRUE(message.ok()) << message.error().text();
-  EXPECT_EQ(message->peer().identity, "me");
-  EXPECT_EQ(message->peer().user, ::getuid());
-  EXPECT_TRUE(trusting->trust_status().ok());
-  std::ofstream(trust) << "nonsense\n";
-  EXPECT_EQ(trusting->trust_status().code(), RIPC_INVALID_ARGUMENT);
-  const auto refused = trusting->security_statistics();
-  ASSERT_TRUE(refused.ok()) << refused.error().text();
-  EXPECT_EQ(refused->trust_failures, 1U);
-  EXPECT_EQ(refused->links_refused, 0U);
 }
 
 TEST_F(CppWrapper, EmptyCallbacksAreRefused) {
