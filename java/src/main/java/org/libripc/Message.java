@@ -385,10 +385,9 @@ public final class Message implements AutoCloseable {
     open();
     boolean here = bytes.getInt(offset + Record.PEER_IS_ON_THIS_HOST) != 0;
     long user = Integer.toUnsignedLong(bytes.getInt(offset + Record.PEER_USER));
-    return service
-        .core()
-        .ripc()
-        .peerAt(bytes.getLong(offset + Record.PEER_IDENTITY), here ? user : -1);
+    // The message of a request has no service.
+    RipcCore ripc = service != null ? service.core().ripc() : handle.ripc;
+    return ripc.peerAt(bytes.getLong(offset + Record.PEER_IDENTITY), here ? user : -1);
   }
 
   /** The {@link Outgoing#requestId} of the request that this answers; 0 if none. */

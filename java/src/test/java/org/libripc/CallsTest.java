@@ -9,8 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.libripc.rpc.CallOutcome.DID_NOT_RUN;
 import static org.libripc.rpc.CallOutcome.MAY_HAVE_RUN;
 
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.OptionalInt;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -71,6 +73,8 @@ class CallsTest extends CallPairTest {
     RpcCall call = caller.call(to(), KEEP, bytes("x"));
     Request request = takeKeptRunning();
     assertEquals(client.id(), request.source());
+    int user = (int) Files.getAttribute(directory, "unix:uid");
+    assertEquals(new Peer("", OptionalInt.of(user)), request.peer());
     assertEquals(KEEP, request.method());
     assertEquals(1, request.itemCount());
     assertEquals(1, request.size(0));
