@@ -2,7 +2,8 @@
 package org.libripc;
 
 /**
- * One finding of {@link Ripc#diagnose}. Immutable.
+ * One finding of {@link Ripc#diagnose}. Several may have the same subject. Texts that are too long
+ * end with "...". Immutable.
  *
  * @param level 0 good, 1 works but slower or limited, 2 broken
  * @param subject what was looked at

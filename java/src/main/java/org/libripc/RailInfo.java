@@ -9,13 +9,13 @@ import org.libripc.internal.NativeBlock;
  * One of the ways that long items take to another host, or would take, from {@link Ripc#rails}.
  * Immutable.
  *
- * @param device of this host: a network interface, or an RDMA device
+ * @param device of this host: a network interface, or an RDMA device; "" if the interface is gone
  * @param local its address
  * @param peer the other host's address
- * @param bytesSent over RDMA only what this side writes itself
- * @param bytesReceived over RDMA only what this side reads itself
+ * @param bytesSent with what goes with them; over RDMA only what this side writes itself
+ * @param bytesReceived the same; over RDMA only what this side reads itself
  * @param rate bytes per second, when last measured; 0: not yet
- * @param spare 1: slower than a quarter of the fastest: used only to measure its rate
+ * @param spare 1: measured at less than a quarter of the fastest: long items leave it out
  * @param connections open over it now
  */
 public record RailInfo(

@@ -78,8 +78,8 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
-   * Checks this machine and this process for what libripc needs; {@link RipcBuilder#diagnose} does
-   * so with other options.
+   * Checks this machine and this process for what a context needs; {@link RipcBuilder#diagnose}
+   * does so with other options.
    */
   public static List<Finding> diagnose() {
     return builder().diagnose();

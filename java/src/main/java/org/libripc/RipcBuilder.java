@@ -203,7 +203,14 @@ public final class RipcBuilder {
     return new Ripc(this);
   }
 
-  /** Checks this machine and this process for what libripc needs with these options. */
+  /**
+   * Checks this machine and this process for what a context with these options needs. Returns also
+   * if something is broken: the levels say so. It takes some tenths of a second. With a ZooKeeper
+   * ensemble it takes some seconds, and one more for each server that does not answer.
+   *
+   * @throws RipcException {@link Status#INVALID_ARGUMENT}, {@link Status#NO_MEMORY} or {@link
+   *     Status#SYSTEM}
+   */
   public List<Finding> diagnose() {
     List<Finding> findings = new ArrayList<>();
     withOptions(Binding.get(), options -> findings.addAll(Ripc.diagnose(options)));

@@ -2,6 +2,7 @@
 package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -137,8 +138,10 @@ class OptionsTest extends PairTest {
     List<Finding> findings =
         Ripc.builder().runtimeDirectory(directory.resolve("missing/one")).diagnose();
     assertTrue(
-        findings.stream().anyMatch(finding -> finding.text().contains("missing/one")),
+        findings.stream()
+            .anyMatch(finding -> finding.level() == 2 && finding.text().contains("missing/one")),
         findings::toString);
+    for (Finding each : findings) assertFalse(each.subject().isEmpty(), each::toString);
   }
 
   @Test

@@ -61,8 +61,11 @@ class StatisticsTest extends PairTest {
     }
     assertEquals(1, rails.size());
     assertFalse(rails.get(0).device().isEmpty());
+    assertFalse(rails.get(0).local().isEmpty());
     assertFalse(rails.get(0).peer().isEmpty());
     assertTrue(rails.get(0).bytesReceived() >= 300_000);
+    assertTrue(rails.get(0).bytesSent() < 300_000);
+    assertEquals(0, rails.get(0).spare());
     assertTrue(rails.get(0).connections() > 0);
   }
 

@@ -5,7 +5,8 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.Layout;
 
 /**
- * Times in nanoseconds, at most 1.6 % too large. All are 0 if the count is. Immutable.
+ * Times in nanoseconds, at most 1.6 % too large. One above 18 minutes counts as that. All are 0 if
+ * the count is. Immutable.
  *
  * @param count how many there were
  * @param minimum the shortest

@@ -17,12 +17,14 @@ import org.libripc.internal.Layout;
  * @param mayHaveRun calls that may have run
  * @param repeats requests and questions sent again
  * @param statuses how many calls ended with each status; those that none did are missing
- * @param callTime of calls that were answered, from their begin
+ * @param callTime of calls that were answered, from their begin. Those over shared memory to single
+ *     services are measured one in 16, after the first 64
  * @param requestsRun requests handed to a handler
  * @param requestsRefused requests refused
  * @param requestsExpired requests that did not run, because nobody waited any more
- * @param requestTime of requests that were answered, from when they came; of those that are
- *     answered within their handler, one in 16 is measured
+ * @param requestTime of requests that were answered: waiting for a worker, and the handler. Those
+ *     that are answered within a handler that is no worker's are measured one in 16, after the
+ *     first 64
  */
 public record MethodStatistics(
     int method,
