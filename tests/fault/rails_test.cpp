@@ -282,10 +282,6 @@ TEST_F(Rails, ACableThatIsTenTimesSlowerCarriesLittle) {
   for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
   const auto after = transmitted();
   EXPECT_LT(after[1] - before[1], (after[0] - before[0]) / 5);
-  auto used = rails();
-  EXPECT_EQ(used[Hosts::kCable].spare, 0u);
-  EXPECT_EQ(used[Hosts::kCable2].spare, 1u) << used[Hosts::kCable2].rate;
-  EXPECT_LT(used[Hosts::kCable2].rate, used[Hosts::kCable].rate / 4);
   ASSERT_NO_FATAL_FAILURE(counts());
 }
 

@@ -46,7 +46,9 @@ RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, 
  * RIPC_VERSION_MISMATCH, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, and RIPC_LIMIT and RIPC_PERMISSION as of ripc_send(). */
 RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 
-/* One of the ways that long items take to another host, or would take. */
+/* One of the ways that long items take to another host, or would take. Which of them long items leave out is decided by
+ * the side that receives them, by the rates that it measures. A side that mostly sends has TCP's estimate, which may be
+ * far too large where it sends little. */
 typedef struct ripc_rail_info {
   size_t size;
   char device[64]; /* of this host: a network interface, or an RDMA device; "": the interface is gone */
@@ -55,7 +57,7 @@ typedef struct ripc_rail_info {
   uint64_t bytes_sent; /* with what goes with them; over RDMA only what this side reads and writes itself */
   uint64_t bytes_received;
   uint64_t rate;        /* bytes per second, when last measured; 0: not yet */
-  uint32_t spare;       /* 1: measured at less than a quarter of the fastest: long items leave it out */
+  uint32_t spare;       /* 1: the rate is less than a quarter of the fastest: a side that receives leaves it out */
   uint32_t connections; /* open over it now */
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);

@@ -103,7 +103,8 @@ struct ServiceInfo {
   }
 };
 
-// One of the ways that long items take to another host, or would take, as Context::rails() returns it.
+// One of the ways that long items take to another host, or would take, as Context::rails() returns it. A side that
+// mostly sends has TCP's estimate of the rates, which may be far too large where it sends little.
 struct RailInfo {
   std::string device;  // of this host: a network interface, or an RDMA device; "": the interface is gone
   std::string local;   // addresses
@@ -111,7 +112,7 @@ struct RailInfo {
   std::uint64_t bytes_sent = 0;  // with what goes with them; over RDMA only what this side reads and writes itself
   std::uint64_t bytes_received = 0;
   std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
-  bool spare = false;             // measured at less than a quarter of the fastest: long items leave it out
+  bool spare = false;             // the rate is less than a quarter of the fastest: a side that receives leaves it out
   std::uint32_t connections = 0;  // open over it now
 };
 

@@ -6,8 +6,9 @@ import org.libripc.internal.Layout.Rail;
 import org.libripc.internal.NativeBlock;
 
 /**
- * One of the ways that long items take to another host, or would take, from {@link Ripc#rails}.
- * Immutable.
+ * One of the ways that long items take to another host, or would take, from {@link Ripc#rails}. A
+ * side that mostly sends has TCP's estimate of the rates, which may be far too large where it sends
+ * little. Immutable.
  *
  * @param device of this host: a network interface, or an RDMA device; "" if the interface is gone
  * @param local its address
@@ -15,7 +16,8 @@ import org.libripc.internal.NativeBlock;
  * @param bytesSent with what goes with them; over RDMA only what this side writes itself
  * @param bytesReceived the same; over RDMA only what this side reads itself
  * @param rate bytes per second, when last measured; 0: not yet
- * @param spare 1: measured at less than a quarter of the fastest: long items leave it out
+ * @param spare 1: the rate is less than a quarter of the fastest: a side that receives leaves it
+ *     out
  * @param connections open over it now
  */
 public record RailInfo(
