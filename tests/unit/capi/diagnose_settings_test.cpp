@@ -57,7 +57,7 @@ std::string complaints() {
 }
 
 // Those of a call with these options, whose status is to be the one that is given.
-std::vector<ripc_finding> findings_of(const ripc_context_options& options, ripc_status status) {
+std::vector<ripc_finding> findings_by_options(const ripc_context_options& options, ripc_status status) {
   struct Visit {
     std::thread::id thread = std::this_thread::get_id();
     std::vector<ripc_finding> findings;
@@ -79,13 +79,13 @@ TEST(DiagnoseSettings, VisitsInTheCallingThreadWithoutAContextAndSucceedsAlsoIfS
   ripc_context_options options;
   ripc_context_options_init(&options);
   options.runtime_directory = runtime.c_str();
-  EXPECT_FALSE(findings_of(options, RIPC_OK).empty());
+  EXPECT_FALSE(findings_by_options(options, RIPC_OK).empty());
   EXPECT_TRUE(std::filesystem::is_directory(runtime));
   EXPECT_TRUE(std::filesystem::is_empty(runtime + "/contexts")) << "its context has ended";
 
   const std::string transports(500, 'x');
   options.transports = transports.c_str();
-  const std::vector<ripc_finding> findings = findings_of(options, RIPC_OK);
+  const std::vector<ripc_finding> findings = findings_by_options(options, RIPC_OK);
   ASSERT_FALSE(findings.empty());
   const ripc_finding& broken = findings.back();
   EXPECT_EQ(broken.level, 2U);
@@ -95,7 +95,7 @@ TEST(DiagnoseSettings, VisitsInTheCallingThreadWithoutAContextAndSucceedsAlsoIfS
   EXPECT_STRNE(broken.advice, "");
 
   options.size = 0;
-  EXPECT_TRUE(findings_of(options, RIPC_INVALID_ARGUMENT).empty());
+  EXPECT_TRUE(findings_by_options(options, RIPC_INVALID_ARGUMENT).empty());
 }
 
 TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
