@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,14 +30,21 @@ class Rooms final : public spi::PacketSink {
   void source_gone(spi::Source&) noexcept override {}
   Memory make_room(std::size_t size) noexcept override {
     if (has_none) return {};
-    ++held;
-    return Memory(new std::byte[size], [this](const std::byte* memory) {
-      delete[] memory;
-      --held;
-    });
+    const auto room = std::make_shared<Room>(*this, size);
+    return {room, room->bytes.data()};
   }
   bool has_none = false;
   int held = 0;
+
+ private:
+  struct Room {
+    Room(Rooms& rooms, std::size_t size) : of(rooms), bytes(size) { ++of.held; }
+    ~Room() { --of.held; }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    Rooms& of;
+    std::vector<std::byte> bytes;
+  };
 };
 
 class LinkStream : public ::testing::Test {

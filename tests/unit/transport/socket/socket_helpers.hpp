@@ -134,7 +134,8 @@ class CollectingSink final : public spi::PacketSink {
   }
   Memory make_room(std::size_t size) noexcept override {
     if (answer != spi::Delivery::taken) return {};
-    return Memory(new std::byte[size], [](const std::byte* memory) { delete[] memory; });
+    const auto room = std::make_shared<std::vector<std::byte>>(size);
+    return {room, room->data()};
   }
   spi::Delivery deliver_large(spi::Source& source, spi::Bytes packet, const Memory& memory) noexcept override {
     EXPECT_LE(memory.get(), packet.data());
