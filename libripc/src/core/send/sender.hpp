@@ -39,9 +39,8 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  // A message of short items with no option but a tag, of at most so many bytes, where the channel is known: no
-  // allocation, no lock. RIPC_PENDING: send() has to look at it. `loses` (may be null): whether the path may lose it,
-  // where it is known.
+  // A message of short items with no option but a tag, of at most `most` bytes. No allocation, no lock. RIPC_PENDING:
+  // send() has to look at it, as the channel is not known. `loses` (may be null): whether the path may lose it.
   [[gnu::always_inline]] ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items,
                                                 bool* loses = nullptr, std::size_t most = SIZE_MAX) noexcept {
     return life_.status() == RIPC_OK ? short_.send_known(to, tag, items, loses, most) : RIPC_PENDING;
