@@ -135,6 +135,13 @@ MIXED = """
 rdma link del "{device}1" || exit 1
 export RIPC_RAILS={device}0,vec1
 """
+# librdmacm keeps a node's last device open until its process ends. No rail leads over this one. On a busy machine two
+# seconds are little for a session that has one way left.
+SPARE = """
+ip link add spare type dummy && ip addr add "10.9$LAB_NODE.0.1/24" dev spare && ip link set spare up || exit 1
+rdma link add spare0 type {device} netdev spare || exit 1
+export RIPC_PEER_TIMEOUT_MS=8000
+"""
 # Succeeds when nobody has the device any more.
 REMOVED = 'rdma link del "${device}0" && echo "let go"'
 
@@ -284,17 +291,50 @@ count
                                        "--on", "heal", "heal", device=device, both=MIXED.format(device=device))
                 self.assertRegex(output, r'(?s)out\n[^\n]*"retries":0,"verified":true.*whole\n.*taken up again')
 
-    def test_without_any_device_the_session_ends_and_sockets_take_over(self):
-        removed = 'echo gone; rdma link del "{device}0" && echo "let go"'
+    def test_a_session_outlives_its_last_device_on_a_rail_of_sockets_and_comes_back(self):
+        for device in ("rxe", "siw"):
+            mixed = (MIXED + SPARE).format(device=device)
+            with self.subTest(device=device, fails="cable"):
+                output = self.run_flow("out 10.78.0.2 heal +10.77.0.2 back 10.77.0.2", "--on", "out", "unplug 1 1",
+                                       "--on", "heal", "heal", device=device, both=mixed)
+                self.flowed(output)
+            for where in ("here", "there"):
+                with self.subTest(device=device, fails="device", where=where):
+                    steps = f"{where} 10.78.0.2" + (" again +10.77.0.2" if where == "here" else "")
+                    output = self.run_flow(steps, device=device, happens=REMOVED, both=mixed)
+                    self.flowed(output)
+                    self.assertIn("let go", output)
+
+    def test_what_was_under_way_comes_whole_when_the_last_device_goes(self):
+        faults = (("echo out", ("--on", "out", "unplug 1 1")),
+                  ('echo out; rdma link del "{device}0" && echo "let go"', ()))
+        for device in ("rxe", "siw"):
+            for fault, options in faults:
+                with self.subTest(device=device, fault=fault):
+                    # Without a device there is no way for a new session: it is the same one.
+                    client = FAULT.format(fault=fault.format(device=device))
+                    output = self.run_pair(client, *options, device=device, both=(MIXED + SPARE).format(device=device))
+                    self.assertRegex(output, r'(?s)out\n.*"transport":"verbs"[^\n]*"verified":true.*whole\n')
+                    self.assertEqual("let go" in output, not options, output)
+
+    def test_small_items_and_replies_go_over_a_rail_of_sockets_when_the_last_device_is_gone(self):
+        client = """
+coproc getting { ripc get files --batch --verify --json --timeout 60 --chunk 256K; }
+fetch() {
+  printf 'big\\t/dev/null\\n' >&"${getting[1]}"
+  read -r line <&"${getting[0]}" && echo "$line" && [[ $line == *'"verified":true'* ]] || exit 1
+}
+fetch
+(rdma link del "%s0" && echo "let go") &  # an idle process lets go when it receives next
+fetch
+fetch
+eval "exec ${getting[1]}>&-"
+wait
+"""
         for device in ("rxe", "siw"):
             with self.subTest(device):
-                mixed = MIXED.format(device=device)
-                output = self.run_flow("end none", "--on", "end", "unplug 1 1", "--on", "RIPC_PEER_DEAD", "heal",
-                                       device=device, both=mixed)
-                self.assertRegex(output, r"end\n.*RIPC_PEER_DEAD\n")
-                output = self.run_pair(FAULT.format(fault=removed.format(device=device)), device=device,
-                                       both=mixed + "export RIPC_TRANSPORTS=verbs,socket")
-                self.assertRegex(output, r'(?s)gone\n.*"transport":"socket".*"verified":true.*whole\n')
+                output = self.run_pair(client % device, device=device, both=(MIXED + SPARE).format(device=device))
+                self.whole(output, 3)
                 self.assertIn("let go", output)
 
 

@@ -68,7 +68,8 @@ class BulkBackend : public Bulk {
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept override {
     bool unsent = false;
     pulls_.drop_prepared(descriptor.key);
-    const std::shared_ptr<Connection> connection = choose();
+    std::shared_ptr<FrameSender> connection = choose();
+    if (!connection) connection = substitute();
     const ripc_status outcome = finishes_.finish(descriptor, status, events, connection, unsent);
     if (unsent) {
       recover();
@@ -127,8 +128,9 @@ class BulkBackend : public Bulk {
     return rails;
   }
 
-  // Responder, for the watch over silent connections. Throws std::bad_alloc: look again.
-  void look_for_silence() {
+  // Responder, for the watch over silent connections. `is_other_active`: beside them there is one of another kind that
+  // is not silent. Throws std::bad_alloc: look again.
+  void look_for_silence(bool is_other_active = false) {
     const std::vector<std::shared_ptr<Connection>> present = connections();
     bool any_owed = has_backlog() || pushes_.busy();
     std::vector<bool> owed;
@@ -144,8 +146,9 @@ class BulkBackend : public Bulk {
         if (found == present.end()) continue;
         member.silence.look(owed[static_cast<std::size_t>(found - present.begin())], member.connection->activity());
       }
-      const bool is_any_active = std::any_of(connections_.begin(), connections_.end(),
-                                             [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
+      const bool is_any_active =
+          is_other_active || std::any_of(connections_.begin(), connections_.end(),
+                                         [](const Member& member) { return !member.silence.lasts(kLooksBeside); });
       const unsigned too_long = is_any_active ? kLooksBeside : kLooks;
       for (const Member& member : connections_) {
         if (member.silence.lasts(too_long)) silent.push_back(member.connection);
@@ -211,6 +214,8 @@ class BulkBackend : public Bulk {
   virtual std::uint64_t rate_of(const Connection& connection) const noexcept = 0;
   // The connection that finishes and pushes go over now; null: none.
   virtual std::shared_ptr<Connection> choose() noexcept = 0;
+  // What finishes go over as long as there is none, and pushes do not; null: nothing.
+  virtual std::shared_ptr<FrameSender> substitute() noexcept { return nullptr; }
 
   bool has_backlog() const noexcept { return pulls_.has_backlog() || finishes_.has_backlog() || pushes_.has_backlog(); }
 
@@ -247,7 +252,13 @@ class BulkBackend : public Bulk {
 
   // What has lost its connection, or met one that was being lost, goes to another one.
   void recover() noexcept {
-    if (const std::shared_ptr<Connection> connection = choose()) use(connection);
+    if (const std::shared_ptr<Connection> connection = choose()) {
+      use(connection);
+    } else if (const std::shared_ptr<FrameSender> other = substitute()) {
+      finishes_.tell(*other);
+      other->flush();
+      pushes_.no_connection();
+    }
     dial_if_needed();
   }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
-#include <vector>
 
 #include "remote/session/session_links.hpp"
 
@@ -204,6 +203,29 @@ ripc_status LinkChannel::send_control(spi::Gather packet) noexcept try {
   return shortage_.note(parts_.session->stream.send(frame), spi::Resource::control);
 } catch (const std::bad_alloc&) {
   return RIPC_NO_MEMORY;
+}
+
+// ---- By the session's control connection ---------------------------------------------------------------------
+
+std::vector<std::byte> LinkChannel::whole_of(const wire::datagram::Header& header, spi::Gather packet) {
+  wire::datagram::HeaderBytes head;
+  wire::datagram::encode(header, head);
+  std::vector<std::byte> whole(head.begin(), head.end());
+  for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
+  return whole;
+}
+
+ripc_status LinkChannel::transmit_streamed(std::span<const std::byte> datagram) noexcept {
+  parts_.session->carries_messages.store(true, std::memory_order_relaxed);
+  return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = datagram});
+}
+
+void LinkChannel::take_streamed(const wire::session_control::Frame& frame) noexcept {
+  const auto* const streamed = std::get_if<wire::session_control::Streamed>(&frame);
+  wire::datagram::Header header;
+  if (streamed != nullptr && wire::datagram::decode(streamed->datagram, header) == RIPC_OK &&
+      header.kind == wire::datagram::Kind::credit && header.token == parts_.token && header.credit_link == parts_.link)
+    credit_arrived(header.credit);
 }
 
 // ---- Room ----------------------------------------------------------------------------------------------------

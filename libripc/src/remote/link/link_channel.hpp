@@ -8,8 +8,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/backoff.hpp"
 #include "base/event_loop.hpp"
@@ -144,6 +146,11 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
       give_back(offer);
     return shortage_.note(status, spi::Resource::queue);
   }
+  // By the session's control connection: header and packet as one datagram.
+  static std::vector<std::byte> whole_of(const wire::datagram::Header& header, spi::Gather packet);  // std::bad_alloc
+  ripc_status transmit_streamed(std::span<const std::byte> datagram) noexcept;
+  // Responder, without mutex_. What came that way, for this end of the link.
+  void take_streamed(const wire::session_control::Frame& frame) noexcept;
   // There may be room, perhaps by another path: a thread that waits for it is to look.
   void check_room_soon() noexcept {
     if (room_wanted_.load(std::memory_order_acquire)) defer(kWatch);

@@ -2,8 +2,10 @@
 #include "remote/link/link_source.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "remote/link/link_channel.hpp"
+#include "remote/link/link_socket.hpp"
 
 namespace ripc::internal::remote {
 
@@ -18,6 +20,8 @@ constexpr std::uint32_t kOfferPart = 16;
 constexpr std::uint32_t kSendPart = ReceiverCredit::kPortions;
 // Bytes in a second that a path which many transfers share must still give to each.
 constexpr std::uint64_t kSlowestRate = 64 << 10;
+// Questions for room that a sender without credit may have under way, as in a socket's buffer.
+constexpr std::uint32_t kProbes = 48;
 // Enough to hide the way there and back of one behind the bytes of the others.
 constexpr std::size_t kMessagesAtOnce = 8;
 
@@ -176,7 +180,7 @@ void LinkSource::settle(PortCounters& counters) noexcept {
     // pages for small packets. Then there must be fewer under way.
     if (const std::uint32_t now_dropped = dropped(); now_dropped != dropped_) {
       dropped_ = now_dropped;
-      credit_.set_budget(std::max(credit_.budget() / 4 * 3, 2 * largest_cost()));
+      credit_.set_budget(std::max(credit_.budget() / 4 * 3, 2 * cost_of(kMaxDatagram)));
     }
   }
   std::atomic<std::uint64_t>& shelf = parts_.session->offered_credit;
@@ -211,6 +215,54 @@ void LinkSource::send_credit(PortCounters& counters) noexcept {
   // What could not be sent goes with the next batch, or the sender asks.
   if (status == RIPC_OK) credit_.granted(credit);
 }
+
+// ---- By the session's control connection ---------------------------------------------------------------------
+
+ripc_status LinkSource::transmit_streamed(const Header& header) noexcept {
+  wire::datagram::HeaderBytes bytes;
+  wire::datagram::encode(header, bytes);
+  return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = bytes});
+}
+
+bool LinkSource::keep(spi::Bytes datagram) {
+  std::list<std::vector<std::byte>> one;
+  one.emplace_back(datagram.begin(), datagram.end());
+  const std::uint32_t cost = cost_of(datagram.size());
+  const std::lock_guard lock(kept_mutex_);
+  if (kept_cost_ + cost > parts_.budget + kProbes * cost_of(wire::datagram::kHeaderSize)) return false;
+  kept_cost_ += cost;
+  kept_.splice(kept_.end(), one);
+  has_kept_.store(true, std::memory_order_release);
+  return true;
+}
+
+void LinkSource::take_kept(PortCounters& counters) noexcept {
+  std::list<std::vector<std::byte>> kept;
+  {
+    const std::lock_guard lock(kept_mutex_);
+    has_kept_.store(false, std::memory_order_release);
+    kept_cost_ = 0;
+    kept.swap(kept_);
+  }
+  for (auto next = kept.begin(); next != kept.end();) {
+    const auto datagram = next++;
+    const spi::Bytes packet = accept(*datagram, parts_.token, counters);
+    if (packet.empty()) continue;
+    if (packet.data() == datagram->data() + wire::datagram::kHeaderSize) {
+      datagram->erase(datagram->begin(), datagram->begin() + wire::datagram::kHeaderSize);
+    } else {
+      try {
+        datagram->assign(packet.begin(), packet.end());  // of several
+      } catch (const std::bad_alloc&) {
+        increase(counters.lost);
+        continue;
+      }
+    }
+    backlog.splice(backlog.end(), kept, datagram);
+  }
+}
+
+// ---- The end -------------------------------------------------------------------------------------------------
 
 void LinkSource::mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept {
   last_sequence_.store(last_sequence, std::memory_order_relaxed);

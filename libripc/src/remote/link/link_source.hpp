@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,9 @@ class LinkSource : public spi::Source {
   void settle(PortCounters& counters) noexcept;
   // Whether no packet is missing before the one of this number.
   bool is_next(std::uint32_t sequence) const noexcept { return window_.highest() + 1 == sequence; }
+  // What keep() has kept, first come first: its packets go to the backlog.
+  bool has_kept() const noexcept { return has_kept_.load(std::memory_order_acquire); }
+  void take_kept(PortCounters& counters) noexcept;
   // Packets that were read and cannot be delivered yet, first come first.
   std::list<std::vector<std::byte>> backlog;
   // The peer is gone or closed the link, and what it had sent before is here or will not come any more.
@@ -71,6 +75,9 @@ class LinkSource : public spi::Source {
   // ---- For the transport ----
   // Responder, while the port is there. A frame of the session that is about this link.
   virtual void handle(const wire::session_control::Frame& frame) = 0;
+  // Responder. A datagram of the link that came by the control connection. False: the sender has no credit for it; it
+  // is dropped. Throws std::bad_alloc.
+  bool keep(spi::Bytes datagram);
   std::uint32_t link() const noexcept { return parts_.link; }
   std::uint64_t token() const noexcept { return parts_.token; }
   const SessionPointer& session() const noexcept { return parts_.session; }
@@ -88,8 +95,10 @@ class LinkSource : public spi::Source {
 
   // Sends the sender a datagram that has only a header.
   virtual ripc_status transmit(const wire::datagram::Header& header) noexcept = 0;
-  // The cost of the largest datagram, in credits.
-  virtual std::uint32_t largest_cost() const noexcept = 0;
+  // The same by the control connection.
+  ripc_status transmit_streamed(const wire::datagram::Header& header) noexcept;
+  // What a datagram of this size, its header included, costs in credits.
+  virtual std::uint32_t cost_of(std::size_t datagram) const noexcept = 0;
   // Datagrams that this machine had to drop for want of room, modulo 2^32. None where credit pays for whole buffers.
   virtual std::uint32_t dropped() noexcept { return 0; }
 
@@ -120,6 +129,11 @@ class LinkSource : public spi::Source {
   std::atomic<bool> dead_{false};
   std::atomic<std::uint32_t> last_sequence_{0};
   std::atomic<Nanoseconds> patience_until_{0};
+
+  std::atomic<bool> has_kept_{false};
+  std::mutex kept_mutex_;
+  std::list<std::vector<std::byte>> kept_;
+  std::uint32_t kept_cost_ = 0;
 };
 
 }  // namespace ripc::internal::remote

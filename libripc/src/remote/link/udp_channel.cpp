@@ -27,15 +27,6 @@ constexpr Nanoseconds kBurstGap = 2'000;
 // ... and its messages share system calls: they wait for each other no longer than this.
 constexpr Nanoseconds kFlushPause = 50'000;
 
-// Header and packet. Throws std::bad_alloc.
-std::vector<std::byte> whole_of(const Header& header, spi::Gather packet) {
-  wire::datagram::HeaderBytes head;
-  wire::datagram::encode(header, head);
-  std::vector<std::byte> whole(head.begin(), head.end());
-  for (const spi::Bytes range : packet) whole.insert(whole.end(), range.begin(), range.end());
-  return whole;
-}
-
 }  // namespace
 
 UdpChannel::UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams,
@@ -241,7 +232,7 @@ void UdpChannel::check_path() noexcept {
 
 void UdpChannel::handle(const wire::session_control::Frame& frame) noexcept {
   if (const auto* const proof = std::get_if<wire::session_control::Proved>(&frame)) proved(proof->arrived != 0);
-  if (const auto* const by_stream = std::get_if<wire::session_control::Streamed>(&frame)) streamed(by_stream->datagram);
+  take_streamed(frame);
 }
 
 void UdpChannel::proved(bool arrived) noexcept {
@@ -327,11 +318,6 @@ ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) 
   return transmit_streamed(whole_of(header, packet));
 } catch (const std::bad_alloc&) {
   return RIPC_NO_MEMORY;
-}
-
-ripc_status UdpChannel::transmit_streamed(std::span<const std::byte> datagram) noexcept {
-  parts_.session->carries_messages.store(true, std::memory_order_relaxed);
-  return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = datagram});
 }
 
 // ---- A connection of its own ---------------------------------------------------------------------------------
@@ -454,13 +440,6 @@ ripc_status UdpChannel::send_by_stream(std::span<const wire::Plain> messages, st
   if (stream_) stream_->flush();
   if (status == RIPC_PEER_DEAD && stream_) drop_stream_locked();
   return sent != 0 ? RIPC_OK : status;
-}
-
-void UdpChannel::streamed(std::span<const std::byte> datagram) noexcept {
-  Header header;
-  if (wire::datagram::decode(datagram, header) == RIPC_OK && header.kind == Kind::credit &&
-      header.token == parts_.token && header.credit_link == parts_.link)
-    credit_arrived(header.credit);
 }
 
 }  // namespace ripc::internal::remote

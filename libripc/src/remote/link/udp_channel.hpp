@@ -82,9 +82,7 @@ class UdpChannel final : public LinkChannel {
   Path path() const noexcept { return path_.load(std::memory_order_acquire); }
   // With mutex_ held.
   ripc_status transmit_kept(const wire::datagram::Header& header, spi::Gather packet) noexcept;
-  ripc_status transmit_streamed(std::span<const std::byte> datagram) noexcept;
   void proved(bool arrived) noexcept;
-  void streamed(std::span<const std::byte> datagram) noexcept;
   void go_on_locked() noexcept;
   void settle_locked(Path path) noexcept;
   void fall_back_locked() noexcept;

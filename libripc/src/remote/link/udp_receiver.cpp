@@ -384,13 +384,7 @@ bool UdpReceiver::set_aside() noexcept {
 
 // Makes packets of what came by the control connection.
 void UdpReceiver::take_kept(UdpSource& source) noexcept {
-  UdpSource::Datagrams datagrams = source.take_kept();
-  for (auto next = datagrams.begin(); next != datagrams.end();) {
-    const auto datagram = next++;
-    if (source.accept(*datagram, source.token(), port_.counters()).empty()) continue;
-    datagram->erase(datagram->begin(), datagram->begin() + wire::datagram::kHeaderSize);
-    source.backlog.splice(source.backlog.end(), datagrams, datagram);
-  }
+  source.take_kept(port_.counters());
   source.settle(port_.counters());
   if (!source.backlog.empty()) ++backlogged_;
 }

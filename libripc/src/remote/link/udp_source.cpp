@@ -12,8 +12,6 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// As in a socket's buffer: probes need no credit.
-constexpr std::uint32_t kProbes = 48 * datagram_cost(wire::datagram::kHeaderSize);
 // How long a datagram may still be on its way when the question whether it has come is here; and between two looks.
 constexpr Nanoseconds kProofPatience = 100'000'000;
 constexpr Nanoseconds kFirstLook = 500'000;
@@ -26,6 +24,7 @@ void UdpSource::handle(const wire::session_control::Frame& frame) {
     (void)socket_.send({.kind = wire::datagram::Kind::greeting, .token = parts_.token}, {});
     answer_proof(monotonic_now() + kProofPatience, Backoff(kFirstLook, kProofPatience));
   } else if (const auto* const by_stream = std::get_if<wire::session_control::Streamed>(&frame)) {
+    streams_.store(true, std::memory_order_release);
     receiver_.pass(*this, by_stream->datagram);
   }
 }
@@ -50,19 +49,6 @@ bool UdpSource::has_arrived() noexcept {
   return take_arrived() || (poll(&readable, 1, 0) > 0 && (readable.revents & POLLIN) != 0);
 }
 
-bool UdpSource::keep(spi::Bytes datagram) {
-  Datagrams one;
-  one.emplace_back(datagram.begin(), datagram.end());
-  const std::uint32_t cost = datagram_cost(datagram.size());
-  streams_.store(true, std::memory_order_release);
-  const std::lock_guard lock(mutex_);
-  if (kept_cost_ + cost > parts_.budget + kProbes) return false;
-  kept_cost_ += cost;
-  kept_.splice(kept_.end(), one);
-  has_kept_.store(true, std::memory_order_release);
-  return true;
-}
-
 std::unique_ptr<StreamReceiver> UdpSource::adopt(std::unique_ptr<StreamReceiver> stream) noexcept {
   const std::lock_guard lock(mutex_);
   next_.swap(stream);
@@ -74,21 +60,6 @@ void UdpSource::take_next() noexcept {
   const std::lock_guard lock(mutex_);
   stream_ = std::move(next_);
   has_next_.store(false, std::memory_order_release);
-}
-
-UdpSource::Datagrams UdpSource::take_kept() noexcept {
-  const std::lock_guard lock(mutex_);
-  has_kept_.store(false, std::memory_order_release);
-  kept_cost_ = 0;
-  return std::exchange(kept_, {});
-}
-
-ripc_status UdpSource::transmit(const wire::datagram::Header& header) noexcept {
-  if (!streams_.load(std::memory_order_acquire)) [[likely]]
-    return socket_.send(header, {});
-  wire::datagram::HeaderBytes bytes;
-  wire::datagram::encode(header, bytes);
-  return parts_.session->stream.send(wire::session_control::Streamed{.link = parts_.link, .datagram = bytes});
 }
 
 }  // namespace ripc::internal::remote

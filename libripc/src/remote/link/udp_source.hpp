@@ -5,10 +5,8 @@
 
 #include <atomic>
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "base/backoff.hpp"
 #include "remote/link/link_socket.hpp"
@@ -21,8 +19,6 @@ class UdpReceiver;
 
 class UdpSource final : public LinkSource {
  public:
-  using Datagrams = std::list<std::vector<std::byte>>;
-
   // `receiver`: what reads the socket; `loop`: the responder's.
   UdpSource(Parts parts, LinkSocket socket, UdpReceiver& receiver, EventLoop& loop)
       : LinkSource(std::move(parts)), socket_(std::move(socket)), receiver_(receiver), loop_(loop) {}
@@ -31,9 +27,6 @@ class UdpSource final : public LinkSource {
 
   // ---- Responder ----
   void handle(const wire::session_control::Frame& frame) override;
-  // A datagram that came by the control connection. Answers go the same way from now on. False: the sender has no
-  // credit for it; it is dropped. Throws std::bad_alloc.
-  bool keep(spi::Bytes datagram);
   // A connection of its own, which the receiver watches already. It counts once the one before it was dropped; returns
   // the one whose turn has not come, if there is such a one.
   std::unique_ptr<StreamReceiver> adopt(std::unique_ptr<StreamReceiver> stream) noexcept;
@@ -47,9 +40,6 @@ class UdpSource final : public LinkSource {
     increase(verdict == security::DatagramOpener::Verdict::forged ? counters.corrupt : counters.duplicates);
     return false;
   }
-  // What keep() has kept, first come first.
-  bool has_kept() const noexcept { return has_kept_.load(std::memory_order_acquire); }
-  Datagrams take_kept() noexcept;
   // The connection that is to be read, or null.
   StreamReceiver* stream() noexcept {
     if (!stream_ && has_next_.load(std::memory_order_acquire)) [[unlikely]]
@@ -72,8 +62,10 @@ class UdpSource final : public LinkSource {
   unsigned batch = 1;
 
  protected:
-  ripc_status transmit(const wire::datagram::Header& header) noexcept override;
-  std::uint32_t largest_cost() const noexcept override { return datagram_cost(kMaxDatagram); }
+  ripc_status transmit(const wire::datagram::Header& header) noexcept override {
+    return streams_.load(std::memory_order_acquire) ? transmit_streamed(header) : socket_.send(header, {});
+  }
+  std::uint32_t cost_of(std::size_t datagram) const noexcept override { return datagram_cost(datagram); }
   std::uint32_t dropped() noexcept override { return socket_.dropped(); }
 
  private:
@@ -84,14 +76,11 @@ class UdpSource final : public LinkSource {
   const LinkSocket socket_;
   UdpReceiver& receiver_;
   EventLoop& loop_;
-  std::atomic<bool> streams_{false};
-  std::atomic<bool> has_kept_{false};
+  std::atomic<bool> streams_{false};        // what came last by the control connection is answered there
   std::unique_ptr<StreamReceiver> stream_;  // the receiver's
   std::atomic<bool> has_next_{false};
   std::mutex mutex_;
   std::unique_ptr<StreamReceiver> next_;
-  Datagrams kept_;
-  std::uint32_t kept_cost_ = 0;
 };
 
 }  // namespace ripc::internal::remote

@@ -38,9 +38,10 @@ void ControlStream::break_off() noexcept {
   if (connection_) (void)::shutdown(connection_.fd(), SHUT_RDWR);
 }
 
-bool ControlStream::has_room() const noexcept {
+bool ControlStream::has_room(std::size_t frames) const noexcept {
+  constexpr std::size_t kMost = wire::session_control::kMaxSize;
   const std::lock_guard lock(mutex_);
-  return kept_.size() < kMaxKept && kept_bytes_ + wire::session_control::kMaxSize <= kMaxKeptBytes;
+  return kept_.size() + frames <= kMaxKept && kept_bytes_ + (frames == 1 ? kMost : 3 * kMost) <= kMaxKeptBytes;
 }
 
 void ControlStream::write_locked() noexcept {

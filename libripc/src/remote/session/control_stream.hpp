@@ -49,8 +49,8 @@ class ControlStream {
   void break_off() noexcept;
   bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
 
-  // Any thread. True if there is room for the largest frame.
-  bool has_room() const noexcept;
+  // Any thread. True if there is room for the largest frame, or for so many that are no larger together than 3 of it.
+  bool has_room(std::size_t frames = 1) const noexcept;
 
   // Any thread. Frames received over all connections so far.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }

@@ -245,6 +245,9 @@ void VerbsTransport::ask_for_connection(const SessionPointer& session, const Pee
                         rail.attempt = 0;
                         rail.failures = rail.tcp_only_failures = 0;
                         made(*peer, *attempt, true);
+                        // The session comes back from a rail of sockets, and its links with it.
+                        peer->comes_back = !devices_->port_of(session->local().ip());
+                        if (peer->comes_back) control_lost(session, options().peer_timeout);
                         return {};
                       },
                       .ended =

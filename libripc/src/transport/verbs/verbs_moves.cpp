@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/random.hpp"
-#include "base/status_text.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace ripc::internal::verbs {
@@ -20,15 +19,10 @@ bool VerbsTransport::leaves_by(const remote::Session& session, const std::vector
 // Now that its own port is down. Which way is left for one that the peer began, the peer knows.
 bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const {
   if (session.local().same_ip(session.remote())) return false;
-  if (session.incoming) {
-    const std::vector<std::string> ips = own_ips();
-    return std::any_of(ips.begin(), ips.end(), [&](const std::string& ip) {
-      remote::Endpoint local;
-      return remote::Endpoint::parse(ip, 0, local) && carries(peer, local);
-    });
-  }
+  if (session.incoming) return !own_ips().empty() || !socket_rail_ips().empty();
   const std::vector<remote::Rail> rails = rails_of(session, peer);
-  return std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return carries(peer, rail.local); });
+  return !socket_rails_of(peer).empty() ||
+         std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return carries(rail.local); });
 }
 
 // The peer learns of it at once if TCP still gets through, else within half of the peer timeout. It dials them again if
@@ -42,23 +36,26 @@ void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
   for (const auto& [session, peer] : sessions_that(are_moving)) control_lost(session, patience_of(*session));
 }
 
-// An address that the kernel reaches from a port that is down is left out, even if TCP gets through. If there is no
-// other, the peer may come back.
-std::vector<remote::Endpoint> VerbsTransport::candidate_endpoints(const remote::Session& session,
-                                                                  const Peer& peer) const {
+// Those of devices come first, then those of rails of sockets. An address that the kernel reaches from a port that is
+// down is left out, even if TCP gets through. If there is no other, the peer may come back.
+std::vector<remote::Endpoint> VerbsTransport::candidate_endpoints(const remote::Session& session, Peer& peer) const {
   std::vector<remote::Endpoint> ways = session.remotes();
+  std::erase_if(ways, [&](const remote::Endpoint& way) {
+    return std::ranges::any_of(peer.socket_rails, [&](const remote::Endpoint& one) { return one.same_ip(way); });
+  });
+  if (!std::exchange(peer.comes_back, false))
+    ways.insert(ways.end(), peer.socket_rails.begin(), peer.socket_rails.end());
   std::erase_if(ways, [&](const remote::Endpoint& way) {
     const std::vector<remote::Rail> rails =
         remote::find_rails({&way, 1}, 1, [](const auto&, const auto&) { return true; });
-    return !carries(peer, rails.front().local);
+    return !carries(rails.front().local);
   });
   return ways.empty() ? session.remotes() : ways;
 }
 
-// Nothing of the session keeps a device that may be removed.
+// Nothing of the session keeps a device that may be removed. On a rail of sockets it has none.
 void VerbsTransport::moved(const remote::Session& session, Peer& peer) {
-  if (std::shared_ptr<Registrar> registrar = registrar_of(session.local().ip()))
-    peer.rdma_bulk->move_to(std::move(registrar));
+  peer.rdma_bulk->move_to(registrar_of(session.local().ip()));
   const std::lock_guard lock(peers_mutex_);
   peer.route.reset();
 }
@@ -68,12 +65,8 @@ void VerbsTransport::moved(const remote::Session& session, Peer& peer) {
 // The session is at another pair of addresses: the link is asked for where it is now.
 void VerbsTransport::move_link(const SessionPointer& session, DatagramChannel& channel) {
   or_lose(session, [&] {
-    Result<Senders> senders = senders_of(session->local().ip());
-    if (!senders.ok() || !senders->datagrams) {
-      lose(session, Status(RIPC_PEER_DEAD, "No RDMA device sends datagrams from " + session->local().ip() +
-                                               ", where the session has moved to; its links are reopened."));
-      return;
-    }
+    const Result<Senders> senders = senders_of(session->local().ip());
+    if (!senders.ok() || !senders->datagrams) return channel.stream();
     const std::shared_ptr<DatagramSender>& sender = senders->datagrams;
     const DatagramAddress own = sender->address();
     const std::uint64_t token = random_u64();
@@ -98,17 +91,13 @@ bool VerbsTransport::link_moved(const SessionPointer& session, Peer& peer,
   std::optional<DatagramChannel::Question> question;
   if (!channel->answered(question)) return false;
   if (!question) return true;
-  if (opened.status != RIPC_OK) {
-    lose(session, Status(RIPC_PEER_DEAD, "The peer does not take its links to another RDMA device (" +
-                                             std::string(status_text(opened.status)) + "); they are reopened."));
-    return true;
-  }
   Result<DatagramChannel::AttachmentPointer> attachment =
-      attachment_of(session, peer, std::move(*question), session->moves(), opened);
-  if (!attachment.ok()) {
-    lose(session, attachment.status());
-  } else {
+      opened.status == RIPC_OK ? attachment_of(session, peer, std::move(*question), session->moves(), opened)
+                               : Result<DatagramChannel::AttachmentPointer>(opened.status);
+  if (attachment.ok()) {
     channel->attach(std::move(*attachment));
+  } else {
+    channel->stream();  // the peer's devices have no datagrams, or no room
   }
   return true;
 }

@@ -19,21 +19,29 @@ bool has(const std::vector<std::string>& ips, const remote::Endpoint& address) {
 
 }  // namespace
 
-// The addresses of this machine for such rails: those of the interfaces without RDMA that RIPC_RAILS names beside some
-// with it.
-std::vector<std::string> VerbsTransport::socket_rail_ips() const {
-  std::vector<std::string> ips;
-  bool has_rdma = false;
-  const std::vector<DevicePort> ports = devices_->ports();
-  for (const std::string& name : rails_.names) {
+// The interfaces without RDMA that RIPC_RAILS names beside some with it. They stay so when those lose their devices.
+std::vector<std::string> VerbsTransport::find_socket_names(const remote::RailOptions& rails,
+                                                           const DeviceList& devices) {
+  std::vector<std::string> names = rails.names;
+  const std::vector<DevicePort> ports = devices.ports();
+  std::erase_if(names, [&](const std::string& name) {
     const std::vector<std::string> own = remote::own_addresses(name);
-    const bool is_rdma = std::ranges::any_of(ports, [&](const DevicePort& port) {
+    return std::ranges::any_of(ports, [&](const DevicePort& port) {
       return port.device->name == name || std::ranges::find(own, port.ip) != own.end();
     });
-    has_rdma = has_rdma || is_rdma;
-    if (!is_rdma) ips.insert(ips.end(), own.begin(), own.end());
+  });
+  if (names.size() == rails.names.size()) names.clear();
+  return names;
+}
+
+// The addresses of this machine for such rails.
+std::vector<std::string> VerbsTransport::socket_rail_ips() const {
+  std::vector<std::string> ips;
+  for (const std::string& name : socket_names_) {
+    const std::vector<std::string> own = remote::own_addresses(name);
+    ips.insert(ips.end(), own.begin(), own.end());
   }
-  if (!has_rdma) ips.clear();
+  std::erase_if(ips, [&](const std::string& ip) { return devices_->port_of(ip).has_value(); });
   return ips;
 }
 

@@ -17,6 +17,7 @@ VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const D
       ports_(devices_),
       pool_(pool),
       rails_(options.rails),
+      socket_names_(find_socket_names(rails_, *devices_)),
       multicast_groups_(options.multicast_groups && !options.credentials.keys) {
   for (const DevicePointer& device : devices_->devices())
     registrars_.push_back(std::make_shared<Registrar>(device, pool));
@@ -79,9 +80,10 @@ std::vector<std::string> VerbsTransport::own_ips() const {
   return ips;
 }
 
-bool VerbsTransport::carries(const Peer& peer, const remote::Endpoint& local) const {
-  const std::optional<DevicePort> port = devices_->port_of(local.ip());
-  return port && ports_.is_up(*port) && (port->mtu != 0 || !peer.uses_datagrams);
+bool VerbsTransport::carries(const remote::Endpoint& local) const {
+  if (const std::optional<DevicePort> port = devices_->port_of(local.ip())) return ports_.is_up(*port);
+  const std::vector<std::string> ips = socket_rail_ips();
+  return std::ranges::find(ips, local.ip()) != ips.end();
 }
 
 std::vector<std::pair<SessionPointer, VerbsTransport::PeerPointer>> VerbsTransport::sessions_that(
@@ -149,7 +151,10 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
 
 // What still holds a part of it lets go when it notices that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
-  const auto used_it = [&](const Peer& peer) { return peer.rdma_bulk->registrar()->device() == device; };
+  const auto used_it = [&](const Peer& peer) {
+    const std::shared_ptr<Registrar> registrar = peer.rdma_bulk->registrar();
+    return registrar && registrar->device() == device;
+  };
   lose_sessions(Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
                 [&](const remote::Session& session, Peer& peer) {
                   if (!used_it(peer)) return false;

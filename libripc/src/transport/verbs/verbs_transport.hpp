@@ -87,7 +87,7 @@ class VerbsTransport final : public remote::SessionTransport {
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
     Peer(VerbsTransport& of, std::shared_ptr<RdmaBulk> rdma) noexcept : transport(of), rdma_bulk(std::move(rdma)) {}
     std::shared_ptr<remote::Bulk> bulk() const noexcept override { return rdma_bulk; }
-    bool can_move_to(const remote::Endpoint& local) const override { return transport.carries(*this, local); }
+    bool can_move_to(const remote::Endpoint& local) const override { return transport.carries(local); }
     void moved(const remote::SessionPointer& session) override { transport.moved(*session, *this); }
     std::vector<remote::Endpoint> candidate_endpoints(const remote::SessionPointer& session) override {
       return transport.candidate_endpoints(*session, *this);
@@ -110,11 +110,12 @@ class VerbsTransport final : public remote::SessionTransport {
 
     VerbsTransport& transport;
     const std::shared_ptr<RdmaBulk> rdma_bulk;
-    // Links have gone over the datagrams of the devices at both ends of the session: it goes where there are such.
+    // Links have gone over the datagrams of the devices at both ends of the session.
     std::atomic<bool> uses_datagrams{false};
     std::list<Rail> rails;  // as the accepting side has listed them; the first one is that of the session
     std::vector<remote::Endpoint> socket_rails;  // likewise; where there is no RDMA
     bool wanted = false;                         // a connection, as soon as that is known
+    bool comes_back = false;                     // the session: devices are tried once before rails of sockets
     StandingTimer rail_timer;                    // when rails without a connection are tried again
 
     Rail* rail_to(const remote::Endpoint& address) noexcept;
@@ -168,6 +169,7 @@ class VerbsTransport final : public remote::SessionTransport {
   void dial_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails(const remote::SessionPointer& session, const PeerPointer& peer);
   void look_at_rails_later(Peer& peer) noexcept;
+  static std::vector<std::string> find_socket_names(const remote::RailOptions& rails, const DeviceList& devices);
   std::vector<std::string> socket_rail_ips() const;
   bool socket_rail_received(const remote::SessionPointer& session, const PeerPointer& peer,
                             const remote::Endpoint& address);
@@ -183,10 +185,10 @@ class VerbsTransport final : public remote::SessionTransport {
   void made(const Peer& peer, ConnectionAttempt& attempt, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);
   static bool leaves_by(const remote::Session& session, const std::vector<std::string>& ips);
-  // Whether the links of this peer can leave from there.
-  bool carries(const Peer& peer, const remote::Endpoint& local) const;
+  // Whether a session can go on from there.
+  bool carries(const remote::Endpoint& local) const;
   bool may_move(const remote::Session& session, Peer& peer) const;
-  std::vector<remote::Endpoint> candidate_endpoints(const remote::Session& session, const Peer& peer) const;
+  std::vector<remote::Endpoint> candidate_endpoints(const remote::Session& session, Peer& peer) const;
   void move_sessions(const std::vector<std::string>& ips);
   void moved(const remote::Session& session, Peer& peer);
   using Which = std::function<bool(const remote::Session&, Peer&)>;
@@ -221,6 +223,7 @@ class VerbsTransport final : public remote::SessionTransport {
   std::mutex senders_mutex_;
   std::vector<Senders> senders_;
   const remote::RailOptions rails_;
+  const std::vector<std::string> socket_names_;  // of those that RIPC_RAILS names beside RDMA
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
   // The responder's, but for reading the bulks, and the routes.

@@ -22,6 +22,7 @@ namespace {
 class MovedLinks : public Nodes {
  protected:
   static constexpr std::size_t kMessages = 100;
+  static constexpr std::size_t kQueue = 1024;  // as the port of Nodes is asked for
   explicit MovedLinks(TransportOptions options = {}) : Nodes(std::move(options)) {}
   void SetUp() override {
     Nodes::SetUp();
@@ -63,6 +64,13 @@ class MovedLinks : public Nodes {
   bool goes_by(const remote::Endpoint& address) {
     return support::eventually([&] { return path().find("(" + address.ip() + ")") != std::string::npos; });
   }
+  // Where there is no device.
+  void move_away() {
+    remote::Endpoint nowhere;
+    ASSERT_TRUE(remote::Endpoint::parse("192.0.2.1", 0, nowhere));
+    ASSERT_NO_FATAL_FAILURE(move_to(nowhere));
+    ASSERT_TRUE(support::eventually([&] { return path().find("over TCP, 192.0.2.1") != std::string::npos; })) << path();
+  }
   void send_all(char fill) {
     for (std::size_t index = 0; index < kMessages; ++index) ASSERT_EQ(send(8, fill), RIPC_OK) << index;
   }
@@ -80,6 +88,30 @@ class MovedLinks : public Nodes {
     std::string order;
     for (const std::string& packet : sink_.packets) order += packet.front();
     EXPECT_EQ(order, std::string(kMessages, 'a') + std::string(kMessages, 'b') + std::string(kMessages, 'c'));
+    expect_nothing_lost();
+  }
+  // By the control connection and back, while nothing is read.
+  void expect_all_in_order_without_devices() {
+    const std::string large(std::size_t{20} << 10, 'l');
+    ASSERT_NO_FATAL_FAILURE(send_all('a'));
+    ASSERT_NO_FATAL_FAILURE(move_away());
+    ASSERT_NO_FATAL_FAILURE(send_all('b'));
+    ASSERT_EQ(send(large.size(), 'l'), RIPC_OK);
+    ASSERT_NO_FATAL_FAILURE(move_away());
+    for (std::size_t index = 0; index < kMessages; ++index)
+      ASSERT_TRUE(support::eventually([&] { return send(8, 'c') == RIPC_OK; })) << index;
+    ASSERT_NO_FATAL_FAILURE(move_to(first_));
+    ASSERT_TRUE(goes_by(first_)) << path();
+    ASSERT_NO_FATAL_FAILURE(send_all('d'));
+    ASSERT_NO_FATAL_FAILURE(receive(4 * kMessages + 1));
+    std::string order;
+    for (const std::string& packet : sink_.packets) order += packet.front();
+    EXPECT_EQ(order, std::string(kMessages, 'a') + std::string(kMessages, 'b') + 'l' + std::string(kMessages, 'c') +
+                         std::string(kMessages, 'd'));
+    EXPECT_EQ(sink_.packets[2 * kMessages], large);
+    expect_nothing_lost();
+  }
+  void expect_nothing_lost() {
     const spi::PortStatistics seen = port_->statistics();
     EXPECT_EQ(seen.lost + seen.late + seen.duplicates + seen.corrupt, 0u);
     EXPECT_EQ(seen.sources, 1u) << "it is the same link";
@@ -105,6 +137,40 @@ TEST_F(SignedMovedLinks, KeepTheirOrderAndLoseNothingThatHadArrived) {
   expect_all_in_order();
   EXPECT_EQ(server_->transport().counters().packets_forged, 0u);
   EXPECT_EQ(server_->transport().counters().packets_replayed, 0u);
+}
+
+TEST_F(MovedLinks, GoByTheControlConnectionWhereThereAreNoDevices) { expect_all_in_order_without_devices(); }
+
+TEST_F(SignedMovedLinks, GoByTheControlConnectionWhereThereAreNoDevices) { expect_all_in_order_without_devices(); }
+
+TEST_F(MovedLinks, HaveTheSameCreditByTheControlConnection) {
+  ASSERT_NO_FATAL_FAILURE(move_away());
+  std::size_t sent = 0;
+  while (sent < 2 * kQueue && send(8, 'a') == RIPC_OK) ++sent;
+  EXPECT_GE(sent, kQueue / 2);
+  EXPECT_LT(sent, 2 * kQueue);
+  EXPECT_FALSE(channel_->has_room(true));
+  ASSERT_NO_FATAL_FAILURE(receive(sent));
+  EXPECT_TRUE(support::eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return channel_->has_room(true);
+  }));
+  EXPECT_EQ(send(8, 'b'), RIPC_OK);
+  ASSERT_NO_FATAL_FAILURE(receive(sent + 1));
+  expect_nothing_lost();
+}
+
+TEST_F(MovedLinks, LetGoOfTheirDevices) {
+  const std::weak_ptr<DatagramSender> here = sender_of(*client_);
+  const std::weak_ptr<DatagramSender> there = sender_of(*server_);
+  const long users_here = here.use_count();
+  const long users_there = there.use_count();
+  ASSERT_NO_FATAL_FAILURE(move_away());
+  EXPECT_TRUE(support::eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return here.use_count() == users_here - 1 && there.use_count() == users_there - 1;
+  })) << here.use_count()
+      << " " << there.use_count();
 }
 
 TEST_F(MovedLinks, HaveNoRoomUntilTheyHaveArrived) {

@@ -115,7 +115,7 @@ TEST_F(SocketRail, AnAbandonedItemIsNotWrittenByWhatStillComes) {
   ASSERT_TRUE(late.send(
       {.type = bulk::Type::data, .length = request->length, .id = request->id, .offset = request->offset}, strange));
   // What is asked next was handled after it.
-  ASSERT_TRUE(late.send({.type = bulk::Type::finish}));
+  ASSERT_TRUE(late.send({.type = bulk::Type::ask_read}));
   EXPECT_TRUE(late.is_closed());
   EXPECT_TRUE(socket::testing::all_are(window_, std::byte{0}));
 }
@@ -126,8 +126,8 @@ TEST_F(SocketRail, WhatNoOneAskedForAndOtherFramesEndIt) {
   const std::vector<std::function<bool(RawEnd&)>> attacks = {
       [&](RawEnd& end) { return end.send({.type = bulk::Type::data, .length = 64, .id = 2}, strange); },
       [&](RawEnd& end) { return end.send({.type = bulk::Type::push, .length = 64, .id = 1, .value = 64}, strange); },
-      [&](RawEnd& end) { return end.send({.type = bulk::Type::finish}); },
-      [&](RawEnd& end) { return end.send({.type = bulk::Type::finished}); },
+      [&](RawEnd& end) { return end.send({.type = bulk::Type::ask_read}); },
+      [&](RawEnd& end) { return end.send({.type = bulk::Type::offer}); },
       [&](RawEnd& end) { return end.write(strange); },
   };
   for (std::size_t index = 0; index < attacks.size(); ++index) {
@@ -139,6 +139,16 @@ TEST_F(SocketRail, WhatNoOneAskedForAndOtherFramesEndIt) {
   }
   ASSERT_NO_FATAL_FAILURE(begin());
   ASSERT_NO_FATAL_FAILURE(pull_all());
+}
+
+TEST_F(SocketRail, TransfersThatAreNotExposedAreNotFinished) {
+  RawEnd curious = raw_end();
+  ASSERT_TRUE(curious.send({.type = bulk::Type::finished, .key = 1, .location = 1}));
+  ASSERT_TRUE(curious.send({.type = bulk::Type::finish, .key = 1, .location = 1}));
+  const std::optional<bulk::Frame> answer = curious.receive();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->type, bulk::Type::finished);
+  EXPECT_EQ(static_cast<ripc_status>(answer->value), RIPC_REVOKED);
 }
 
 TEST_F(SocketRail, MemoryThatIsNotExposedIsNotSent) {

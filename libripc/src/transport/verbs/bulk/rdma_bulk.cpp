@@ -31,15 +31,25 @@ RdmaBulk::RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> regi
       pool_(pool),
       rdma_pulls_(registrar_, loop, finishes_, stall_timeout),
       rdma_pushes_(registrar_, loop, stall_timeout),
-      sockets_(rdma_pulls_, transfers_, loop, stall_timeout,
+      sockets_(rdma_pulls_, transfers_, finishes_, loop, stall_timeout,
                {.flush = [this] { flush_all(); },
-                .failed = [this](const remote::ExposureTable::Watcher& watcher) { tell(watcher); }}) {
+                .changed =
+                    [this] {
+                      recover();
+                      flush_all();
+                    },
+                .ended = [this](const remote::ExposureTable::Watcher& watcher) { tell(watcher); }}) {
   connections_.reserve(remote::kMaxRails);
 }
 
 void RdmaBulk::died() noexcept {
   sockets_.close();
   BulkBackend::died();
+}
+
+void RdmaBulk::dial_failed() noexcept {
+  rdma_pulls_.stand_in();
+  BulkBackend::dial_failed();
 }
 
 std::vector<spi::RailReport> RdmaBulk::rails() const {
@@ -50,8 +60,9 @@ std::vector<spi::RailReport> RdmaBulk::rails() const {
 }
 
 std::string RdmaBulk::describe() const {
-  return std::string("RDMA reads for long items, by ") +
-         (registrar()->has_windows() ? "memory windows" : "registrations");
+  const std::shared_ptr<Registrar> present = registrar();
+  if (!present) return "TCP for long items";
+  return std::string("RDMA reads for long items, by ") + (present->has_windows() ? "memory windows" : "registrations");
 }
 
 void RdmaBulk::set_possible_rails(std::vector<spi::RailReport> rails) noexcept {
@@ -156,10 +167,11 @@ bool RdmaBulk::probe() noexcept {
   return true;
 }
 
-// What a rail of sockets owes, RDMA can bring.
+// What a rail of sockets owes, RDMA or another one can bring.
 void RdmaBulk::look_for_silence() {
-  BulkBackend::look_for_silence();
-  if (sockets_.look_for_silence(kLooksBeside)) silence_.look_soon();
+  const bool is_any_active = sockets_.is_any_active(kLooksBeside);
+  BulkBackend::look_for_silence(is_any_active);
+  if (sockets_.look_for_silence(connection() || is_any_active ? kLooksBeside : kLooks)) silence_.look_soon();
 }
 
 bool RdmaBulk::idle() const noexcept {
@@ -226,6 +238,8 @@ void RdmaBulk::start_pulls() noexcept {
 
 ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
+  // No device is there to write from.
+  if (rdma_pulls_.stands_in() && !sockets_.empty()) return RIPC_UNSUPPORTED;
   if (is_better_pulled(bytes.size(), !sockets_.empty())) return RIPC_UNSUPPORTED;
   return pushes_.push(grant, bytes, [this] { dial_if_needed(); });
 }

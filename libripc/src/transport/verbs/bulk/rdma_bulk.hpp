@@ -48,7 +48,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   // Responder. Whether anything has moved since the last call, or is under way. Then a connection that is silent is
   // probed, so that one which the peer has lost without a word ends here too.
   bool probe() noexcept;
-  // Of this side's device at the session's address. The second: responder; the session has moved.
+  // Of this side's device at the session's address; null: it has none. The second: responder; the session has moved.
   std::shared_ptr<Registrar> registrar() const noexcept { return registrar_.get(); }
   void move_to(std::shared_ptr<Registrar> registrar) noexcept { registrar_.set(std::move(registrar)); }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
@@ -76,6 +76,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   std::size_t offers() const noexcept { return rdma_pulls_.offers(); }
 
   // ---- remote::Bulk ----
+  void dial_failed() noexcept override;
   std::string describe() const override;
   std::vector<spi::RailReport> rails() const override;
   ripc_status expose(std::uint64_t owner, std::span<const spi::Exposure> items, std::span<wire::Descriptor> descriptors,
@@ -98,6 +99,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
     return pulls_.rate_of(connection);
   }
   std::shared_ptr<QueuePairConnection> choose() noexcept override { return connection(); }
+  std::shared_ptr<remote::FrameSender> substitute() noexcept override { return sockets_.first(); }
   template <typename Do>
   void for_each_connection(Do&& todo) const noexcept;
   void flush_all() noexcept;

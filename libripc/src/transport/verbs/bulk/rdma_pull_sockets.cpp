@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rails of sockets beside those of RDMA: what a table of pulls asks them for, and what they bring.
+#include <algorithm>
+
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 
 namespace ripc::internal::verbs {
@@ -23,9 +25,19 @@ void RdmaPullTable::socket_lost(const remote::StreamConnection& socket) noexcept
   lane->segments.give_back([&](RdmaPull& entry, remote::ByteRange rest) {
     if (entry.is_over()) return;
     entry.returned.push_back(rest);
-    if (!entry.openings.empty()) make_ready_locked(entry);
+    if (!entry.openings.empty() || stands_in_locked()) make_ready_locked(entry);
   });
   lanes_.remove(*lane, monotonic_now());
+  read_some();
+}
+
+void RdmaPullTable::stand_in() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (dead_ || !std::ranges::all_of(lanes_, [](const Lane& lane) { return lane.socket != nullptr; })) return;
+  stands_in_ = true;
+  for (const EntryPointer& entry : entries_) {
+    if (!entry->is_over() && entry->openings.empty()) make_ready_locked(*entry);
+  }
   read_some();
 }
 

@@ -41,9 +41,11 @@ ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
     }
   }
   std::vector<LocalMemory> registrations;
-  Result<LocalMemory> own = registrar->local(pull.destination, length, true);
-  if (!own.ok()) return pull.status = own.status().code();
-  registrations.push_back(std::move(*own));
+  if (registrar) {
+    Result<LocalMemory> own = registrar->local(pull.destination, length, true);
+    if (!own.ok()) return pull.status = own.status().code();
+    registrations.push_back(std::move(*own));
+  }
   for (const auto& connection : others) {
     // What another device cannot know is not read over it.
     if (Result<LocalMemory> known = connection->registrar().local(pull.destination, length, true); known.ok())
@@ -168,7 +170,9 @@ void RdmaPullTable::ask(RdmaPull& entry) noexcept {
     if (!entry.is_divided() && !entry.openings.empty()) return;
     if (entry.opening_on(*lane.connection) == nullptr) status = ask_on(lane, entry);
   }
-  if (!entry.openings.empty() || status == RIPC_PEER_DEAD) return;
+  if (!entry.openings.empty()) return;
+  if (stands_in_locked()) make_ready_locked(entry);
+  if (status == RIPC_PEER_DEAD) return;
   entry.failure = status;
   settle(entry);
 }
@@ -182,12 +186,12 @@ bool RdmaPullTable::Lane::has_room() const noexcept {
 }
 
 bool RdmaPullTable::Lane::can_carry(RdmaPull& entry) const noexcept {
-  return socket ? entry.is_divided() : entry.is_open_on(*connection);
+  return socket ? entry.is_for_sockets() : entry.is_open_on(*connection);
 }
 
 // Once the owner has answered there, too.
 bool RdmaPullTable::Lane::will_carry(RdmaPull& entry) const noexcept {
-  return socket ? entry.is_divided() : entry.opening_on(*connection) != nullptr;
+  return socket ? entry.is_for_sockets() : entry.opening_on(*connection) != nullptr;
 }
 
 void RdmaPullTable::update_may_begin(Lane& lane) const noexcept {
@@ -225,7 +229,7 @@ bool RdmaPullTable::read_next(Nanoseconds now) noexcept {
     make_unready_locked(*entry);
     const remote::ByteRange range = entry->take_unasked(std::min(segment, most));
     make_ready_locked(*entry);
-    if (entry->is_divided()) lane.pace.asked(range.end - range.begin, now);
+    if (lane.socket || entry->is_divided()) lane.pace.asked(range.end - range.begin, now);
     if (lane.socket) {
       lane.segments.ask(next_id_, entry, range);
       next_id_ += 2;
@@ -312,7 +316,7 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
   forget_questions(entry);
   entry.openings.clear();
   entry.registrations.clear();
-  if (entry.is_divided()) entry.take_away();  // a rail of sockets may still bring something
+  entry.take_away();  // a rail of sockets may still bring something
   end_locked(entry, status);
 }
 
@@ -329,6 +333,7 @@ void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connect
   lane.front().first_segment = remote::kSegmentSize;
   lane.front().connection = std::move(connection);
   lanes_.add(lane);
+  stands_in_ = false;
   for (const EntryPointer& entry : entries_) {
     if (!entry->is_over()) ask(*entry);
   }
@@ -344,6 +349,7 @@ void RdmaPullTable::connection_lost(const QueuePairConnection& connection) noexc
     std::erase_if(entry->openings, [&](const Opening& opening) { return opening.connection == &connection; });
   for (const auto& [id, read] : lane->reads) give_back(*lane, read);
   lanes_.remove(*lane, monotonic_now());
+  stands_in_ = std::ranges::all_of(lanes_, [](const Lane& left) { return left.socket != nullptr; });
   for (const EntryPointer& entry : entries_) {
     if (entry->is_over() || !entry->openings.empty()) continue;
     make_unready_locked(*entry);
@@ -377,6 +383,7 @@ void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::
   if (status == RIPC_UNSUPPORTED) {
     // It was open over another connection, which is lost by now.
     ask(*entry);
+    read_some();
     return;
   }
   entry->failure = refusal(status);

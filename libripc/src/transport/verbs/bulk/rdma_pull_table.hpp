@@ -2,7 +2,8 @@
 // The pulls of one session over RDMA: asks the peer for a remote key of each item, reads it in segments that all pulls
 // take turns with, and reads over other connections what a lost one has left undone. An item of several segments is
 // opened on all connections there are, and each segment is read over the one that will have it first. Rails of sockets
-// are asked for segments of such items too.
+// are asked for segments of such items too; and for all items while they stand in: when the last connection is lost,
+// none can be made, or the session is at a rail of sockets, until there is one again.
 //
 // Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that looks
 // for an offer; of one connection never both at a time. What is sent or posted is enqueued: the caller flushes the
@@ -44,8 +45,9 @@ struct RdmaPull : remote::PullEntry<RdmaPull>, remote::Destination {
   std::size_t reads = 0;          // under way
   ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
 
-  // Whether several connections carry it.
+  // Whether several connections carry it; whether rails of sockets do.
   bool is_divided() const noexcept { return descriptor.length > remote::kSegmentSize; }
+  bool is_for_sockets() const noexcept { return is_divided() || openings.empty(); }
   bool is_over() const noexcept { return !is_pending() || failure != RIPC_OK; }
   Opening* opening_on(const QueuePairConnection& connection) noexcept;
   bool is_open_on(const QueuePairConnection& connection) noexcept;
@@ -87,6 +89,13 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
                   std::shared_ptr<remote::Destination>& destination) noexcept;
   bool end_data(const remote::StreamConnection& socket, const wire::bulk::Frame& frame, ripc_status status) noexcept;
   void unwritable(const remote::StreamConnection& socket) noexcept;
+
+  // Any. No connection can be made now.
+  void stand_in() noexcept;
+  bool stands_in() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return stands_in_locked();
+  }
 
   // Something waits for a connection.
   bool has_backlog() const noexcept;
@@ -156,6 +165,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
     bool will_carry(RdmaPull& entry) const noexcept;
   };
 
+  bool stands_in_locked() const noexcept { return stands_in_ || !registrar_.get(); }
   void take_offer(RdmaPull& entry) noexcept;
   Status find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key) noexcept;
   ripc_status ask_on(Lane& lane, RdmaPull& entry) noexcept;
@@ -176,6 +186,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   EventLoop& loop_;
   std::condition_variable changed_;  // a read has ended
   remote::Lanes<Lane> lanes_;
+  bool stands_in_ = false;
   std::deque<OfferedItem> offers_;  // the oldest first; at most kOffers
   std::uint64_t next_id_ = 2;       // even: pulls
 };

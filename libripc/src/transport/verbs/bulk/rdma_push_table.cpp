@@ -42,7 +42,8 @@ RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::B
   // Without the lock, and before anyone else knows of it.
   std::shared_ptr<QueuePairConnection> present = connection();
   const std::shared_ptr<Registrar> registrar = registrar_.get();
-  const ripc_status failure = find_memory(*push, present ? present->registrar() : *registrar);
+  Registrar* const there = present ? &present->registrar() : registrar.get();
+  const ripc_status failure = there != nullptr ? find_memory(*push, *there) : RIPC_UNSUPPORTED;
   {
     const std::lock_guard lock(mutex_);
     if (dead_) return nullptr;

@@ -34,12 +34,15 @@ void SocketRails::adopt(remote::SecureSocket socket, std::weak_ptr<Handler> self
   }
   if (former) {
     former->close();
+    finishes_.connection_lost(*former);
     pulls_.socket_lost(*former);
   }
   pulls_.socket_made(connection, peer);
   if (!connection->start().ok()) {
     connection->close();
     lost(*connection, false);
+  } else {
+    hooks_.changed();
   }
 } catch (const std::bad_alloc&) {
   // It is dialed again while bytes move.
@@ -63,6 +66,16 @@ bool SocketRails::empty() const noexcept {
 bool SocketRails::has(const remote::Endpoint& peer) const noexcept {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(members_, [&](const Member& member) { return member.peer.same_ip(peer); });
+}
+
+std::shared_ptr<StreamConnection> SocketRails::first() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return members_.empty() ? nullptr : members_.front().connection;
+}
+
+bool SocketRails::is_any_active(unsigned looks) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(members_, [&](const Member& member) { return !member.silence.lasts(looks); });
 }
 
 std::uint64_t SocketRails::activity() const noexcept {
@@ -93,7 +106,7 @@ bool SocketRails::look_for_silence(unsigned looks) {
   {
     const std::lock_guard lock(mutex_);
     for (Member& member : members_) {
-      const bool is_owed = pulls_.is_owed(*member.connection);
+      const bool is_owed = pulls_.is_owed(*member.connection) || finishes_.is_owed(*member.connection);
       is_any_owed = is_any_owed || is_owed;
       member.silence.look(is_owed, member.connection->activity());
       if (member.silence.lasts(looks)) silent.push_back(member.connection);
@@ -107,8 +120,26 @@ bool SocketRails::look_for_silence(unsigned looks) {
 
 bool SocketRails::frame(StreamConnection& connection, const bulk::Frame& frame,
                         std::shared_ptr<remote::Destination>& destination) noexcept {
-  if (frame.type == bulk::Type::data) return pulls_.begin_data(connection, frame, destination);
-  return frame.type == bulk::Type::pull_request && connection.answer(frame);
+  switch (frame.type) {
+    case bulk::Type::data:
+      return pulls_.begin_data(connection, frame, destination);
+    case bulk::Type::pull_request:
+      return connection.answer(frame);
+    case bulk::Type::finish: {
+      bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
+      hooks_.ended(
+          transfers_.finish(frame.key, frame.location, static_cast<ripc_status>(frame.value), [&](ripc_status outcome) {
+            answer.value = static_cast<std::uint64_t>(outcome);
+            (void)connection.send(answer);
+          }));
+      return true;
+    }
+    case bulk::Type::finished:
+      finishes_.answered(frame);
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool SocketRails::payload(StreamConnection& connection, const bulk::Frame& frame, ripc_status status) noexcept {
@@ -121,7 +152,7 @@ remote::Reading SocketRails::read(const remote::Job& job) noexcept {
   return transfers_.read(job.key, job.location, job.frame.offset, job.frame.length);
 }
 
-void SocketRails::unreadable(const remote::Job& job) noexcept { hooks_.failed(transfers_.fail(job.key, job.location)); }
+void SocketRails::unreadable(const remote::Job& job) noexcept { hooks_.ended(transfers_.fail(job.key, job.location)); }
 
 void SocketRails::unwritable(StreamConnection& connection, const bulk::Frame&) noexcept {
   pulls_.unwritable(connection);
@@ -133,8 +164,9 @@ void SocketRails::lost(StreamConnection& connection, bool) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase_if(members_, [&](const Member& member) { return member.connection.get() == &connection; });
   }
+  finishes_.connection_lost(connection);
   pulls_.socket_lost(connection);
-  hooks_.flush();
+  hooks_.changed();
 }
 
 }  // namespace ripc::internal::verbs

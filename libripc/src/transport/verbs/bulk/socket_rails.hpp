@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rails of sockets of one session over RDMA, where both sides ask for them (RIPC_RAILS): one TCP connection over
-// each, which carries segments of large items in both directions. All else stays with RDMA.
+// each, which carries segments of large items in both directions. All else stays with RDMA, as long as there is a
+// connection of it: then items of every size and Finishes go over these.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/event_loop.hpp"
 #include "remote/bulk/exposure_table.hpp"
+#include "remote/bulk/finish_table.hpp"
 #include "remote/bulk/silence.hpp"
 #include "remote/bulk/stream_connection.hpp"
 #include "remote/session/endpoint.hpp"
@@ -25,15 +27,22 @@ class SocketRails final : public remote::StreamConnection::Handler {
   struct Hooks {
     // RDMA may have been asked for something: its connections are to be flushed.
     std::function<void()> flush;
-    // Memory of a transfer cannot be read.
-    std::function<void(const remote::ExposureTable::Watcher&)> failed;
+    // What waits for a connection may find one, or has lost one.
+    std::function<void()> changed;
+    // A transfer has ended: it was finished, or its memory cannot be read.
+    std::function<void(const remote::ExposureTable::Watcher&)> ended;
   };
 
   // The tables are of the same session, whose object owns this. A connection that owes something and is silent for
   // `patience` is ended.
-  SocketRails(RdmaPullTable& pulls, remote::ExposureTable& transfers, EventLoop& loop, Nanoseconds patience,
-              Hooks hooks) noexcept
-      : pulls_(pulls), transfers_(transfers), loop_(loop), patience_(patience), hooks_(std::move(hooks)) {}
+  SocketRails(RdmaPullTable& pulls, remote::ExposureTable& transfers, remote::FinishTable& finishes, EventLoop& loop,
+              Nanoseconds patience, Hooks hooks) noexcept
+      : pulls_(pulls),
+        transfers_(transfers),
+        finishes_(finishes),
+        loop_(loop),
+        patience_(patience),
+        hooks_(std::move(hooks)) {}
 
   // Responder. A connection of the session whose handshake is over. It takes the place of one to the same address.
   // `self`: this, owned with the session's object.
@@ -44,13 +53,17 @@ class SocketRails final : public remote::StreamConnection::Handler {
   // Any.
   bool empty() const noexcept;
   bool has(const remote::Endpoint& peer) const noexcept;
+  // The one that has been there longest; null: there is none.
+  std::shared_ptr<remote::StreamConnection> first() const noexcept;
   // Any. Changes with every byte that comes or goes.
   std::uint64_t activity() const noexcept;
   // Any. Throws std::bad_alloc.
   void add_to(std::vector<spi::RailReport>& rails) const;
-  // Responder. To be called `looks` times within `patience`, while it returns true: something is owed. Throws
-  // std::bad_alloc.
+  // Responder. To be called again and again while it returns true: something is owed. Those that are silent at so many
+  // looks in a row end. Throws std::bad_alloc.
   bool look_for_silence(unsigned looks);
+  // Any. Whether one was not silent at the last looks.
+  bool is_any_active(unsigned looks) const noexcept;
 
   // ---- StreamConnection::Handler ----
   bool frame(remote::StreamConnection& connection, const wire::bulk::Frame& frame,
@@ -73,6 +86,7 @@ class SocketRails final : public remote::StreamConnection::Handler {
 
   RdmaPullTable& pulls_;
   remote::ExposureTable& transfers_;
+  remote::FinishTable& finishes_;
   EventLoop& loop_;
   const Nanoseconds patience_;
   const Hooks hooks_;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
+#include <algorithm>
+#include <new>
+#include <vector>
+
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
@@ -73,6 +77,7 @@ void DatagramChannel::unwatch_grants() noexcept {
 }
 
 void DatagramChannel::handle(const wire::session_control::Frame& frame) noexcept {
+  take_streamed(frame);
   const auto* const joined = std::get_if<wire::session_control::GroupJoined>(&frame);
   if (joined != nullptr && groups_) groups_->joined(joined->link, joined->token);
 }
@@ -145,6 +150,7 @@ void DatagramChannel::leave_devices(std::uint32_t moves) noexcept {
   {
     const std::lock_guard lock(mutex_);
     attachment_.reset();
+    streams_ = false;
     moves_ = moves;
     unanswered_ = 0;
   }
@@ -170,16 +176,55 @@ void DatagramChannel::attach(AttachmentPointer attachment) {
   go_on();
 }
 
+// The receiver lets go of its device when it has the first datagram, which says nothing else.
+void DatagramChannel::stream() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    streams_ = true;
+    token_ = parts_.token;
+    ask_anew_locked();
+    (void)transmit_parts({.kind = wire::datagram::Kind::greeting, .token = token_}, {});
+  }
+  check_room_soon();
+}
+
+// With mutex_ held. The datagrams that a device would take.
+ripc_status DatagramChannel::transmit_parts(const wire::datagram::Header& header, spi::Gather packet) noexcept try {
+  if (!parts_.session->stream.has_room(header.after + 1u)) return RIPC_AGAIN;
+  const std::vector<std::byte> whole = whole_of(header, packet);
+  const spi::Bytes bytes = spi::Bytes(whole).subspan(wire::datagram::kHeaderSize);
+  std::vector<std::byte> datagram;
+  datagram.reserve(wire::datagram::kHeaderSize + datagram_limit_);
+  wire::datagram::Header next = header;
+  next.spent -= header.after;
+  for (std::size_t begin = 0;; begin += datagram_limit_) {
+    const spi::Bytes part = bytes.subspan(begin, std::min(datagram_limit_, bytes.size() - begin));
+    wire::datagram::HeaderBytes head;
+    wire::datagram::encode(next, head);
+    datagram.assign(head.begin(), head.end());
+    datagram.insert(datagram.end(), part.begin(), part.end());
+    const ripc_status status = transmit_streamed(datagram);
+    // What there is no room for after others of the packet is lost, as datagrams may be.
+    if (status != RIPC_OK) return begin == 0 ? status : RIPC_OK;
+    if (next.after == 0) return RIPC_OK;
+    next.credit_link = next.credit = 0;
+    ++next.spent;
+    ++next.sequence;
+    ++next.before;
+    --next.after;
+  }
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
+}
+
 ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
   const std::size_t size = outgoing.message.packet_size();
   if (outgoing.kind != spi::Outgoing::Kind::given || is_signed_ || size <= inlined_) return LinkChannel::send(outgoing);
   const ripc_status status = send_one(size, [&](const wire::datagram::Header& header) {
-    if (header.after != 0) return RIPC_TOO_LARGE;
-    return attachment_ ? attachment_->sender->send_given(attachment_->routes.packets, header, outgoing.message,
-                                                         *outgoing.copied)
-                       : RIPC_AGAIN;
+    if (header.after != 0 || !attachment_) return RIPC_TOO_LARGE;
+    return attachment_->sender->send_given(attachment_->routes.packets, header, outgoing.message, *outgoing.copied);
   });
-  // Items that do not fit into one datagram are copied.
+  // Items that do not fit into one datagram are copied, as for the control connection.
   return status == RIPC_TOO_LARGE ? LinkChannel::send(outgoing) : status;
 }
 
@@ -199,7 +244,7 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
   };
   if (messages.size() == 1) return send_first();
   std::unique_lock lock(mutex_);
-  if (messages.front().packet_size() > datagram_limit_) {
+  if (!attachment_ || messages.front().packet_size() > datagram_limit_) {
     lock.unlock();
     return send_first();
   }
@@ -212,10 +257,6 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
     ++count;
   }
   if (count == 0) return status;
-  if (!attachment_) [[unlikely]] {
-    sent_locked(0, 0, RIPC_AGAIN);
-    return RIPC_AGAIN;
-  }
   const std::uint64_t offer = take_offer();
   sent = attachment_->sender->send_many(attachment_->routes.packets, messages.first(count), [&](std::size_t index) {
     const auto number = static_cast<std::uint32_t>(index) + 1;
@@ -249,6 +290,8 @@ bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, 
 }
 
 void DatagramSource::handle(const wire::session_control::Frame& frame) {
+  if (const auto* const by_stream = std::get_if<wire::session_control::Streamed>(&frame))
+    return port_.pass(*this, by_stream->datagram);
   if (const auto* const join = std::get_if<wire::session_control::JoinGroup>(&frame)) {
     port_.join_group(std::shared_ptr<DatagramSource>(shared_from_this(), this), join->token, join->group);
   } else if (const auto* const leave = std::get_if<wire::session_control::LeaveGroup>(&frame)) {
@@ -271,11 +314,15 @@ void DatagramSource::start_pulls() noexcept {
 
 std::string DatagramChannel::path_text(Deadline) {
   const std::lock_guard lock(mutex_);
-  if (!attachment_) return "RDMA, on its way to the devices at " + parts_.session->remote().ip();
+  const remote::Session& session = *parts_.session;
+  if (!attachment_ && streams_)
+    return session.sockets_text() + "; RDMA has no way here: short messages go over TCP, " + session.local().ip() +
+           " to " + session.remote().text();
+  if (!attachment_) return "RDMA, on its way to the devices at " + session.remote().ip();
   const DevicePort& port = attachment_->sender->port();
   return "RDMA, " + port.device->name + " port " + std::to_string(port.number) + " (" + port.ip + ") to " +
-         parts_.session->remote().ip() + "; " + (parts_.session->secret ? "signed " : "") + "datagrams of up to " +
-         std::to_string(datagram_limit_) + " bytes, " + parts_.session->bulk->describe();
+         session.remote().ip() + "; " + (session.secret ? "signed " : "") + "datagrams of up to " +
+         std::to_string(datagram_limit_) + " bytes, " + session.bulk->describe();
 }
 
 }  // namespace ripc::internal::verbs

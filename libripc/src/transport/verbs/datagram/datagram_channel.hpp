@@ -29,7 +29,8 @@ inline constexpr Nanoseconds kFirstGreeting = 2'000'000;
 inline constexpr Nanoseconds kLongestGreeting = 64'000'000;
 
 // A link leaves a device when its session has moved to another pair of addresses: docs/internals/rdma-rails.md. Its
-// number, the numbers of its packets and its credit go on; what depends on the devices is an attachment.
+// number, the numbers of its packets and its credit go on; what depends on the devices is an attachment. Where there
+// are no devices for it, its datagrams go by the session's control connection.
 class DatagramChannel final : public remote::LinkChannel {
  public:
   // Where its datagrams go, and its greetings.
@@ -52,8 +53,8 @@ class DatagramChannel final : public remote::LinkChannel {
   };
   using AttachmentPointer = std::unique_ptr<Attachment>;
   struct Hooks {
-    // Responder. The session has moved: asks the peer for an attachment to the devices where it is now. The answer
-    // comes to attach(), unless the session is lost.
+    // Responder. The session has moved: asks the peer for an attachment to the devices where it is now. Then attach()
+    // or stream() is called, unless the session is lost.
     std::function<void(DatagramChannel&)> move;
     // Any thread, perhaps several times: the receiver's process lives, but nothing arrives.
     std::function<void()> unreachable;
@@ -85,6 +86,8 @@ class DatagramChannel final : public remote::LinkChannel {
   bool answered(std::optional<Question>& question) noexcept;
   // Responder. The answer to the last question.
   void attach(AttachmentPointer attachment);
+  // Responder. There is no attachment where the session is now.
+  void stream() noexcept;
   // Any. Whether what is sent to a group by the first attachment's sender may be for this one, too.
   bool is_in_groups() const noexcept { return in_groups_.load(std::memory_order_relaxed); }
   // Sends one datagram to a multicast group that all these channels' receivers hear, at the expense of each. They are
@@ -99,7 +102,7 @@ class DatagramChannel final : public remote::LinkChannel {
   std::uint32_t cost_of(std::size_t packet) const noexcept override { return datagrams_of(packet); }
   ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept override {
     if (!attachment_) [[unlikely]]
-      return RIPC_AGAIN;
+      return streams_ ? transmit_parts(header, packet) : RIPC_AGAIN;
     const DatagramRoute& route = attachment_->routes.packets;
     DatagramSender& sender = *attachment_->sender;
     if (header.after != 0) return sender.send_parts(route, header, packet, datagram_limit_);
@@ -111,7 +114,9 @@ class DatagramChannel final : public remote::LinkChannel {
     return true;
   }
   bool can_transmit() noexcept override {
-    return attachment_ && attachment_->sender->has_room(datagrams_of(packet_limit()));
+    const std::uint32_t datagrams = datagrams_of(packet_limit());
+    return attachment_ ? attachment_->sender->has_room(datagrams)
+                       : streams_ && parts_.session->stream.has_room(datagrams);
   }
   Status watch_grants(std::function<void()> look) override;
   void unwatch_grants() noexcept override;
@@ -125,6 +130,7 @@ class DatagramChannel final : public remote::LinkChannel {
   static void greet(const Attachment& attachment) noexcept;
   void go_on() noexcept;
   void leave_devices(std::uint32_t moves) noexcept;
+  ripc_status transmit_parts(const wire::datagram::Header& header, spi::Gather packet) noexcept;
 
   const std::shared_ptr<RdmaBulk> bulk_;
   const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
@@ -134,9 +140,10 @@ class DatagramChannel final : public remote::LinkChannel {
   const Hooks hooks_;
   std::atomic<bool> in_groups_{true};
   StandingTimer move_timer_;
-  // Changed by the responder under mutex_. Null: the link is between two devices, and nothing can be sent.
+  // Changed by the responder under mutex_. Null: nothing can be sent unless it streams.
   AttachmentPointer attachment_;
-  std::uint32_t moves_;  // of the session, that it has followed
+  bool streams_ = false;  // likewise: by the control connection
+  std::uint32_t moves_;   // of the session, that it has followed
   // The responder's.
   AttachmentPointer next_;  // not greeted yet
   Question question_;       // the last one, and how many are not answered
@@ -183,7 +190,7 @@ class DatagramSource final : public remote::LinkSource {
 
   void handle(const wire::session_control::Frame& frame) override;
 
-  // Receiver. By which credit goes from now on.
+  // Receiver. By which credit goes from now on; null: by the control connection.
   void attach(const AttachmentPointer& attachment) noexcept {
     if (attachment_ != attachment) attachment_ = attachment;
   }
@@ -195,11 +202,13 @@ class DatagramSource final : public remote::LinkSource {
 
  protected:
   ripc_status transmit(const wire::datagram::Header& header) noexcept override {
+    if (!attachment_) [[unlikely]]
+      return transmit_streamed(header);
     wire::datagram::Header sent = header;
     sent.token = attachment_->origin.token;
     return attachment_->sender->send(attachment_->back, sent, {});
   }
-  std::uint32_t largest_cost() const noexcept override { return 1; }
+  std::uint32_t cost_of(std::size_t) const noexcept override { return 1; }
 
  private:
   VerbsPort& port_;

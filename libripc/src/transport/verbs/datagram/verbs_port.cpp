@@ -147,18 +147,44 @@ Result<VerbsPort::Accepted> VerbsPort::move(const remote::LinkSource& source,
   Place& place = found->second;
   const Result<Receiver*> receiver = receiver_for(attachment->sender->port(), registrar);
   if (!receiver.ok()) return receiver.status();
-  // What the sender may have sent over the former port has buffers there: nothing else comes to it now.
-  if (*receiver != place.receiver) {
-    if (Status status = commit(**receiver, place.budget); !status.ok()) return status;
+  if (*receiver == place.receiver) {
+    place.receiver->own.committed += place.budget;  // which it leaves
+  } else if (Status status = commit(**receiver, place.budget); !status.ok()) {
+    return status;
+  }
+  gone = leave_locked(place);
+  place.receiver = *receiver;
+  attachment.swap(place.attachment);
+  return accepted(*place.receiver, place.source, *place.attachment);
+}
+
+void VerbsPort::pass(DatagramSource& source, spi::Bytes datagram) {
+  {
+    // As above.
+    std::vector<GroupJoinPointer> gone;
+    DatagramSource::AttachmentPointer attachment;
+    const std::lock_guard lock(mutex_);
+    if (const auto found = at_.find(&source); found != at_.end() && found->second.attachment) {
+      gone = leave_locked(found->second);
+      attachment.swap(found->second.attachment);
+    }
+  }
+  if (source.keep(datagram)) events_.wake();
+}
+
+// The place of a source whose datagrams come by another way from now on. What the sender may have sent over the former
+// port has buffers there: nothing else comes to it now.
+std::vector<VerbsPort::GroupJoinPointer> VerbsPort::leave_locked(Place& place) {
+  std::vector<GroupJoinPointer> gone =
+      forget_locked([&](const GroupJoin& join) { return join.source == place.source; });
+  if (place.receiver != nullptr) {
     place.receiver->own.committed -= place.budget;
     place.receiver->is_left = true;
   }
-  gone = forget_locked([&](const GroupJoin& join) { return join.source.get() == &source; });
-  place.receiver = *receiver;
-  place.former = place.attachment->origin;
-  attachment.swap(place.attachment);
+  place.receiver = nullptr;
+  if (place.attachment) place.former = place.attachment->origin;
   version_.fetch_add(1, std::memory_order_release);
-  return accepted(*place.receiver, place.source, *place.attachment);
+  return gone;
 }
 
 std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_broken) {
@@ -194,6 +220,7 @@ void VerbsPort::refresh() noexcept {
   drop_given_up_locked();
   by_token_.clear();
   dead_sources_.clear();
+  streamed_.clear();
   polled_receivers_.clear();
   for (const auto& receiver : receivers_) {
     if (std::exchange(receiver->is_left, false)) receiver->comes_first = true;
@@ -204,8 +231,12 @@ void VerbsPort::refresh() noexcept {
   for (const auto& [address, place] : at_) {
     if (place.source->dead()) dead_sources_.push_back(place.source);
     place.source->attach(place.attachment);
-    by_token_.emplace(place.attachment->origin.token, Sender{place.source, place.attachment->origin});
-    if (place.former) by_token_.emplace(place.former->token, Sender{place.source, *place.former});
+    if (!place.attachment || place.source->has_kept()) streamed_.push_back(place.source);
+    if (place.attachment)
+      by_token_.emplace(place.attachment->origin.token, Sender{place.source, place.attachment->origin});
+    if (place.former)
+      by_token_.emplace(place.former->token,
+                        Sender{.source = place.source, .origin = *place.former, .is_former = true});
   }
   some_are_over_ = false;
   for (const GroupJoinPointer& join : group_joins_) {
@@ -236,6 +267,10 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
     } while (receiver->count >= (receiver->comes_first ? 1 : kBatch) && !stop && taken < budget);
     if (receiver->comes_first) [[unlikely]]
       receiver->comes_first = receiver->count != 0;
+  }
+  if (!streamed_.empty() && !stop && taken < budget) [[unlikely]] {
+    for (const auto& source : streamed_) take_kept(source);
+    taken += poll_backlogs(sink, budget - taken, stop);
   }
   if (stop || taken >= budget) return taken;
   // What a dead source had sent before has been taken in.
@@ -275,6 +310,9 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
       continue;
     }
     const std::shared_ptr<DatagramSource>& source = sender->source;
+    // What came by the control connection was sent before this.
+    if (!streamed_.empty() && !sender->is_former && !is_offered_again) [[unlikely]]
+      take_kept(source);
     const spi::Bytes packet = is_offered_again ? source->accepted(text)
                               : sender->join   ? source->accept_multicast(text, sender->join->window, counters_)
                                                : source->accept(text, sender->origin.token, counters_);
@@ -382,6 +420,12 @@ void VerbsPort::settle(DatagramSource* source) noexcept {
   if (source->backlog.empty()) source->settle(counters_);
 }
 
+void VerbsPort::take_kept(const std::shared_ptr<DatagramSource>& source) noexcept {
+  if (!source->has_kept()) return;
+  if (source->backlog.empty()) blocked_.push_back(source);
+  source->take_kept(counters_);
+}
+
 std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
   for (const auto& source : blocked_) {
@@ -410,7 +454,7 @@ void VerbsPort::retire_sources(spi::PacketSink& sink) noexcept {
     some_are_over_ = false;
   }
   for (const auto& source : std::exchange(dead_sources_, {})) {
-    if (!source->is_over() || !source->backlog.empty()) {
+    if (!source->is_over() || !source->backlog.empty() || source->has_kept()) {
       dead_sources_.push_back(source);
       continue;
     }
@@ -420,7 +464,7 @@ void VerbsPort::retire_sources(spi::PacketSink& sink) noexcept {
     const auto left = forget_locked([&](const GroupJoin& join) { return join.source == source; });
     gone.insert(gone.end(), left.begin(), left.end());
     if (const auto found = at_.find(source.get()); found != at_.end()) {
-      found->second.receiver->own.committed -= found->second.budget;
+      if (found->second.receiver != nullptr) found->second.receiver->own.committed -= found->second.budget;
       at_.erase(found);
     }
     erase_locked(*source);

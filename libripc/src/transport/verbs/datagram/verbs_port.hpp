@@ -54,6 +54,9 @@ class VerbsPort final : public remote::LinkPort {
   // is no room it stays where it was.
   Result<Accepted> move(const remote::LinkSource& source, const std::shared_ptr<Registrar>& registrar,
                         DatagramSource::AttachmentPointer attachment);
+  // A datagram of one of the sources that came by its control connection, and no longer by a device: it leaves its
+  // groups and buffers. Throws std::bad_alloc.
+  void pass(DatagramSource& source, spi::Bytes datagram);
   // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
   // joined. If there is no room for that, never.
   void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group);
@@ -148,11 +151,20 @@ class VerbsPort final : public remote::LinkPort {
     remote::ReplayWindow window{};  // the receiver's
   };
   using GroupJoinPointer = std::shared_ptr<GroupJoin>;
+  // Where a source's datagrams come.
+  struct Place {
+    std::shared_ptr<DatagramSource> source;
+    Receiver* receiver;  // null: nowhere but by the control connection
+    std::uint32_t budget;
+    DatagramSource::AttachmentPointer attachment;                 // null with that
+    std::optional<DatagramSource::Origin> former = std::nullopt;  // before the last move
+  };
   // What a datagram belongs to.
   struct Sender {
     std::shared_ptr<DatagramSource> source;
     DatagramSource::Origin origin;
     GroupJoinPointer join = nullptr;  // null: it came by the link itself
+    bool is_former = false;           // the origin is
   };
 
   Result<Receiver*> receiver_for(const DevicePort& port, const std::shared_ptr<Registrar>& registrar);
@@ -170,6 +182,7 @@ class VerbsPort final : public remote::LinkPort {
   static Status open_groups(Receiver& receiver, std::uint32_t key);
   bool has_joined_locked(const remote::LinkSource& source) const noexcept;
   std::vector<GroupJoinPointer> forget_locked(const std::function<bool(const GroupJoin&)>& goes);
+  std::vector<GroupJoinPointer> leave_locked(Place& place);
   std::uint32_t budget_locked(const Receiver& receiver) const noexcept;
   void refresh() noexcept;
   void drop_given_up_locked() noexcept;
@@ -178,15 +191,7 @@ class VerbsPort final : public remote::LinkPort {
   void settle(DatagramSource* source) noexcept;
   void restart(Receiver& receiver) noexcept;
   void retire_sources(spi::PacketSink& sink) noexcept;
-
-  // Where a source's datagrams come.
-  struct Place {
-    std::shared_ptr<DatagramSource> source;
-    Receiver* receiver;
-    std::uint32_t budget;
-    DatagramSource::AttachmentPointer attachment;
-    std::optional<DatagramSource::Origin> former = std::nullopt;  // before the last move
-  };
+  void take_kept(const std::shared_ptr<DatagramSource>& source) noexcept;
 
   const Join join_;
   remote::UdpReceiver udp_;                                  // the links of peers whose devices have no datagrams
@@ -200,7 +205,8 @@ class VerbsPort final : public remote::LinkPort {
   std::unordered_map<std::uint64_t, Sender> by_token_;
   bool some_are_over_ = false;  // joins
   std::vector<std::shared_ptr<DatagramSource>> dead_sources_;
-  std::vector<std::shared_ptr<DatagramSource>> blocked_;  // have a backlog
+  std::vector<std::shared_ptr<DatagramSource>> streamed_;  // whose datagrams come by control connections
+  std::vector<std::shared_ptr<DatagramSource>> blocked_;   // have a backlog
 };
 
 }  // namespace ripc::internal::verbs

@@ -74,7 +74,7 @@ void VerbsPort::attach_joined_locked() {
 // For each datagram that the source may send there is a buffer, by whichever way it comes.
 bool VerbsPort::attach_locked(GroupJoin& join) {
   const auto at = at_.find(join.source.get());
-  if (at == at_.end()) return false;
+  if (at == at_.end() || at->second.receiver == nullptr) return false;
   Receiver& receiver = *at->second.receiver;
   Buffers& groups = receiver.groups;
   const std::shared_ptr<const JoinedGroup> joined = join.membership->joined();
