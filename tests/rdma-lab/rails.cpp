@@ -32,6 +32,7 @@ using ripc::Nanoseconds;
 constexpr const char* kName = "lab-rails";
 constexpr Nanoseconds kMoment{10'000'000};  // for an answer
 constexpr Nanoseconds kPatience{60'000'000'000};
+constexpr Nanoseconds kEcho{2'000'000'000};  // for another goodbye, if the answer was lost
 constexpr std::size_t kLong = std::size_t{16} << 20;
 constexpr std::uint64_t kSample = 16;  // one short message of so many is answered
 constexpr std::uint64_t kSteady = 50;  // answers
@@ -62,8 +63,9 @@ int receive(ripc::Context& context) {
     if (const auto posted = service.post_window(window, index); !posted.ok()) fail("no window", posted);
   }
   std::uint64_t highest = 0, count = 0, disordered = 0, longs = 0;
-  for (bool more = true; more;) {
-    auto message = service.receive(Nanoseconds{100'000'000});
+  for (bool more = true;;) {
+    auto message = service.receive(more ? kPatience : kEcho);
+    if (!message.ok() && !more) return 0;
     if (!message.ok()) continue;
     const ripc::Bytes bytes = message->item(0).bytes();
     switch (static_cast<Tag>(message->tag())) {
@@ -89,16 +91,17 @@ int receive(ripc::Context& context) {
         break;
       }
       case kGoodbye:
+        if (std::exchange(more, false)) {
+          const auto seen = expect("no statistics", service.statistics());
+          say("{\"short\": " + std::to_string(count) + ", \"missing\": " + std::to_string(highest - count) +
+              ", \"disordered\": " + std::to_string(disordered) + ", \"lost\": " +
+              std::to_string(seen.packets_lost + seen.packets_late) + ", \"long\": " + std::to_string(longs) + "}");
+        }
+        // The link of the answer may be about to move as well.
         (void)service.reply(*message, bytes, {.tag = kGoodbye});
-        more = false;
         break;
     }
   }
-  const auto seen = expect("no statistics", service.statistics());
-  say("{\"short\": " + std::to_string(count) + ", \"missing\": " + std::to_string(highest - count) +
-      ", \"disordered\": " + std::to_string(disordered) + ", \"lost\": " +
-      std::to_string(seen.packets_lost + seen.packets_late) + ", \"long\": " + std::to_string(longs) + "}");
-  return 0;
 }
 
 class Sender {
