@@ -223,6 +223,27 @@ TEST_F(Offers, WakeNoOne) {
   }
 }
 
+// As when the owner's device is removed: its memory goes before its connections. The owner is asked again.
+TEST_F(Offers, ThatTheDeviceDoesNotKnowAnyMoreCostTheConnectionAndNotTheItem) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  RdmaBulk& server = bulk_of(*server_);
+  const Item item = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
+  wire::bulk::Frame offer{
+      .type = wire::bulk::Type::offer, .key = item.descriptor.key, .location = item.descriptor.location};
+  ASSERT_TRUE(bulk_of(*client_).connection()->send(offer));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 0; })) << "it was taken back";
+  offer.id = 1;  // no remote key of the client's
+  offer.value = reinterpret_cast<std::uint64_t>(bytes_);
+  ASSERT_TRUE(bulk_of(*client_).connection()->send(offer));
+  ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
+  EXPECT_EQ(pull(item), RIPC_OK);
+  EXPECT_EQ(window_[kSize - 1], std::byte{2});
+  EXPECT_EQ(finish(item), RIPC_OK);
+  EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
+  EXPECT_EQ(server.connections_made(), 2u);
+}
+
 // They take buffers of the peer's, which only gives new ones when it looks.
 TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   ASSERT_NO_FATAL_FAILURE(make_connection());

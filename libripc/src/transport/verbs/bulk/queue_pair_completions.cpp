@@ -21,12 +21,11 @@ ripc_status status_of(ibv_wc_status status) noexcept {
   switch (status) {
     case IBV_WC_SUCCESS:
       return RIPC_OK;
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-      return RIPC_REVOKED;
     case IBV_WC_LOC_PROT_ERR:
       return RIPC_CANCELLED;
     default:
+      // IBV_WC_REM_ACCESS_ERR too: a device that is removed forgets its memory before its connections end. Whether the
+      // peer still hands out an item, it says when it is asked over another connection.
       return RIPC_PEER_DEAD;
   }
 }

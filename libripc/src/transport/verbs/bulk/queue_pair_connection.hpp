@@ -72,8 +72,8 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
    public:
     // False: the peer breaks the protocol.
     virtual bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
-    // An operation has ended. RIPC_OK; RIPC_REVOKED: the peer does not let us (any more); RIPC_CANCELLED: the memory of
-    // this process; RIPC_PEER_DEAD: it may be tried again over another connection.
+    // An operation has ended. RIPC_OK; RIPC_CANCELLED: the memory of this process; RIPC_PEER_DEAD: it may be tried
+    // again over another connection.
     virtual void operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
     // post() was refused for want of room, and now there is some.
     virtual void room(QueuePairConnection& connection) noexcept = 0;
