@@ -16,22 +16,6 @@ namespace {
 
 bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::kMaxRecordPacket) == RIPC_OK; }
 
-// The TCP sockets of this process.
-std::set<int> streams() {
-  constexpr int kMost = 1024;
-  std::set<int> result;
-  for (int fd = 0; fd < kMost; ++fd) {
-    sockaddr_storage peer{};
-    socklen_t size = sizeof peer;
-    int type = 0;
-    socklen_t type_size = sizeof type;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family != AF_UNIX &&
-        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_STREAM)
-      result.insert(fd);
-  }
-  return result;
-}
-
 class MediumLink : public LinkEnds {
  protected:
   explicit MediumLink(bool seals = false) : LinkEnds(true, seals) {}

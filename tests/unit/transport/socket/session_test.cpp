@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How two contexts find, keep and lose each other.
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <array>
+#include <set>
 
 #include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
@@ -32,6 +36,26 @@ TEST(Session, WhoHasTheSameKeyIsAdmitted) {
   EventSet events = make_events();
   const auto port = server.open_port(events);
   EXPECT_TRUE(client.connect(server).ok());
+}
+
+// BBR, the default of many machines, would pace long messages there.
+TEST(Session, OnOneMachineItsConnectionsAreNotPaced) {
+  const std::set<int> others = streams();
+  Node server;
+  Node client;
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  ASSERT_TRUE(client.connect(server).ok());
+  int connections = 0;
+  for (const int fd : streams()) {
+    if (others.contains(fd)) continue;
+    ++connections;
+    std::array<char, 16> algorithm{};
+    socklen_t size = algorithm.size() - 1;
+    ASSERT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, algorithm.data(), &size), 0);
+    EXPECT_STREQ(algorithm.data(), "reno");
+  }
+  EXPECT_EQ(connections, 2) << "the two ends of the control connection";
 }
 
 TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -167,6 +169,22 @@ struct Plains {
   std::vector<std::string> texts_;
   std::vector<ripc_item> items_;
 };
+
+// The connected TCP sockets of this process.
+inline std::set<int> streams() {
+  constexpr int kMost = 1024;
+  std::set<int> result;
+  for (int fd = 0; fd < kMost; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    int type = 0;
+    socklen_t type_size = sizeof type;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family != AF_UNIX &&
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_STREAM)
+      result.insert(fd);
+  }
+  return result;
+}
 
 inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
   const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
