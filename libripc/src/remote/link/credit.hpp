@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Credits: how a receiver keeps its socket buffer from overflowing.
 //
-// A sender pays for each datagram what it will cost in the receiver's socket buffer, in units of 64 bytes, and tells in
-// each datagram what it has spent so far. The receiver grants: "you may spend until so much". Both numbers only grow,
-// modulo 2^32, so that a lost datagram or a lost grant is made up for by the next one.
+// A sender pays for each datagram what it will cost in the receiver's socket buffer, in units of 64 bytes. Each
+// datagram tells what the sender has spent so far. The receiver grants: "you may spend up to so much". Both numbers
+// only grow, modulo 2^32, so the next datagram or grant makes up for a lost one.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ namespace ripc::internal::remote {
 
 inline constexpr std::size_t kCreditUnit = 64;  // bytes
 
-// What a datagram with this many bytes of UDP payload costs at most, in bytes of the socket buffer: the kernel counts a
-// descriptor of 256 bytes, and the payload with some 400 bytes around it, rounded up to a power of two below 16 KiB and
-// in pages above. Measured with SO_MEMINFO on Linux 6.1 to 6.18, IPv4 and IPv6, loopback and veth; a network card whose
-// driver takes whole pages costs more (see UdpSource::settle()).
+// The most that a datagram with this many bytes of UDP payload costs, in bytes of the socket buffer. The kernel counts
+// a descriptor of 256 bytes, and the payload with some 400 bytes around it. It rounds the latter up to a power of two
+// below 16 KiB, and to pages above. Measured with SO_MEMINFO on Linux 6.1 to 6.18, IPv4 and IPv6, loopback and veth; a
+// network card whose driver takes whole pages costs more (see UdpSource::settle()).
 constexpr std::size_t datagram_bytes(std::size_t payload) noexcept {
   constexpr std::size_t kDescriptor = 256;
   constexpr std::size_t kBufferOverhead = 448;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the datagrams of a link get through, both ways: when its opener greets the other end by UDP, when it asks by
-// TCP what has come, and what the answers mean. UDP that is filtered on the way vanishes without a word.
+// Finds out whether a link's datagrams get through, both ways. It says when the opener greets the other end by UDP,
+// when it asks by TCP what has come, and what the answers mean. Filtered UDP vanishes without a word.
 #pragma once
 
 #include <algorithm>

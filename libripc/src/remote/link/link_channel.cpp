@@ -230,8 +230,8 @@ void LinkChannel::take_streamed(const wire::session_control::Frame& frame) noexc
 
 // ---- Room ----------------------------------------------------------------------------------------------------
 
-// What makes it worth starting again: a part of the budget, so that senders do not wake for each packet, and in any
-// case the largest packet.
+// The room that makes it worth starting again: a quarter of the budget, but at least the largest packet. So senders do
+// not wake for each packet.
 std::uint32_t LinkChannel::enough() const noexcept {
   const std::uint32_t largest = cost_of(ready_limit());
   return largest == 0 ? 0 : std::max(budget_ / 4, largest);

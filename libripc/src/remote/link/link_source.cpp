@@ -126,8 +126,8 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
   return packet;
 }
 
-// A datagram that came by the link says how many the sender has sent to many before it: each costs 1 credit, as one by
-// the link does, and has no number there.
+// A datagram of the link says how many multicasts the sender has sent before it. Each of these costs 1 credit, as a
+// datagram of the link does, and has no number in the link.
 void LinkSource::multicast_reported(std::uint32_t sent, PortCounters& counters) noexcept {
   const std::uint32_t missing = sent - multicast_;
   if (missing == 0 || missing > ReplayWindow::kMaxJump) return;

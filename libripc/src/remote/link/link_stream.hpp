@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The TCP connection of one link. It carries the link's packets, in order, once one of them did not fit into a datagram
 // or many came together. The sending thread writes it and the receiving thread reads it, so no other thread of either
-// process runs for a message. docs/internals/links.md, "Medium messages and bursts".
+// process runs for a message. See docs/internals/links.md, "Medium messages and bursts".
 //
 //   record   u32 size of what follows | a datagram of the link, header and packet (wire/datagram.hpp)
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A packet of a link that comes in several datagrams, because it is larger than one. As in eRPC (Kalia et al., NSDI
-// 2019) they take the buffers that the receiver has set aside for all datagrams of the link, and its credit.
+// 2019), they take the link's credit and the buffers that the receiver sets aside for its datagrams.
 #pragma once
 
 #include <cstddef>

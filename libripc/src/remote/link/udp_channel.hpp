@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
-// session's control connection. docs/internals/links.md, "When UDP is blocked". Once there was a packet too large for
-// that, all travel over a connection of the link's own: "Medium messages and bursts" there.
+// The sending end of a link. Its datagrams travel over UDP or, where that does not get through, as frames of the
+// session's control connection (docs/internals/links.md, "When UDP is blocked"). After a packet too large for that, all
+// travel over a connection of the link's own ("Medium messages and bursts" there).
 #pragma once
 
 #include <atomic>

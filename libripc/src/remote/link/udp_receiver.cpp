@@ -11,8 +11,8 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Room that is not granted: for probes, whose sender has no credit (it bounds them), and to spare, because the system's
-// accounts are only nearly as reckoned.
+// Room that is not granted. Probes take it: their sender has no credit, and limits them itself. The rest is a reserve,
+// as the system's accounts differ slightly from the estimate.
 constexpr std::size_t kControlReserve = 48 * datagram_bytes(wire::datagram::kHeaderSize);
 // Pending errors of a socket come before its datagrams.
 constexpr int kMaxErrors = 4;
@@ -30,8 +30,8 @@ UdpReceiver::~UdpReceiver() {
   }
 }
 
-// What the options ask for, in the money of the socket buffer: that many small messages, those bytes of larger ones
-// (which are rounded up by as much again), and the two largest packets, so that one can come while another is read.
+// What the options ask for, as the socket buffer counts it: small messages, bytes of larger ones, and two of the
+// largest packets. The bytes count twice, as they are rounded up. One packet can come while the other is read.
 std::size_t UdpReceiver::wanted_buffer() const noexcept {
   const spi::PortOptions& options = port_.options();
   const std::size_t content = options.queue_messages * datagram_bytes(128) + 2 * std::size_t{options.queue_bytes} +

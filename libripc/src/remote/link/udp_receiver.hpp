@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the sockets of those sources of a port whose datagrams travel over UDP, in turns, a batch of datagrams at a
-// time, and the connections that some of them have beside it.
+// Reads the sockets of those sources of a port whose datagrams travel over UDP: in turns, a batch of datagrams at a
+// time. It also reads the connections that some of these sources have.
 #pragma once
 
 #include <sys/epoll.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of a link whose datagrams travel over UDP or, where that does not get through, as frames of the
-// session's control connection. Once a packet was too large for both, they travel over a connection of their own.
+// The receiving end of a link. Its datagrams travel over UDP or, where that does not get through, as frames of the
+// session's control connection. After a packet too large for both, they travel over a connection of their own.
 #pragma once
 
 #include <atomic>

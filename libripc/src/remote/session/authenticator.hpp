@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the other end of a connection may be: on this host a process of a user that the peer policy admits, and in any
-// case only one that proves itself (proof.hpp).
+// Decides what the other end of a connection may be. On this host it must be a process of a user that the peer policy
+// admits. In any case it must prove itself (proof.hpp).
 #pragma once
 
 #include <optional>

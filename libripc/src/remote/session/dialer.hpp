@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects to a context that has several addresses: tries them side by side and takes the first that answers as the
-// context that is wanted.
+// wanted context.
 #pragma once
 
 #include <memory>

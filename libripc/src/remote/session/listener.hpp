@@ -17,8 +17,8 @@ namespace ripc::internal::remote {
 // Responder only, but for port().
 class Listener {
  public:
-  // `bind_address`: an IP, or empty: all. `decide` and `accepted` as in Handshake; `accepted` hears of good ones, and
-  // of those that were lost for want of memory when the other end had been told that all is well.
+  // `bind_address`: an IP, or empty: all. `decide` and `accepted` are as in Handshake. `accepted` hears of good
+  // handshakes. It also hears of those lost for want of memory after the other end was told that all is well.
   static Result<std::unique_ptr<Listener>> open(EventLoop& loop, Authenticator& authenticator,
                                                 const std::string& bind_address, PortRange ports, Nanoseconds patience,
                                                 Handshake::Decide decide, Handshake::Done accepted);

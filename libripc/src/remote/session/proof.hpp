@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the two ends of a connection prove to each other, in its first three frames, that they may talk. The first
-// connection of a session takes the cluster key and the identities of the contexts. All further ones take the secret
-// that came out of the first: a context without it cannot join, resume or ask for a session, member or not.
-// docs/internals/security.md
+// connection of a session needs the cluster key and the identities of the contexts. All further ones need the secret
+// that came out of the first. A context without it cannot join, resume or ask for a session, member or not. See
+// docs/internals/security.md.
 #pragma once
 
 #include <cstddef>

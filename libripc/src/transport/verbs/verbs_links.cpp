@@ -186,9 +186,9 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
   return {};
 }
 
-// A session goes to one port of the peer's at a time, and has one route there, which is found once: whatever a peer
-// says, it cannot make this side look for others' addresses, nor for more than one. What was found ends with the
-// session, because the address may move to another machine.
+// A session goes to one port of the peer at a time, and has one route there, which is found once. So whatever a peer
+// says, it cannot make this side look for others' addresses, nor for more than one. The route ends with the session,
+// because the address may move to another machine.
 Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, Peer& peer, DatagramSender& sender,
                                                 const wire::session_control::Gid& gid, std::uint32_t lid,
                                                 std::uint32_t moves) {

@@ -102,8 +102,8 @@ void VerbsTransport::lose_sessions(const Status& reason, const Which& are_lost) 
   for (const auto& [session, peer] : sessions_that(are_lost)) lose(session, reason);
 }
 
-// Peers that were reached by a port that is down are looked for by other paths at once, not after their timeout, unless
-// their sessions may move. Long items of others go on over the rails that are left.
+// When a port is down, its peers are looked for by other paths at once, not after their timeout, unless their sessions
+// may move. Long items of others go on over the rails that are left.
 void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up) {
   own_ips_changed();
   {

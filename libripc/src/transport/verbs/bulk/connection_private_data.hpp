@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two ends of an RDMA connection say to each other before there is one: which session it belongs to, and that
-// they are the two that have this session. docs/wire.md is the specification.
+// What the two ends of an RDMA connection say to each other before there is one. They name its session, and prove that
+// they are the two that have it. The specification is docs/wire.md.
 //
 //   56 bytes   u8 version | 7 zero | u64 session | u64 number | proof (32)
 #pragma once

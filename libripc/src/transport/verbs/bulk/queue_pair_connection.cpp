@@ -75,8 +75,8 @@ Status QueuePairConnection::make_pair(std::uint32_t most_inline) noexcept {
   return {};
 }
 
-// A queue pair that the device has stopped may have nothing under way that would show it, and what waits in a
-// completion queue that has stopped never comes.
+// A queue pair that the device has stopped may have nothing under way that would show it. What waits in a stopped
+// completion queue never comes.
 void QueuePairConnection::watch_for_errors() {
   const auto stopped = [weak = weak_from_this(), &loop = loop_] {
     loop.post([weak] {

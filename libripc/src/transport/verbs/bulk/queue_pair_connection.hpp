@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One RDMA connection (a connected pair of RC queue pairs) between two contexts: frames both ways, RDMA reads and
-// writes, and the remote keys that the peer has over it.
+// One RDMA connection (a connected pair of RC queue pairs) between two contexts. It carries frames both ways, and RDMA
+// reads and writes. It keeps the remote keys that the peer has over it.
 //
 // A message is 8 bytes, u32 how many messages the sender has taken in so far | u32 zero, and perhaps a frame
-// (wire/bulk.hpp). The number says how many receive buffers the other side may count on: nothing is ever sent to a
-// queue pair that has none, which some devices answer by ending the connection.
+// (wire/bulk.hpp). The number says how many receive buffers the other side may count on. Nothing is ever sent to a
+// queue pair that has none: some devices answer that by ending the connection.
 //
-// A Finish may end a remote key of the side that sends it: then it is a send that invalidates the window of the other
+// A Finish may end a remote key of the side that sends it. Then it is a send that invalidates the window of the other
 // side, whose device tells of that with the message.
 //
-// An Offer wakes no one: it is taken in with what comes next, or by a thread that looks for it. All other messages, and
-// one in so many that do not, are solicited events.
+// An Offer wakes no one: it is taken in with what comes next, or by a thread that looks for it. All other messages are
+// solicited events, and so is one in so many Offers.
 #pragma once
 
 #include <array>

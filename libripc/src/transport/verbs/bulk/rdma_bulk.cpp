@@ -202,8 +202,8 @@ void RdmaBulk::send_offers() const noexcept {
   if (const auto present = connection()) present->settle();
 }
 
-// What was offered is taken back, so that the peer asks, and learns why it gets nothing: to read by a key that has
-// ended costs the connection.
+// Takes back what was offered. So the peer asks, and learns why it gets nothing: a read by a key that has ended would
+// cost the connection.
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
   std::vector<remote::ExposureTable::Closed> closed;
   const ripc_status status = transfers_.revoke(transfer, closed);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session over RDMA: one connection over each rail, made when there is something to move, and
-// the tables that say what moves over them. What is offered goes over the first one there is, and so do Finishes and
-// pushes: that of the session's rail, until it fails, then the oldest one. So what connects and carries nothing is
-// asked for long items only.
+// Everything long of one session over RDMA. Each rail has one connection, made when there is something to move, and
+// tables say what moves over them. Offers, Finishes and pushes go over the first connection: that of the session's
+// rail, until it fails, then the oldest one. So a connection that carries nothing is asked for long items only.
 #pragma once
 
 #include <atomic>

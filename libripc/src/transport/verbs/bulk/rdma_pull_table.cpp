@@ -327,8 +327,8 @@ void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connect
   if (dead_) return;
   std::list<Lane> lane(1);
   lane.front().peer = connection->peer();
-  // Nothing tells when the first byte is there: with less, its rate would be that of the question, or of the little
-  // that it has under way beside the others.
+  // Nothing tells when the first byte is there. With less, the rate would be that of the question, or of the little
+  // that is under way beside the others.
   lane.front().first_segments = kBatchBytes / remote::kSegmentSize;
   lane.front().first_segment = remote::kSegmentSize;
   lane.front().connection = std::move(connection);

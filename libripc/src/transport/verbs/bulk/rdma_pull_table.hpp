@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session over RDMA: asks the peer for a remote key of each item, reads it in segments that all pulls
-// take turns with, and reads over other connections what a lost one has left undone. An item of several segments is
-// opened on all connections there are, and each segment is read over the one that will have it first. Rails of sockets
-// are asked for segments of such items too; and for all items while they stand in: when the last connection is lost,
-// none can be made, or the session is at a rail of sockets, until there is one again.
+// The pulls of one session over RDMA. The table asks the peer for a remote key of each item, and reads it in segments
+// that all pulls take turns with. It reads over other connections what a lost one has left undone. An item of several
+// segments is opened on all connections, and each segment is read over the one that will have it first. Rails of
+// sockets are asked for segments of such items too. They stand in for all items when the last connection is lost, none
+// can be made, or the session's rail is of sockets. They do so until there is a connection again.
 //
 // Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that looks
 // for an offer; of one connection never both at a time. What is sent or posted is enqueued: the caller flushes the

@@ -147,8 +147,8 @@ void RdmaPushTable::tell(RdmaPush& push) noexcept {
   if (push.over->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::announced;
 }
 
-// The answer may overtake the completions of what it answers, and a peer may give it before it has anything: until the
-// device says that it is through, it reads the bytes.
+// The answer may overtake the completions of what it answers, and a peer may give it before it has anything. The device
+// reads the bytes until it says that it is through.
 void RdmaPushTable::settle(RdmaPush& push) noexcept {
   if (push.step == Step::answered && push.writes == 0) push.end(push.answer);
 }

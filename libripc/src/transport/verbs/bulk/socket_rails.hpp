@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rails of sockets of one session over RDMA, where both sides ask for them (RIPC_RAILS): one TCP connection over
-// each, which carries segments of large items in both directions. All else stays with RDMA, as long as there is a
-// connection of it: then items of every size and Finishes go over these.
+// The rails of sockets of one session over RDMA, where both sides ask for them (RIPC_RAILS). Each has one TCP
+// connection, which carries segments of large items in both directions. All else stays with RDMA, as long as it has a
+// connection. Without one, items of every size and Finishes go over these rails.
 #pragma once
 
 #include <cstdint>

@@ -62,8 +62,8 @@ class DatagramQueue {
   // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
   // may be done with the queue meanwhile.
   Status restart();
-  // Any thread. Whether the device has said of it, since the last call, that it has stopped with an error, and it was
-  // not started again: then it is to be. Completions say so too, but only of what was asked to be told.
+  // Any thread. Whether to restart the queue: the device has said since the last call that it stopped with an error,
+  // and it is still stopped. Completions say so too, but only those that were asked for.
   bool take_stopped() noexcept {
     return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed) &&
            is_stopped();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue pair over which a context sends datagrams from one port of a device, to any service: what is small is
-// copied into the work request by the device's library, what was given to the library is gathered by the device where
-// it lies, the rest is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work
-// requests has one, or one more where much memory was given; it frees the room of all before it. What is signed is put
-// together first: the signature takes a pass over all of it, and what was signed must be what the device reads.
+// The queue pair over which a context sends datagrams from one port of a device, to any service. The device's library
+// copies what is small into the work request. The device gathers what was given to the library where it lies. The rest
+// is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work requests has one, or
+// one more where much memory was given; it frees the room of all before it. What is signed is put together first: the
+// signature takes a pass over all of it, and the device must read what was signed.
 #pragma once
 
 #include <algorithm>
@@ -81,8 +81,8 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   // of the first of them, but `spent` of the last; each costs 1. All have `part` bytes of the packet but the last.
   ripc_status send_parts(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
                          std::size_t part) noexcept;
-  // Any. As send(), but the device may be told of it later: with what is enqueued next, before anything that is sent,
-  // or by flush(), which follows soon. What it does not take then is lost.
+  // Any. As send(), but the device may learn of it later: with what is enqueued next, before anything that is sent, or
+  // by flush(). The caller flushes soon. What the device does not take then is lost.
   ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   void flush() noexcept;
   // The largest packet that is copied into the work request, in bytes.

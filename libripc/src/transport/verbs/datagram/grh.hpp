@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device writes before a datagram that has come: 40 bytes with a global routing header, which is the IPv6 header
-// on RoCE v2; or, where RoCE v2 goes over IPv4, its header in the last 20 of them and anything in the first.
+// What a device writes before a datagram that has come: 40 bytes with a global routing header. On RoCE v2 this is the
+// IPv6 header. Where RoCE v2 goes over IPv4, the last 20 bytes have its header, and the first 20 anything.
 #pragma once
 
 #include <cstddef>

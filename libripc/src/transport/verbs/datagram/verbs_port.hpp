@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receive side of one service: a queue pair for datagrams on each port of a device that peers reach it by, made
-// when the first of them comes, and one for multicast groups where peers ask for it; and the UDP links of peers whose
-// devices have no datagrams.
+// The receive side of one service. It has a queue pair for datagrams on each port of a device that peers reach it by,
+// made when the first peer comes. Where peers ask for it, there is one for multicast groups. It also has the UDP links
+// of peers whose devices have no datagrams.
 #pragma once
 
 #include <array>
@@ -63,8 +63,8 @@ class VerbsPort final : public remote::LinkPort {
   void leave_group(const remote::LinkSource& source, std::uint64_t token) noexcept;
   // Groups have been joined.
   void attach_joined();
-  // Uses no queues any more that are on this device and broken, or on it at all, and makes others for the links that
-  // are opened from now on. The links that used them are to be ended. The addresses that these came to.
+  // Gives up the queues on this device, or only the broken ones: links that are opened from now on get others. The
+  // caller ends the links that used them. Returns the addresses that these came to.
   std::vector<std::string> give_up(const Device& device, bool only_broken);
   // The queue pairs for datagrams, and where those are that links are for; for tests.
   std::vector<ibv_qp*> pairs();
@@ -72,7 +72,7 @@ class VerbsPort final : public remote::LinkPort {
 
  private:
   static constexpr std::size_t kBatch = 16;
-  // Buffers beside those that are granted: questions for room and greetings need no credit, others may send to the same
+  // Buffers beside those that are granted. Questions for room and greetings need no credit, others may send to the same
   // group, and what was read is posted again in batches.
   static constexpr std::uint32_t kReserve = 128;
 

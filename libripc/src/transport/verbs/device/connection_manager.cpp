@@ -18,8 +18,8 @@ constexpr int kBacklog = 128;
 // librdmacm chooses a port that is free among its own. Devices with iWARP use it for TCP, where it may be taken.
 constexpr int kPortsTried = 64;
 constexpr Nanoseconds kAcceptPatience = 5'000'000'000;
-// A packet that is not acknowledged is repeated after 4.096 us x 2^14 = 67 ms, six times: a peer that is gone is
-// noticed after half a second. Seven times stands for ever with some devices.
+// A packet that is not acknowledged is repeated after 4.096 us x 2^14 = 67 ms, six times. So a peer that is gone is
+// noticed after half a second. With some devices, seven times means for ever.
 constexpr std::uint8_t kAcknowledgeTimeout = 14;
 constexpr std::uint8_t kRetries = 6;
 // For ever: there is always a buffer, but a machine may be slow to say so.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // librdmacm's side of making connections: one event channel in the responder's loop, a listener, and the ids that are
-// on their way to become connections.
+// to become connections.
 #pragma once
 
 #include <array>
@@ -69,8 +69,8 @@ class ConnectionManager {
  public:
   // What is to become a connection. Calls come until `drop()` or the end of the manager.
   struct Hooks {
-    // The path is known and the id has a device: makes the queue pair, which lives until `ended`, drop() or the next
-    // call, and prepares it (queue_pair_states). Without one, gives up.
+    // The path is known and the id has a device: makes the queue pair and prepares it (queue_pair_states). The pair
+    // lives until `ended`, drop() or the next call. Without one, gives up.
     std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
     // The peer has accepted, with these words. Not RIPC_OK: gives up.
     std::function<Status(const IdPointer& id, const PrivateData& private_data)> accepted;
@@ -86,8 +86,8 @@ class ConnectionManager {
   };
   using Request = std::function<Result<Acceptance>(const IdPointer& id, const PrivateData& private_data)>;
 
-  // Listens on each of these addresses of RDMA devices: some devices take nothing that comes in by another interface of
-  // the machine, as connections to itself do, on a listener for all addresses.
+  // Listens on each of these addresses of RDMA devices. On a listener for all addresses, some devices take nothing that
+  // comes in by another interface of the machine, as connections to itself do.
   static Result<std::unique_ptr<ConnectionManager>> start(std::shared_ptr<const VerbsLibrary> library, EventLoop& loop,
                                                           const std::vector<std::string>& ips, Request request);
   ~ConnectionManager();

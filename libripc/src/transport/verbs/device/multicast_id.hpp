@@ -9,8 +9,8 @@
 
 namespace ripc::internal::verbs {
 
-// One thread at a time. The end of the id leaves the group: the kernel would, but librdmacm frees what it keeps of a
-// group only when it is told to leave it.
+// One thread at a time. The end of the id leaves the group. The kernel would do so, but librdmacm frees what it keeps
+// of a group only when it is told to leave it.
 class MulticastId final : public Id {
  public:
   using Id::Id;

@@ -13,7 +13,7 @@ namespace {
 // librdmacm and the kernel's own users hear of a device that has come one after the other.
 constexpr Nanoseconds kSecondLook = 1'000'000'000;
 
-// Whether the device says now that the port works and has what it had when the devices were opened: queue pairs and
+// Whether the device says now that the port works and has what it had when the devices were opened. Queue pairs and
 // address handles are made for that.
 bool works(const DevicePort& port) {
   const VerbsLibrary& library = *port.device->library;

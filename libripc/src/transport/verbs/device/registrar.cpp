@@ -113,8 +113,8 @@ Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, 
 }
 
 Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool writable) {
-  // An RDMA read of iWARP is answered by a write of the peer, which needs the right to it: then no more than the range,
-  // and no longer than the read.
+  // The peer answers an RDMA read of iWARP by a write, and needs the right to it. So it gets no more than the range,
+  // for no longer than the read.
   const bool opens_to_peer = device_->iwarp && writable;
   if (!opens_to_peer) {
     Result<memory::Hold> hold = pool_.hold(data, size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory as a device needs to know it. Two kinds stay what they are until somebody says that they end: the pool's
 // arenas, and what the application has registered. The device registers these once, at their first use, and keeps them
-// until that end. All other memory is registered for one use, because nobody tells when it is unmapped: a registration
+// until that end. All other memory is registered for one use, because nobody tells when it is unmapped. A registration
 // that outlives its mapping goes on showing pages that nobody sees any more.
 #pragma once
 

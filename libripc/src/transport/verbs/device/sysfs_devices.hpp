@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says about the RDMA devices of this machine, read from sysfs: no device is opened and no library is
-// needed, so that a machine without devices loses no time.
+// What the kernel says about the RDMA devices of this machine, read from sysfs. This opens no device and needs no
+// library, so that a machine without devices loses no time.
 #pragma once
 
 #include <string>

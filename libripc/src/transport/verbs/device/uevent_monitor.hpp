@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells which RDMA devices come and go, as the kernel tells everybody: a driver that cannot part with a device under
-// its users says nothing to them, and waits.
+// Tells which RDMA devices come and go, as the kernel tells everybody. A driver that cannot part with a device in use
+// says nothing to its users, and waits.
 #pragma once
 
 #include <functional>

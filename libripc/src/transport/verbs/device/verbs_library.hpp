@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libibverbs and librdmacm, found when the program runs: a host without them runs libripc without this transport, and
-// a program that links libripc links nothing more for it. The headers are needed to build.
+// libibverbs and librdmacm, found when the program runs. A host without them runs libripc without this transport, and a
+// program that links libripc links nothing more for it. The headers are needed to build.
 #pragma once
 
 #include <infiniband/verbs.h>

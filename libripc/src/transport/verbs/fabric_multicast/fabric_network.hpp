@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver's packets as datagrams of RDMA devices: a queue pair on each port, in a multicast group that
-// is joined through librdmacm, which asks the subnet manager on InfiniBand and sends IGMP on RoCE. What is sent to a
-// single context goes to the queue pair that its packet came from.
+// The multicast resolver's packets as datagrams of RDMA devices. Each port has a queue pair in a multicast group. It
+// joins through librdmacm, which asks the subnet manager on InfiniBand and sends IGMP on RoCE. What is sent to a single
+// context goes to the queue pair that its packet came from.
 #pragma once
 
 #include <atomic>

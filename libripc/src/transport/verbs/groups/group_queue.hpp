@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair in a multicast group, on one port: sends to the group and to single queue pairs, and receives what comes
-// to either.
+// A queue pair in a multicast group, on one port. It sends to the group and to single queue pairs, and receives what
+// comes to either.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One datagram for many: messages to groups whose members' links leave by one port of a device, by the network's
-// multicast. A *round* is a set of links that were asked to join with one token; nothing is sent with it before all
-// of them have received a greeting, so that all members of a round are reached. docs/internals/groups.md has the
+// multicast. A *round* is a set of links that were asked to join with one token. Nothing is sent with it before all of
+// them have received a greeting, so that all members of a round are reached. See docs/internals/groups.md for the
 // picture.
 #pragma once
 
