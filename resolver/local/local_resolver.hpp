@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The local resolver finds the services of one host without a daemon: each has a record file in the runtime directory.
-// resolve() reads one file and probes one holder. No descriptor is kept, so 1,000 services cost 1,000 small files.
-// The resolver remembers only the services in groups, as long as the directory does not change. members() is then one
+// A resolve() reads one file and probes one holder. No descriptor is kept, so 1,000 services cost 1,000 small files.
+// The resolver remembers only the services in groups, as long as the directory does not change. Then members() is one
 // stat() and one probe of each context that has members.
 //
 // A record counts while its holder's context is alive (RuntimeDirectory::probe). The next user of the ID replaces the

@@ -116,8 +116,8 @@ int is_current(int fd, int directory, const char* name) noexcept {
   return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? 0 : ENOENT;
 }
 
-// Writes `text` to a new file and gives it the name, atomically: in place of the file that has it (the caller holds its
-// lock), or only if none has. 0; EEXIST; or errno.
+// Writes `text` to a new file and gives it the name, atomically. `replace`: in place of the file that has it (the
+// caller holds its lock), else only if none has. Returns 0, EEXIST, or errno.
 int publish_text(const RuntimeDirectory& directory, const char* name, std::string_view text, bool replace) {
   const int services = directory.services_fd();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

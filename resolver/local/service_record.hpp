@@ -6,10 +6,10 @@
 //    "pid":N}}
 //
 // in this order and without spaces; a reader takes any order, members that it does not know (nested up to 8 deep in
-// all), and white space. `check` is the FNV-1a hash of the record's text: it tells a whole record from one that is just
-// being overwritten in place, not a right one from a forged one. Without groups the member is left out and the format
-// is 1, else it is 2: an older libripc leaves what it does not know alone. A context of 0 marks a record that was
-// withdrawn but could not be removed.
+// all), and white space. `check` is the FNV-1a hash of the record's text. It tells a whole record from one that is just
+// being overwritten in place, not a right one from a forged one. Without groups, the member is left out and the format
+// is 1. With groups it is 2: an older libripc leaves alone what it does not know. A context of 0 marks a record that
+// was withdrawn but could not be removed.
 #pragma once
 
 #include <cstddef>

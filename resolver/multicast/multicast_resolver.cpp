@@ -201,8 +201,8 @@ void MulticastResolver::ask_until(Question& question, const ChannelPointer& chan
   }
 }
 
-// One asker, under the lock, which it has again when this ends: the question is no longer among those that are asked
-// if no one else waits for it, and its channel, if this one brought it, is kept for the next.
+// One asker, under the lock, which it has again when this ends. Then the question is forgotten if it is answered or no
+// one else waits for it. A channel that this asker brought is kept for the next.
 class MulticastResolver::Asking {
  public:
   Asking(MulticastResolver& resolver, std::shared_ptr<Question> question, std::unique_lock<std::mutex>& lock)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A ZooKeeper ensemble as a directory, through ZooKeeper's C client for one thread.
 //
-// That one thread, `ripc-zookeeper`, is ours, and alone touches the client. Others leave questions in a queue. It
-// sleeps in poll() for the client's descriptor, and gives answers when the client has returned, so they may take locks.
-// The client shares some state between handles without a lock, so the contexts of a process take turns in it: all calls
-// but those for its state are made inside of ForkGuard::follow().
+// That one thread, `ripc-zookeeper`, is ours, and alone touches the client. Others leave questions in a queue. The
+// thread sleeps in poll() for the client's descriptor, and gives answers when the client has returned, so they may take
+// locks. The client shares some state between handles without a lock, so the contexts of a process take turns in it.
+// All calls but those for its state are made inside of ForkGuard::follow().
 //
 // A node's version does not tell a holder from the next one: both begin at 0. So each create() writes its folder too,
 // whose version an exact read remembers; a commit is refused if a node of the folder was made since then.

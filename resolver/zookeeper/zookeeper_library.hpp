@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZooKeeper's C client for one thread (Debian: libzookeeper-st2), loaded when a context asks for it. Nothing links with
 // it, and its headers are not needed: what is used of its interface, that of libzookeeper_st.so.2, is declared here.
-// zookeeper_library_test.cpp compares the declarations with the headers where those are installed.
+// Where the headers are installed, zookeeper_library_test.cpp compares the declarations with them.
 #pragma once
 
 #include <sys/time.h>

@@ -1,5 +1,5 @@
 /* Identities, and the trust file that says who is a member of the cluster: what `ripc key` and `ripc trust` do.
- * docs/security.md has the text of both files.
+ * See docs/security.md for the text of both files.
  * SPDX-License-Identifier: Apache-2.0
  */
 #ifndef RIPC_IDENTITY_H

@@ -62,11 +62,11 @@ typedef struct ripc_rail_info {
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);
 
-/* Visits each rail that leads to the process of a living service, in the calling thread: what all long items between
- * the two processes have taken, in both directions, since they are connected. *rail is valid during the call. None on
- * one host over shared memory. The process that connected to the other one also sees those that have no connection,
- * before the first long item or because they have failed; the other process does not. Finds the path if there is none;
- * errors as for ripc_find_path(). */
+/* Visits each rail that leads to the process of a living service, in the calling thread. Its counts are of all long
+ * items between the two processes, in both directions, since they connected. *rail is valid during the call. There is
+ * none on one host over shared memory. The process that connected to the other one also sees rails without a
+ * connection: before the first long item, or because they have failed. The other process does not. Finds the path if
+ * there is none; errors as for ripc_find_path(). */
 RIPC_API ripc_status ripc_list_rails(ripc_context *context, ripc_service_id id, ripc_rail_visitor visitor, void *user);
 
 /* Waits until a living service has this ID and a path to it works. The next send then finds it. Returns at once if it

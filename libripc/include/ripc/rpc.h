@@ -228,8 +228,8 @@ typedef struct ripc_rpc_method_statistics {
   /* Requests for it that came to this endpoint. */
   uint64_t requests_run, requests_refused, requests_expired;
   /* Of requests that were answered: waiting for a worker, and the handler. Where the clock would cost a tenth of the
-   * call, one in 16 is measured after the first 64: calls over shared memory to single services, and requests that are
-   * answered within a handler that is no worker's. */
+   * call, one in 16 is measured after the first 64. That is so for calls over shared memory to single services, and for
+   * requests answered within a handler that no worker runs. */
   ripc_latency request_time;
 } ripc_rpc_method_statistics;
 

@@ -19,8 +19,8 @@ bool is_gone(ripc_status status) noexcept {
 
 }  // namespace
 
-// The power of two choices (Mitzenmacher, IEEE TPDS 2001): nearly as good as asking all, and calls of many clients do
-// not run after the same member.
+// The power of two choices (Mitzenmacher, IEEE TPDS 2001). It is nearly as good as asking all, and the calls of many
+// clients do not chase the same member.
 ClientSession* Client::choose_member(const Call& call, Nanoseconds now) {
   const std::shared_ptr<const core::GroupList> list = messenger_.members(call.group);
   if (!list) return nullptr;

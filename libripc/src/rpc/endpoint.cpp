@@ -14,14 +14,14 @@ namespace {
 
 // Messages that are received together.
 constexpr std::size_t kBatch = 32;
-// After so long without a look for messages, all that have come are taken before a handler starts, up to so many
-// batches: what its client has given up lies before the message that says so.
+// After so long without a look, the endpoint takes all messages, up to so many batches, before it starts a handler. The
+// message that gives a request up comes after that request.
 constexpr Nanoseconds kAway = 1'000'000;
 constexpr std::size_t kMostBatches = 256;
 // Handlers that one run() starts, so that it returns.
 constexpr std::size_t kMostRuns = 64;
-// While handlers run, messages are taken at least so often. So the time that a request waits is known, and it does not
-// start when that is over or the caller has cancelled.
+// While handlers run, messages are taken at least so often. So the time that a request waits is known. A request whose
+// time is over, or whose caller has cancelled, does not start.
 constexpr Nanoseconds kTakePause = 20'000;
 // Messages that an endpoint refuses when it ends. A client that calls again and again does not keep it.
 constexpr std::size_t kMostRefused = 65536;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One timer for everything that waits: adding and removing take constant time, and no memory.
 //
-// A hashed timing wheel (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, SOSP 1987, scheme 6): calls nearly
+// A hashed timing wheel (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, SOSP 1987, scheme 6). Calls nearly
 // always end long before their time is over, so what counts is the cost of adding and removing.
 #pragma once
 
