@@ -111,8 +111,8 @@ final class Callbacks {
   // ---- Where callbacks run ----
 
   /**
-   * Runs an action that must not run inside a callback, because it waits for the thread that
-   * callbacks run in: at once, or if this is a callback in a thread of its own.
+   * Runs an action that must not run inside a callback, because it waits for the thread of the
+   * callbacks. It runs at once, or, if this is a callback, in a thread of its own.
    */
   static void outside(Runnable action) {
     if (RUNNING.get() == null) {

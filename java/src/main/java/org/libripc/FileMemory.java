@@ -7,9 +7,9 @@ import org.libripc.internal.Binding;
 import org.libripc.internal.LibC;
 
 /**
- * Buffers over mapped files. Their memory is gone as soon as somebody makes the file shorter: who
- * touches it then is sent a signal, which ends the JVM outside of its own code. So native code
- * never touches it; the kernel does, which answers that there is no such memory.
+ * Buffers over mapped files. Their memory is gone as soon as somebody makes the file shorter.
+ * Whoever touches it then is sent a signal. Outside of the JVM's own code this signal ends the JVM.
+ * So native code never touches it: the kernel does, and answers that there is no such memory.
  */
 final class FileMemory {
   private FileMemory() {}

@@ -360,11 +360,12 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * A lent item where it is, without a copy; read only. Of other items the same as {@link #item}.
+   * A lent item where it is, without a copy; read only. For other items the same as {@link #item}.
    *
-   * <p>Drop it before the message is closed: afterwards it shows what the sender, or the pool, has
-   * made of the memory, which stays readable as long as the buffer can be reached. What came over
-   * sockets or RDMA is in memory of the pool, which has it back only then.
+   * <p>Drop it before you close the message. Afterwards it shows what the sender, or the pool, has
+   * made of the memory. That memory stays readable as long as the buffer can be reached. What came
+   * over sockets or RDMA is in memory of the pool, which has it back only when no buffer can be
+   * reached.
    */
   public ByteBuffer borrow(int index) {
     int view = open(index);

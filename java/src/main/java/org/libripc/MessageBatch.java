@@ -9,8 +9,8 @@ import org.libripc.internal.Layout.Record;
 /**
  * Messages received with one native call, without garbage: {@link Service#batch} makes it, {@link
  * Service#receive(MessageBatch, long, java.util.concurrent.TimeUnit)} fills it again and again. Its
- * {@link Message} objects are the batch's and are used again: they, and the buffers that they gave,
- * are valid until the next receive into it, or {@link #close}.
+ * {@link Message} objects belong to the batch and are used again. They, and the buffers that they
+ * gave, are valid until the next receive into it, or {@link #close}.
  *
  * <p>One thread at a time.
  */

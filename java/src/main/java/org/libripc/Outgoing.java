@@ -27,12 +27,12 @@ import org.libripc.internal.NativeBlock;
  * what is added with {@link #borrow}, or as {@link ItemKind#LONG} from a direct buffer, is read
  * where it lies until the ticket is complete.
  *
- * <p>Items of kind {@link ItemKind#AUTO} and {@link ItemKind#SHORT} that are in a heap buffer or
- * have up to {@value #INLINE_ITEM} bytes are copied by {@link #add} already, as long as all of
- * those together have up to 4 KiB.
+ * <p>{@link #add} already copies {@link ItemKind#AUTO} and {@link ItemKind#SHORT} items that are in
+ * a heap buffer or have up to {@value #INLINE_ITEM} bytes. It does so as long as all of those
+ * together have up to 4 KiB.
  *
- * <p>A buffer over a mapped file may lie behind the end of the file, which somebody has made
- * shorter: {@link #add} or the send then throws a {@link RipcException} with {@link
+ * <p>A buffer over a mapped file may lie behind the end of the file, if somebody has made the file
+ * shorter. Then {@link #add} or the send throws a {@link RipcException} with {@link
  * Status#INVALID_ARGUMENT}, or the ticket is cancelled.
  */
 public final class Outgoing {
@@ -47,9 +47,9 @@ public final class Outgoing {
   // The copies of items, then the arguments of native calls, in one piece of memory.
   //
   // The arguments of plain messages are apart. They only ever hold numbers that are harmless in any
-  // mixture: items that are copied, start in the first INLINE bytes and have at most INLINE bytes,
-  // so that they end in here whatever threads that share this object do. The others are written
-  // by one thread at a time (IN_USE).
+  // mixture. The items are copied, start in the first INLINE bytes and have at most INLINE bytes.
+  // So they end in here whatever threads that share this object do. One thread at a time writes the
+  // other arguments (IN_USE).
   private static final int PLAIN_OPTIONS = INLINE;
   private static final int PLAIN_ITEMS = PLAIN_OPTIONS + SendOptions.BYTES;
   private static final int OPTIONS = PLAIN_ITEMS + Layout.MAX_ITEMS * Item.BYTES;
@@ -135,8 +135,8 @@ public final class Outgoing {
   }
 
   /**
-   * Lets it be delivered as soon as it is complete: it does not wait for earlier messages of its
-   * sender whose long items are on their way, nor do later ones wait for it. Not for groups.
+   * Lets it be delivered as soon as it is complete. It does not wait for earlier messages of its
+   * sender whose long items are on their way. Nor do later messages wait for it. Not for groups.
    * Returns this.
    */
   public Outgoing unordered() {

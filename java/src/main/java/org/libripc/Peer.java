@@ -17,8 +17,8 @@ public record Peer(String identity, OptionalInt user) {
   public static final Peer UNKNOWN = new Peer("", OptionalInt.empty());
 
   /**
-   * Whether two messages, which may have come by different paths, can be of the same sender: of one
-   * member, or of one user of this host. Where nothing is proven nobody is told apart.
+   * Whether two messages can be of the same sender: of one member, or of one user of this host.
+   * They may have come by different paths. Where nothing is proven, nobody is told apart.
    */
   public boolean canBe(Peer other) {
     if (this == other) return true;

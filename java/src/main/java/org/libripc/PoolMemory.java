@@ -8,7 +8,7 @@ import org.libripc.internal.Leaks;
 /**
  * One native lease with its one root buffer. Without users it goes back to the Java pool for the
  * next lease. The native lease ends when the Java pool has dropped it and no buffer over it can be
- * reached any more: memory that Java can see is never unmapped.
+ * reached any more. So memory that Java can see is never unmapped.
  */
 final class PoolMemory extends CountedMemory {
   private final BufferPool pool;

@@ -5,10 +5,11 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.AutoLock;
 
 /**
- * Memory that one long item may be received into. Made once, posted as often as wanted: {@link
- * Service#post} or {@link Ripc#post}. While it is posted its memory is the library's; it is the
- * application's again when the message that used it was received ({@link Message#window}), the
- * window was withdrawn, or the service or context that it was posted at was closed.
+ * Memory that one long item may be received into. It is made once and posted as often as wanted:
+ * {@link Service#post} or {@link Ripc#post}. While it is posted, its memory is the library's. The
+ * application has it back when the message that used it was received ({@link Message#window}) or
+ * the window was withdrawn. It also has it back when the service or context that it was posted at
+ * was closed.
  */
 @SuppressWarnings("try") // locks
 public final class ReceiveWindow {

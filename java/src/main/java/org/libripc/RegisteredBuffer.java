@@ -18,7 +18,7 @@ import org.libripc.internal.Leaks;
  * buffers keep it too ({@link #isInUse}), so it may be released while a message still travels from
  * it. What is called after the last release throws {@link IllegalStateException}.
  *
- * <p>A {@link ByteBuffer} of it that is used after the release does not crash the JVM: the memory
+ * <p>A {@link ByteBuffer} of it that is used after the release does not crash the JVM. The memory
  * stays mapped as long as any such buffer can be reached. But the bytes of pool memory may be
  * someone else's by then.
  *
@@ -113,8 +113,8 @@ public final class RegisteredBuffer implements AutoCloseable {
   }
 
   /**
-   * Whether it has users, or its memory is the application's and a ticket, a posted window or an
-   * attached return buffer has it: until this is false such memory must stay mapped. It may last
+   * Whether it has users, or is memory of the application that a ticket, a posted window or an
+   * attached return buffer has. Until this is false, such memory must stay mapped. That may last
    * until all others that were registered from the same address are released, too.
    */
   public boolean isInUse() {

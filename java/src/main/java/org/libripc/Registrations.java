@@ -15,8 +15,8 @@ import org.libripc.internal.AutoLock;
 @SuppressWarnings("try") // locks
 final class Registrations {
   /**
-   * Those that start at one address. Native code is told only that address when one of them ends,
-   * and would end the shortest: so they end together, when the last of them is unused.
+   * Those that start at one address. When one of them ends, native code is told only that address,
+   * and would end the shortest. So they end together, when the last of them is unused.
    */
   private static final class Group {
     private final List<RegisteredRange> ranges = new ArrayList<>();

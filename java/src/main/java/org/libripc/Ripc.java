@@ -166,9 +166,9 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
-   * Watches the service with this ID from now on: the watcher is called when it is there, also if
-   * it is already, when it ends, when it is there again, and so on in turn. No message is needed to
-   * find out: a process that is killed is told of at once.
+   * Watches the service with this ID from now on. The watcher is called when the service is there,
+   * ends, is there again, and so on in turn. It is also called if the service is there already. No
+   * message is needed to find out: the end of a process that is killed is told at once.
    */
   public ServiceWatch watch(ServiceId id, ServiceWatcher watcher) {
     return new ServiceWatch(this, core, id, Objects.requireNonNull(watcher), () -> {});
@@ -271,8 +271,8 @@ public final class Ripc implements AutoCloseable {
 
   /**
    * Whether a buffer lies, from its position to its limit, in memory that was leased from this
-   * context and is in use: then a message that is sent from it keeps the memory, and the lease may
-   * be released before the message was taken.
+   * context and is in use. A message that is sent from such a buffer keeps the memory. So the lease
+   * may be released before the message is taken.
    */
   public boolean isLeased(ByteBuffer buffer) {
     if (!buffer.isDirect()) return false;
@@ -400,7 +400,7 @@ public final class Ripc implements AutoCloseable {
   /**
    * Closes every service, message and ticket of the context and ends it. Windows that are posted
    * here are the application's again. Memory that the application still has buffers of stays mapped
-   * until the garbage collector has found that they are gone, and a rest of the context with it.
+   * until the garbage collector has found that they are gone. A rest of the context stays with it.
    *
    * <p>From inside a callback it returns before that is done.
    */

@@ -21,9 +21,10 @@ import org.libripc.internal.LibC;
 import org.libripc.internal.NativeBlock;
 
 /**
- * Waits for many services with one thread: for messages, and for room at peers that had none. Like
- * {@link java.nio.channels.Selector}, but a service that was selected is to be received from until
- * {@link Service#poll} returns null: only then is it selected again for what comes later.
+ * Waits for many services with one thread: for messages, and for room at peers that had none. It is
+ * like {@link java.nio.channels.Selector}, with one difference. A selected service is to be
+ * received from until {@link Service#poll} returns null. Only then is it selected again for what
+ * comes later.
  *
  * <p>One thread selects at a time, a second one gets an {@link IllegalStateException}; any thread
  * may register, cancel, {@link #wakeup} and close, and any number may {@link #awaitEvent}.
@@ -95,9 +96,9 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     /**
-     * Has the selector report nothing of the service until {@link #resume}, so that a thread may
-     * wait in {@link Service#receive} instead and no other is woken for what comes. Nor is room
-     * reported meanwhile. Of a registration that has ended it does nothing.
+     * Makes the selector report nothing of the service until {@link #resume}. A thread may wait in
+     * {@link Service#receive} instead, and no other thread is woken for what comes. Nor is room
+     * reported meanwhile. If the registration has ended, this does nothing.
      */
     public void pause() {
       control(true);

@@ -18,7 +18,8 @@ import org.libripc.internal.RpcEndpoint;
  * IllegalStateException}.
  *
  * <p>It is to be closed. One that the application has lost is found by the garbage collector,
- * closed and reported, but not before its tickets are complete and its handlers are unregistered.
+ * closed and reported. This does not happen before its tickets are complete and its handlers are
+ * unregistered.
  *
  * <p>Times of 0 do not wait; {@code receive()} without a time waits for ever.
  */
@@ -91,9 +92,9 @@ public final class Service implements AutoCloseable {
   /**
    * Sends a message to a service, or short items to a group.
    *
-   * <p>When it returns, all memory is the caller's again, but that of {@link Outgoing#borrow}: that
-   * must not change until the ticket is complete, which keeps it; leased memory may be released
-   * before. A program that borrows nothing may drop the ticket.
+   * <p>When it returns, all memory is the caller's again, except that of {@link Outgoing#borrow}.
+   * That memory must not change until the ticket, which keeps it, is complete. Leased memory may be
+   * released before. A program that borrows nothing may drop the ticket.
    *
    * @return complete already if nothing travels long
    * @throws RipcException.NoRoom if the peer has no room: nothing was sent
@@ -405,9 +406,9 @@ public final class Service implements AutoCloseable {
   // ---- The end ----
 
   /**
-   * Withdraws the ID and ends the service: threads that wait in it return with {@link
-   * RipcException.Closed}, tickets complete with {@link Status#CLOSED}, windows and return buffers
-   * are the application's again. Messages stay valid.
+   * Withdraws the ID and ends the service. Threads that wait in it return with {@link
+   * RipcException.Closed}, and tickets complete with {@link Status#CLOSED}. Windows and return
+   * buffers are the application's again. Messages stay valid.
    *
    * <p>Waits until the calls that are running in other threads have returned; from inside a
    * callback it does not.

@@ -8,17 +8,17 @@ import org.libripc.internal.LibraryFuture;
 /**
  * Stands for a message that was sent, and is the end of the loan of what was {@link
  * Outgoing#borrow}ed for it. Nobody has to keep it: a message goes on without. It completes when
- * the peer has all of it, or with a {@link RipcException} that says why not: {@link
+ * the peer has all of it, or with a {@link RipcException} that says why not. Its status is {@link
  * Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL}, {@link Status#REFUSED}, {@link
- * Status#PEER_DEAD}, {@link Status#TIMEOUT}, {@link Status#CLOSED}. One that was withdrawn is
- * {@link #isCancelled}. That of a message of which nothing travels long is complete when the send
- * returns. Until it is complete a ticket keeps the memory that was borrowed.
+ * Status#PEER_DEAD}, {@link Status#TIMEOUT} or {@link Status#CLOSED}. One that was withdrawn is
+ * {@link #isCancelled}. If nothing of a message travels long, its ticket is complete when the send
+ * returns. Until it is complete, a ticket keeps the memory that was borrowed.
  *
- * <p>That of a message that was sent {@link Outgoing#quiet} completes when somebody looks.
+ * <p>The ticket of a message that was sent {@link Outgoing#quiet} completes when somebody looks.
  *
  * <p>What depends on a ticket without an executor of its own ({@code thenRun}) runs in the thread
- * that completes it, mostly the context's responder thread, like a {@link NotificationHandler}: be
- * short, or use {@code thenRunAsync}.
+ * that completes the ticket. That is mostly the context's responder thread. As in a {@link
+ * NotificationHandler}, be short, or use {@code thenRunAsync}.
  *
  * <p>Nobody else can complete a ticket: {@link #complete} and the like return false or throw.
  */

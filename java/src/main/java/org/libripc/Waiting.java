@@ -10,8 +10,8 @@ import org.libripc.internal.NativeBinding;
 
 /**
  * The waits of a service: receive and waiting for room. Thread.interrupt(), close and interrupt()
- * end them by way of ripc_interrupt(), which ends one wait, not necessarily the one that was meant,
- * and of which two at once are one: whoever is ended by it passes it on.
+ * end them by way of ripc_interrupt(). It ends one wait, not necessarily the one that was meant,
+ * and two calls at once count as one. So whoever is ended by it passes it on.
  */
 final class Waiting {
   // The first look of a wait is this long and needs no hook: a thread that is interrupted meanwhile

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * What a program does without a second thought is right: memory of what was sent is the caller's
+ * What a program does without a second thought is right. Memory of what was sent is the caller's
  * when the send returns, unless it was borrowed. Nobody has received yet when it is used again.
  */
 class NaturalTest extends PairTest {

@@ -9,7 +9,7 @@ import java.util.Set;
 
 /**
  * Lets {@link Thread#interrupt} end a native wait. The JVM tells a thread's interruption to the
- * selector that the thread is blocked in, so this is a selector, of which only {@link #wakeup} does
+ * selector that the thread is blocked in. So this is a selector, of which only {@link #wakeup} does
  * anything.
  */
 public final class InterruptHook extends AbstractSelector {

@@ -26,9 +26,9 @@ public interface NativeBinding {
   }
 
   /**
-   * Receives up to {@code capacity} messages, and no more than there are {@link
-   * Layout.Record#LARGEST} in {@code size}, and writes each as a record ({@link Layout.Record})
-   * into {@code buffer}, one after the other. Returns how many, or a status as a negative number.
+   * Receives up to {@code capacity} messages, and no more than {@code size} has room for at {@link
+   * Layout.Record#LARGEST} bytes each. Writes each as a record ({@link Layout.Record}) into {@code
+   * buffer}, one after the other. Returns how many, or a status as a negative number.
    */
   int receiveBatch(long service, int flags, long timeout, long buffer, int size, int capacity);
 

@@ -11,9 +11,9 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * Loads libripc.so and, unless it is told otherwise, libripc-jni.so: those of the directory that
- * {@value #PATH_PROPERTY} names, else those of the jar, by way of a fresh directory that only this
- * user can enter and that is gone again when this returns.
+ * Loads libripc.so and, unless it is told otherwise, libripc-jni.so. It takes those of the
+ * directory that {@value #PATH_PROPERTY} names, else those of the jar. The jar's go through a fresh
+ * directory that only this user can enter. That directory is gone again when this returns.
  */
 final class NativeLoader {
   static final String PATH_PROPERTY = "org.libripc.library.path";

@@ -18,8 +18,8 @@ public final class CallOptions {
 
   /**
    * How long the whole call may take: finding the service, waiting for a slot, the handler and the
-   * way back. 5 seconds if it is not set, and as long as it takes with {@link Long#MAX_VALUE}.
-   * Returns this.
+   * way back. It is 5 seconds if it is not set, and as long as it takes with {@link
+   * Long#MAX_VALUE}. Returns this.
    */
   public CallOptions timeout(long time, TimeUnit unit) {
     timeout = time == Long.MAX_VALUE ? Layout.FOREVER : Math.max(0, unit.toNanos(time));

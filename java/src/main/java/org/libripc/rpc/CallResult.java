@@ -73,7 +73,7 @@ public final class CallResult extends CallItems implements AutoCloseable {
 
   /**
    * How it ended, in a sentence or two: whether it is safe to call again, why there is no answer,
-   * and what to do. {@link Status#text} is about messages: it may advise to send again what has
+   * and what to do. But {@link Status#text} is about messages: it may advise to send again what has
    * run.
    */
   public String text() {

@@ -16,11 +16,11 @@ import org.libripc.internal.RpcRequest;
 import org.libripc.internal.Spares;
 
 /**
- * A call that has come: its arguments, and the right to answer it once. That of a handler without
- * an executor belongs to the thread and the call of its handler: it is used again, and left without
- * an answer it is dropped with {@link Status#CANCELLED}. {@link #keep} makes one to be answered
- * later, by any thread; handlers with an executor get such a one. One that is kept and then lost is
- * found by the garbage collector, dropped and reported.
+ * A call that has come: its arguments, and the right to answer it once. A handler without an
+ * executor gets one that belongs to its thread and its call. That one is used again, and dropped
+ * with {@link Status#CANCELLED} if it is left without an answer. Its {@link #keep} makes one to be
+ * answered later, by any thread; handlers with an executor get such a one. One that is kept and
+ * then lost is found by the garbage collector, dropped and reported.
  *
  * <p>What is called after its end throws {@link IllegalStateException}.
  */

@@ -28,7 +28,7 @@ import org.libripc.stream.StreamService;
 
 /**
  * The client's side of stream connections: a service of its own, over which it connects to any
- * number of servers. {@link #transport} makes what an {@code HttpClient} takes.
+ * number of servers. Its {@link #transport} makes what an {@code HttpClient} takes.
  *
  * <p>It registers its service when it starts and closes it, with all connections, when it stops;
  * add it to the {@code HttpClient} as a bean, so that it is started and stopped with it. The

@@ -23,8 +23,8 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * The programs of examples/jetty and the C++ client examples/http_get, each a process of its own: a
- * real directory over libripc and over TCP, the same bytes.
+ * The programs of examples/jetty and the C++ client examples/http_get, each a process of its own. A
+ * real directory gives the same bytes over libripc and over TCP.
  */
 @Timeout(120)
 class ExamplesTest {

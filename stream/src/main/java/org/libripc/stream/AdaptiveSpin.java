@@ -3,8 +3,8 @@ package org.libripc.stream;
 
 /**
  * Whether to spin for the next message before a wait. Each spin in vain is followed by twice as
- * many messages without one, until a spin has found its message: so little is lost where others
- * need the processor.
+ * many messages without one, until a spin finds its message. So little is lost where others need
+ * the processor.
  *
  * <p>One thread at a time.
  */

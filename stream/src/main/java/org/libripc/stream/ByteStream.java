@@ -19,9 +19,10 @@ import org.libripc.ViewKind;
  * One end of a stream of bytes between two services, in both directions. {@link
  * StreamService#connect} opens one, a {@link StreamAcceptor} gets the other end.
  *
- * <p>Nothing here waits. {@link #read} takes what has come, {@link #onReadable} tells when there is
- * more. A {@link #write} is complete when its buffers are the writer's again: at once for what is
- * small, for the rest when the other side has taken it. A peer that does not read stops the writer.
+ * <p>Nothing here waits. {@link #read} takes what has come, and {@link #onReadable} tells when
+ * there is more. A {@link #write} is complete when its buffers are the writer's again. For what is
+ * small that is at once, for the rest when the other side has taken it. A peer that does not read
+ * stops the writer.
  *
  * <p>One thread at a time reads, and one writes. The rest is for any thread. It is to be closed.
  */

@@ -5,8 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Completes a write in the thread that receives, which then goes on with the next task: that of the
- * message that has told of the write, or one that the completion has left to it.
+ * Completes a write in the thread that receives, which then goes on with the next task. That is the
+ * task of the message that has told of the write, or one that the completion has left to it.
  */
 final class Completion implements StreamTask {
   private static final ThreadLocal<List<Runnable>> DEFERRED = new ThreadLocal<>();

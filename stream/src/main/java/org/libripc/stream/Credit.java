@@ -10,8 +10,9 @@ import java.util.concurrent.TimeUnit;
  * <p>Guarded by its {@link Outbound}.
  */
 final class Credit {
-  // A reader that has not come to the end of a message announces so often how far it is: a writer
-  // that hears nothing for its idle time-out, which is a second when its server stops, gives it up.
+  // How often a reader tells how far it is, if it has not come to the end of a message. A writer
+  // that hears nothing for its idle time-out gives the reader up. That time-out is a second when
+  // its server stops.
   private static final long ANNOUNCE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   private final int ownWindow;

@@ -3,7 +3,7 @@ package org.libripc.stream;
 
 /**
  * Whether the acknowledgement of an awaited message waits for the next message to the other side.
- * It does after some requests and answers in turn, as a delayed acknowledgement of TCP does: a
+ * It does after some requests and answers in turn, as a delayed acknowledgement of TCP does. A
  * message for it alone would wake the other side for nothing, for each large answer.
  *
  * <p>Guarded by its {@link Outbound}.

@@ -9,8 +9,8 @@ import java.util.List;
 import org.libripc.Ticket;
 
 /**
- * The bytes of a writer that were sent, in their order, until they are its own again: at once if
- * they were copied, else when the other side has taken them.
+ * The bytes that a writer has sent, in their order, until they are its own again. That is at once
+ * if they were copied, else when the other side has taken them.
  *
  * <p>Guarded by its {@link Outbound}.
  */

@@ -12,9 +12,9 @@ import org.libripc.ViewKind;
 import org.libripc.internal.AutoLock;
 
 /**
- * The receiving half of a connection: messages in their order, until their bytes were read. Those
- * of long items are lent by the sender: reading is the one copy of theirs, and the sender has them
- * back when they were read.
+ * The receiving half of a connection: messages in their order, until their bytes were read. The
+ * sender lends the bytes of long items. Reading is their one copy, and the sender has them back
+ * when they were read.
  *
  * <p>Any thread; everything is guarded by one lock.
  */

@@ -21,10 +21,10 @@ import org.libripc.internal.AutoLock;
  * credit and has room.
  *
  * <p>What is small is copied, into the message or into memory of its own, and is the writer's again
- * at once. What is large is sent where it lies: it counts as written when the ticket says that the
+ * at once. What is large is sent where it lies. It counts as written when the ticket says that the
  * other side has it, so the writer keeps it unchanged until then. Over shared memory nobody is
- * woken to be told so: what comes of the other side next tells, or a look now and then ({@link
- * TicketPoller}).
+ * woken to be told so. The next thing that comes from the other side tells, or a look now and then
+ * ({@link TicketPoller}).
  *
  * <p>Any thread; everything is guarded by one lock. What a writer waits for comes to {@link
  * ByteStream#onWritable}, without the lock.
@@ -121,8 +121,8 @@ final class Outbound {
 
   /**
    * The writer changes the bytes of a buffer no more. If it is the next that is written, the write
-   * need not wait for the other side: until that has taken it, its memory, which must be leased
-   * from the context, is kept here. Null: no such buffer any more.
+   * need not wait for the other side. Until that side has taken it, its memory, which must be
+   * leased from the context, is kept here. Null: no such buffer any more.
    */
   void give(ByteBuffer buffer) {
     try (AutoLock l = lock.held()) {

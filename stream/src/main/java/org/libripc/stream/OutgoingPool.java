@@ -5,7 +5,7 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.libripc.Outgoing;
 
 /**
- * Messages to send that are used again: each has some KiB of memory, which is too much for each
+ * Messages to send that are used again. Each has some KiB of memory, which is too much for each
  * thread, where there may be many, or each connection.
  *
  * <p>Any thread.

@@ -12,14 +12,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The threads that receive for a service, of an executor. One at a time takes what has come, and
+ * The threads of an executor that receive for a service. One at a time takes what has come, and
  * runs the task that follows from it. Before it runs one that may block, it makes sure that another
  * thread goes on. Mostly that one waits for the next event already, so the kernel wakes it if there
- * is one, and no thread has to wake another for a message. A task that says that it does not block
- * and does so all the same is found out by a timer: then another thread takes over.
+ * is one. Then no thread has to wake another for a message. A timer finds a task that blocks
+ * although it says that it does not: then another thread takes over.
  *
  * <p>A thread of somebody else that waits for what one of the tasks will do can receive meanwhile,
- * as a guest ({@link Guests}): then the event wakes that thread, and no other one.
+ * as a guest ({@link Guests}). Then the event wakes that thread, and no other one.
  *
  * <p>Any thread.
  */

@@ -12,9 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Answers for connections that there are not. Sending one may have to look for the peer, which
- * waits if it has died, so that is done beside the receiving, one after the other. What is too much
- * is not answered: whoever sends again is answered again.
+ * Answers for connections that do not exist. Sending one may have to look for the peer, which waits
+ * if it has died. So that is done beside the receiving, one after the other. What is too much is
+ * not answered: whoever sends again is answered again.
  *
  * <p>Any thread.
  */

@@ -11,9 +11,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The return buffers of a stream. The own one, into which the other side may write a part of its
- * bytes, travels with a message, and again when what was written into it has been read. The other
- * side's came with a message that is kept until it is answered.
+ * The return buffers of a stream. The other side may write a part of its bytes into this side's
+ * own. That one travels with a message, and again when what was written into it has been read. The
+ * other side's came with a message that is kept until it is answered.
  *
  * <p>Guarded by the lock of its {@link Outbound}, which what comes from elsewhere takes.
  */

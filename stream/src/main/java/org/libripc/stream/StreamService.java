@@ -85,9 +85,9 @@ public final class StreamService implements AutoCloseable {
 
   /**
    * Waits for what happens on one of the streams, as {@link CompletableFuture#get(long, TimeUnit)}
-   * does. Meanwhile the calling thread receives, if it is the only one in such a wait: so the peer
-   * wakes it directly, and not a thread of the executor that wakes it in turn, which is most of the
-   * time of a short request.
+   * does. Meanwhile the calling thread receives, if it is the only one in such a wait. So the peer
+   * wakes it directly, and not a thread of the executor that wakes it in turn. Such a detour would
+   * be most of the time of a short request.
    *
    * <p>Tasks of any stream of this service may run in the waiting thread: they must not wait for
    * what that thread does next. While one blocks, others may be delayed by some 20 ms. Any number

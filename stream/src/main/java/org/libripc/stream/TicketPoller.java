@@ -8,7 +8,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Looks now and then whether the other sides have taken what writers wait for, where nobody tells
- * and nothing comes of the other side: soon at first, with growing pauses while one is slow.
+ * and nothing comes from them. It looks soon at first, with growing pauses while one is slow.
  *
  * <p>Any thread. One timer for all of them, only while there are any.
  */

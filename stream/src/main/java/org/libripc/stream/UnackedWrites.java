@@ -21,8 +21,9 @@ final class UnackedWrites {
   // Copies that were taken are found out with the messages that come; after the last one, so late.
   private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
   private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
-  // Its memory ends with the service: so a client that was just not looking gets this long to take
-  // what was written, or would lose the end of its answer. Nobody can tell it from a stuck one.
+  // Its memory ends with the service. So a client that was just not looking gets this long to take
+  // what was written. Otherwise it would lose the end of its answer. Nobody can tell it from a
+  // stuck one.
   private static final long STUCK_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   private final Service service;
@@ -56,7 +57,7 @@ final class UnackedWrites {
   }
 
   /**
-   * Waits for all, at most so long, and as long as some is taken: whoever takes nothing for a while
+   * Waits for all, at most so long, and as long as some is taken. Whoever takes nothing for a while
    * may be stuck, perhaps in what has called this.
    */
   void await(long millis) {
