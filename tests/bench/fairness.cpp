@@ -3,9 +3,9 @@
 //
 //   bench_fairness [SENDERS [SECONDS [TRANSPORT]]]      default: 10 senders, 3 seconds, socket
 //
-// Prints one JSON object: messages received in all and a second, the least and the most of one sender, and Jain's index
-// of the shares (1: all equal; 1/SENDERS: one has everything). lost counts gaps in the senders' numbers: none is
-// allowed.
+// Prints one JSON object: messages received in all and a second, and the least and the most of one sender. It also has
+// Jain's index of the shares (1: all equal; 1/SENDERS: one has everything). lost counts gaps in the senders' numbers:
+// none is allowed.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What first contact costs: two contexts of this process that have never spoken, and again after one of them was
+// What first contact costs between two contexts of this process that have never spoken. And again after one of them was
 // replaced by another under the same ID.
 //
 //   bench_first_message [TRANSPORT [ROUNDS]]      default: verbs 20
 //
-// Prints one JSON object: medians, in nanoseconds, from the send until the message was received. short_first: to a
-// service just registered. long_first: then, 4 KiB leased; over RDMA and sockets it makes a connection. short_again,
-// long_again: the next ones. *_restarted: the first ones to the service that has taken the other's place.
+// Prints one JSON object: medians, in nanoseconds, from the send until the message was received.
+//   short_first                to a service just registered
+//   long_first                 then, 4 KiB leased; over RDMA and sockets it makes a connection
+//   short_again, long_again    the next ones
+//   *_restarted                the first ones to the service that has taken the other's place
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

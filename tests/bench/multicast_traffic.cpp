@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much the multicast resolver sends: real resolvers, as many as wanted, in one process on the loopback interface,
-// each of them a context with its share of the services.
+// How much the multicast resolver sends. As many real resolvers as wanted run in one process on the loopback interface.
+// Each of them is a context with its share of the services.
 //
 //   bench_multicast_traffic [SERVICES [CONTEXTS]]      default: 1000 services, 100 contexts
 //   bench_multicast_traffic latency                    a cold resolve between two contexts beside a bare UDP round

@@ -5,8 +5,8 @@
 //   bench_overtaking serve             until it is killed; prints a line when it is there
 //   bench_overtaking run [ROUNDS]      default: 20
 //
-// Prints one JSON object: medians, in nanoseconds, from the send of a long item of 16 MiB and of 64 bytes behind it
-// until the answer to these is there, in order and unordered. empty: without the long item.
+// Prints one JSON object: medians, in nanoseconds, in order and unordered. The time runs from the send of a long item
+// of 16 MiB and of 64 bytes behind it until these are answered. The key "empty" is without the long item.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

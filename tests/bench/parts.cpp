@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a message over shared memory cost, between two processes on two processors: a bare cache line, the
-// packet queue without all that is above it, and the barrier of a receiver that falls asleep.
+// What the parts of a message over shared memory cost, between two processes on two processors. The parts are a bare
+// cache line, the packet queue without what is above it, and the barrier of a receiver that falls asleep.
 //
 //   bench_parts [BYTES [ROUNDS]]      default: packets of 84 bytes (64 of payload), five rounds
 //
-// Prints one JSON object for each round: medians of 100,000 round trips of the line and of the queue, in nanoseconds,
-// and the mean of 2,000 barriers, while the other processor is idle and while it runs a process that takes part.
+// Prints one JSON object for each round, in nanoseconds. It has the medians of 100,000 round trips of the line and of
+// the queue, and the means of 2,000 barriers. The barriers run while the other processor is idle, and while it runs a
+// process that takes part.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

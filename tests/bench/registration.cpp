@@ -3,9 +3,11 @@
 //
 //   bench_registration [ROUNDS]      default: 200
 //
-// Prints one JSON object a size: medians, in nanoseconds. register: made and ended for one use. registered: a use of
-// memory that the application has registered, after the first. pool: a use of leased memory; saved_per_mebibyte: what
-// one byte less to be registered saves, times 2^20.
+// Prints one JSON object a size: medians, in nanoseconds.
+//   register              made and ended for one use
+//   registered            a use of memory that the application has registered, after the first
+//   pool                  a use of leased memory
+//   saved_per_mebibyte    what one byte less to be registered saves, times 2^20
 #include <cstdio>
 
 #if __has_include(<infiniband/verbs.h>) && __has_include(<rdma/rdma_cma.h>)

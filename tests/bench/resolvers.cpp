@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long it takes to find, publish and move a service, by a ZooKeeper ensemble and by multicast.
+// How long it takes to find, publish and move a service, by a ZooKeeper ensemble and by multicast. The script
 // scripts/bench-resolvers runs it: the ensemble is $RIPC_ZOOKEEPER. The contexts share this process; their messages go
 // over sockets.
 #include <stdlib.h>

@@ -330,7 +330,7 @@ TEST_P(GroupSend, ASendToAGroupAllocatesNothing) {
   ASSERT_TRUE(sees_members(1));
   const std::string_view text = "real";
   const ripc_item one = item(text);
-  // The list of the members is asked for anew now and then, and what a fresh link sends is kept until its datagrams are
+  // The list of the members is asked for anew now and then. What a fresh link sends is kept until its datagrams are
   // proven to arrive. Both allocate; soon no send does.
   EXPECT_TRUE(eventually([&] {
     const std::uint64_t before = allocation_count();

@@ -132,8 +132,8 @@ class TransportTest : public testing::TestWithParam<std::string> {
   TemporaryDirectory directory_;
 };
 
-// Contexts that are made while it lives do not tell each other now and then that they live, nor find out that they do
-// not: nothing but what happens to a peer is a reason for anything.
+// Contexts that are made while it lives do not tell each other now and then that they live. Nor do they find out that
+// they do not: nothing but what happens to a peer is a reason for anything.
 class NoSignsOfLife {
  public:
   NoSignsOfLife() { ::setenv("RIPC_PEER_TIMEOUT_MS", "3600000", 1); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs as people write them, in C++: headers on the stack, temporaries, buffers that are used again at once,
-// replies out of the request's memory. None keeps a ticket, and every byte arrives as it was when the send was called.
-// Which items travel long, and out of which memory: auto_test.cpp.
+// Programs in C++ as people write them: headers on the stack, temporaries, buffers used again at once, replies out of
+// the request's memory. None keeps a ticket, and every byte arrives as it was when the send was called. Which items
+// travel long, and out of which memory: auto_test.cpp.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -346,7 +346,7 @@ TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
             });
 }
 
-// What the responders and other threads of the library lack costs at most a connection: what was under way fails with a
+// What the responders and other threads of the library lack costs at most a connection. What was under way fails with a
 // status, and the next attempt works.
 TEST_P(NoMemoryTest, TheResponderSurvives) {
   const ripc_item small = item_at("short", 5, RIPC_ITEM_SHORT);

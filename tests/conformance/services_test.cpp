@@ -118,8 +118,8 @@ TEST_P(Services, ANameThatIsAliveIsRefusedToAnyOtherHolder) {
   EXPECT_EQ(try_register(other, name), RIPC_ID_IN_USE);
 }
 
-// Two names with the same hash, found by turning the hash around. IDs of names are the same everywhere and for ever: if
-// these two differ, the hash was changed and old and new programs do not find each other.
+// Two names with the same hash, found by turning the hash around. IDs of names are the same everywhere and for ever. If
+// these two differ, the hash was changed, and old and new programs do not find each other.
 constexpr const char* kName = "jyzjvnol";
 constexpr const char* kSameHash = "wxbnqkyn";
 

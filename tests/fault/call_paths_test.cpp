@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are under way while the path to their server changes, from shared memory to sockets and back: the server
+// Calls that are under way while the path to their server changes, from shared memory to sockets and back. The server
 // stays, or another one takes its ID over. Nothing runs twice, each call ends once, and each outcome is true.
 // RIPC_FAULT_ROUNDS sets the number of changes, RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose server or client is killed at any moment, or whose server loses its ID to another process, and calls over
-// a cable that loses, doubles and reorders packets. What the server and the client logged must agree: nothing runs
+// Calls whose server or client is killed at any moment, or whose server loses its ID to another process. Also calls
+// over a cable that loses, doubles and reorders packets. What the server and the client logged must agree: nothing runs
 // twice, and each outcome is true.
 // RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that end, in good order and at any moment, while others meet them and send to them: a sender learns that
+// Contexts that end, in good order and at any moment, while others meet them and send to them. A sender learns that
 // they are gone, and nothing else. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applications that fork: the child's calls say so, the parent goes on, and a child that lives on does not make its
+// Applications that fork. The child's calls say so, and the parent goes on. A child that lives on does not make its
 // dead parent look alive.
 #include <gtest/gtest.h>
 #include <signal.h>

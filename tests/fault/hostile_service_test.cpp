@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile service of the same user: it answers an honest sender with impossible queues and wrong descriptors, and
+// A hostile service of the same user. It answers an honest sender with impossible queues and wrong descriptors, and
 // scribbles over the memory that the sender uses. The honest side runs in a process of its own where its death would be
 // the failure.
 #include <fcntl.h>

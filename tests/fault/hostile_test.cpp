@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile sender of the same user: it writes garbage into everything that it shares with a service, and says garbage
-// on the socket, while an honest peer talks with the same service. It is a process of its own, because an honest
-// service writes into its peers' memory where they ask for it. RIPC_FAULT_SEED chooses the garbage.
+// A hostile sender of the same user. It writes garbage into everything that it shares with a service, and says garbage
+// on the socket. Meanwhile an honest peer talks with the same service. The sender is a process of its own, because an
+// honest service writes into its peers' memory where they ask for it. RIPC_FAULT_SEED chooses the garbage.
 #include "hostile.hpp"
 
 #include <fcntl.h>

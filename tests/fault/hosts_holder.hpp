@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of the tests between hosts: a holder on the other host that takes long messages, sends some when asked
-// and tells what it got; and the test's own end.
+// The two ends of the tests between hosts. A holder on the other host takes long messages, sends some when asked and
+// tells what it got. The other end is the test's own.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 at any moment, over shared memory and over sockets. One process survives all rounds; in each, another starts,
-// both send each other everything that a message can do, and the other is killed after a random time: while it starts,
-// while it sends, receives, answers, lends or holds a lent view, notifies, takes an ID over or loses it.
+// kill -9 at any moment, over shared memory and over sockets. One process survives all rounds. In each, another starts,
+// and both send each other everything that a message can do. The other is killed after a random time. That may be while
+// it starts, sends, receives, answers, lends or holds a lent view, notifies, takes an ID over or loses it.
 // RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -145,7 +145,7 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
 }
 
 // The survivor of the test above is the receiver of half of the messages. Here it only sends, to a receiver that dies
-// while it pulls or holds views: every ticket must end, with the data taken or with the peer's death.
+// while it pulls or holds views. Every ticket must end, with the data taken or with the peer's death.
 TEST_P(Kill, EveryTicketEndsWhenItsReceiverDies) {
   const auto [rounds, seed] = rounds_from_environment(10);
   Random random(seed + 1);

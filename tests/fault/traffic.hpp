@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed traffic between one service here and one in another process: everything that a message can do, chosen at
-// random, and notifications, and an ID that each side takes from the other. Neither side waits for the other, so either
-// may be killed at any instruction.
+// Mixed traffic between one service here and one in another process. It has everything that a message can do, chosen at
+// random, notifications, and an ID that each side takes from the other. Neither side waits for the other, so either may
+// be killed at any instruction.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of calls: any header is either refused or understood, and what is understood keeps every limit and
+// Fuzzes the decoder of calls. Any header is either refused or understood. What is understood keeps every limit and
 // encodes to the same bytes again.
 #include <algorithm>
 #include <array>

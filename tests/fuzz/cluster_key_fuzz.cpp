@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of cluster key files: any text is refused, and the refusal repeats nothing of what may be a
-// secret, or understood, and then what one key signs all that has it can check.
+// Fuzzes the reader of cluster key files. Any text is refused or understood. A refusal repeats nothing of what may be a
+// secret. What is signed with an understood key can be checked with it.
 #include <array>
 #include <cstddef>
 #include <cstdint>

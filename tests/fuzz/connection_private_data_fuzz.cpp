@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of private data, which a stranger sends when it asks for an RDMA connection: any words are
-// refused or understood, what is understood is written the same again, and nothing is proven but with the right key.
+// Fuzzes the reader of private data, which a stranger sends when it asks for an RDMA connection. Any words are refused
+// or understood, and what is understood is written the same again. Nothing is proven but with the right key.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of the headers that a device writes before a datagram: what is understood has its addresses from
+// Fuzzes the reader of the headers that a device writes before a datagram. What is understood has its addresses from
 // the header itself, as they lie there.
 #include <algorithm>
 #include <array>

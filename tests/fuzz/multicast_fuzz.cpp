@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of the multicast resolver's packets: what it accepts keeps every rule of docs/wire.md, and is the
+// Fuzzes the decoder of the multicast resolver's packets. What it accepts keeps every rule of docs/wire.md, and is the
 // same after it was written and read again.
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of RIPC_MULTICAST: any text is refused with the item that is wrong, or understood, and what is
+// Fuzzes the reader of RIPC_MULTICAST. Any text is understood, or refused with the item that is wrong. What is
 // understood is within its limits and reads the same after it was written.
 #include <arpa/inet.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes both ends of the handshake's proof with frames that are understood, once with a cluster key alone and once for
-// a member of a trust file: anyone who does not have the cluster key proves nothing, and no answer convinces anyone who
-// connects. And anyone who has the key and an identity of the input's bytes is no member of the trust file.
+// Fuzzes both ends of the handshake's proof with frames that are understood. It does so once with a cluster key alone
+// and once for a member of a trust file. Anyone who does not have the cluster key proves nothing, and no answer
+// convinces anyone who connects. And anyone who has the key and an identity of the input's bytes is no member of the
+// trust file.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -2,9 +2,9 @@
 // Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Whatever is
 // there, each packet lies inside the queue's memory and no more than a full queue comes out.
 //
-// The input: a byte that picks the geometry, a byte that says how many cells are marked as committed in advance (so
-// that the input need not guess sequence numbers), then the contents: 16 bytes for the head of each cell in turn, the
-// rest over the memory from its start on.
+// The input: a byte that picks the geometry, and a byte that says how many cells are marked as committed in advance. So
+// the input need not guess sequence numbers. Then the contents: 16 bytes for the head of each cell in turn, the rest
+// over the memory from its start on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

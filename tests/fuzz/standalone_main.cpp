@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a libFuzzer entry point without libFuzzer, so that any compiler can do the short run of the test suite: every
-// corpus file once, then a bounded number of mutations of them that depend on nothing but the seed. It understands the
-// libFuzzer options that it has a use for, and without a corpus begins with nothing:
+// Runs a libFuzzer entry point without libFuzzer, so that any compiler can do the short run of the test suite. It runs
+// every corpus file once, then a bounded number of mutations of them. The mutations depend on nothing but the seed. It
+// understands the libFuzzer options that it has a use for, and without a corpus begins with nothing:
 //
 //   NAME_fuzz [-runs=N] [-seed=S] [-max_len=BYTES] [FILE|FOLDER...]
 //

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the words of transfers and grants: a peer may have written anything into them, and names any key. Whatever
-// is there, both ends stay within their tables, the owner hands out nothing that it did not expose, and a transfer or
+// Fuzzes the words of transfers and grants: a peer may have written anything into them, and names any key. Whatever is
+// there, both ends stay within their tables, and the owner hands out nothing that it did not expose. A transfer or
 // grant that it has ended stays ended.
 //
-// The input: steps of ten bytes each, a number that picks what is done, a number of the slot, and the eight bytes of a
-// word that the peer writes, or of a key that it sends.
+// The input: steps of ten bytes each. A step has a number that picks what is done, and a number of the slot. Then come
+// the eight bytes of a word that the peer writes, or of a key that it sends.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of trust files: any text is refused with its line, or understood, and then the rights of its
-// members do not contradict each other.
+// Fuzzes the reader of trust files. Any text is refused with its line, or understood. If it is understood, the rights
+// of its members do not contradict each other.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on two nodes of the lab that several links join: short messages flow steadily, a long one is always on its way,
+// Runs on two nodes of the lab that several links join. Short messages flow steadily, a long one is always on its way,
 // and the links fail meanwhile.
 //
 //   lab_rails receive           until a goodbye comes; prints {"short": N, "missing": M, "disordered": D, "lost": L,

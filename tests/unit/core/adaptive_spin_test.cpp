@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many looks the waits of a receiver make before they sleep, by a clock that the test turns, and how often it asks
+// How many looks the waits of a receiver make before they sleep, by a clock that the test turns. Also how often it asks
 // the system whether others want the processor.
 #include "core/receive/adaptive_spin.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool used by several threads at once: most useful under ThreadSanitizer, which sees it when two threads are given
-// the same memory without order between them.
+// The pool used by several threads at once. This is most useful under ThreadSanitizer, which sees it when two threads
+// are given the same memory without order between them.
 #include <gtest/gtest.h>
 
 #include <atomic>

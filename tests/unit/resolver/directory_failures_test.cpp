@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the resolver of a directory does when links are cut, sessions expire and answers are lost, and what it makes of
+// What the resolver of a directory does when links are cut, sessions expire and answers are lost. Also what it makes of
 // records that are not authentic.
 #include "base/group_id.hpp"
 #include "directory_helpers.hpp"

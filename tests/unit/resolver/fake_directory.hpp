@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory in memory, with everything that can go wrong with a real one: links that are cut, sessions that expire,
-// answers that are lost, servers that lag behind.
+// A directory in memory, with everything that can go wrong with a real one. Links are cut, sessions expire, answers are
+// lost, servers lag behind.
 #pragma once
 
 #include <atomic>

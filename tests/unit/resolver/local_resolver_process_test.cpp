@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local resolver between processes and threads that want the same ID, die at any moment, belong to other users, or
+// The local resolver between processes and threads. They want the same ID, die at any moment, belong to other users, or
 // run out of something.
 #include <sys/mount.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the multicast resolver: contexts on the loopback interface, each test on a port of its own, and an
-// outsider that can send any bytes.
+// For tests of the multicast resolver: contexts on the loopback interface, each test on a port of its own. An outsider
+// can send any bytes.
 #pragma once
 
 #include <gtest/gtest.h>

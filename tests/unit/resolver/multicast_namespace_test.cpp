@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver between two hosts, as network namespaces with a cable between them: no default route, IPv4 and
-// IPv6, interfaces that come and go.
+// The multicast resolver between two hosts, as network namespaces with a cable between them. The cases are no default
+// route, IPv4 and IPv6, and interfaces that come and go.
 #include <fcntl.h>
 #include <sched.h>
 

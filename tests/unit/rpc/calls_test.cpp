@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single cases of calls on a fake network: which clock is looked at, what is lost with a path or with a server that
-// ends, and what comes before a send returns.
+// Single cases of calls on a fake network: which clock is looked at, and what comes before a send returns. Also what is
+// lost with a path or with a server that ends.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random schedules of calls, losses, restarts and cancels against what calls promise: a handler runs at most once, each
+// Random schedules of calls, losses, restarts and cancels against what calls promise. A handler runs at most once, each
 // call ends once and in time, and its outcome is true.
 #include <gtest/gtest.h>
 

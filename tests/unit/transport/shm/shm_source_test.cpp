@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiving end of a link against a sender that the test plays by hand, and the sending end against such a
-// receiver: the bounce buffer, and what lies outside of what was announced or exposed.
+// receiver. The subjects are the bounce buffer, and what lies outside of what was announced or exposed.
 #include "transport/shm/shm_source.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that their peers ask for and do not complete, and those that find their ports taken: over a real device,
-// both ends in this process.
+// Connections that their peers ask for and do not complete, and those that find their ports taken. They run over a real
+// device, with both ends in this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a ticket or a return buffer has ended, the peer's old key opens nothing: over each device, the owner's side as
-// it is, the peer's made by hand.
+// When a ticket or a return buffer has ended, the peer's old key opens nothing. This runs over each device, with the
+// owner's side as it is and the peer's made by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An application that forks while a device reads and writes its memory: the pages stay those of the parent, whatever
+// An application that forks while a device reads and writes its memory. The pages stay those of the parent, whatever
 // the child does with its own.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

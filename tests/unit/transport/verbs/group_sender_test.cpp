@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to groups by the multicast of a real network: that one datagram reaches all, what it costs, and that it
-// means what a datagram to each means.
+// Messages to groups by the multicast of a real network. One datagram reaches all, and means what a datagram to each
+// means. Also what it costs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

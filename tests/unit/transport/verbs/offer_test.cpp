@@ -157,8 +157,8 @@ class PullingSink final : public spi::PacketSink {
 };
 
 // Eight under way cost the reader a doorbell and a completion for all reads that it finds together, and a doorbell for
-// all ends; the owner one for all answers. Links over UDP (iWARP) hand out each message by itself, however many a look
-// finds: there the first two reads have a completion each, and all others one.
+// all ends. They cost the owner one for all answers. Links over UDP (iWARP) hand out each message by itself, however
+// many a look finds. There the first two reads have a completion each, and all others have one.
 TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams of a device in a session with a secret: all are signed, which costs nothing but their size, and what
-// someone on the path forges, repeats or cuts is dropped and counted.
+// Datagrams of a device in a session with a secret. All are signed, which costs nothing but their size. What someone on
+// the path forges, repeats or cuts is dropped and counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>

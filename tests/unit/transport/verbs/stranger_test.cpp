@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What strangers send to the queue pairs of a context, or say when they ask it for a connection: it is refused and
+// What strangers send to the queue pairs of a context, or say when they ask it for a connection. It is refused and
 // counted, and reaches nothing.
 #include <gtest/gtest.h>
 
