@@ -212,6 +212,16 @@ ExposureTable::Watcher ExposureTable::fail(std::uint64_t key, std::uint64_t loca
   return end(*slot, status);
 }
 
+ExposureTable::Watcher ExposureTable::finish(const wire::bulk::Frame& frame, FrameSender& connection) noexcept {
+  Ending ending;
+  const ripc_status outcome = answer_to(frame.key, frame.location, static_cast<ripc_status>(frame.value), ending);
+  (void)connection.send({.type = wire::bulk::Type::finished,
+                         .key = frame.key,
+                         .location = frame.location,
+                         .value = static_cast<std::uint64_t>(outcome)});
+  return complete(std::move(ending));
+}
+
 ripc_status ExposureTable::answer_to(std::uint64_t key, std::uint64_t location, ripc_status status,
                                      Ending& ending) noexcept {
   Slot* slot = find_by_key(key);

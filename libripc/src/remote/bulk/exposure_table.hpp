@@ -22,6 +22,7 @@
 #include "base/backoff.hpp"
 #include "base/clock.hpp"
 #include "remote/bulk/access.hpp"
+#include "remote/bulk/frame_sender.hpp"
 #include "remote/bulk/limits.hpp"
 #include "remote/bulk/slot_table.hpp"
 #include "ripc/ripc.h"
@@ -110,10 +111,10 @@ class ExposureTable {
   // The memory behind it cannot be read: the transfer ends with this status, RIPC_CANCELLED or RIPC_LIMIT.
   Watcher fail(std::uint64_t key, std::uint64_t location, ripc_status status = RIPC_CANCELLED) noexcept;
 
-  // The peer's Finish. Calls answer(RIPC_OK or RIPC_REVOKED) before the owner can see the end. An owner that exits as
-  // soon as it knows must not take the answer with it. The same Finish gets the same answer again.
-  template <typename Answer>
-  Watcher finish(std::uint64_t key, std::uint64_t location, ripc_status status, Answer&& answer) noexcept;
+  // The peer's Finish, which came over the connection. Sends the answer (RIPC_OK or RIPC_REVOKED) before the owner can
+  // see the end. An owner that exits as soon as it knows must not take the answer with it. The same Finish gets the
+  // same answer again.
+  Watcher finish(const wire::bulk::Frame& frame, FrameSender& connection) noexcept;
 
   // The same in two steps, for several at once: what is to be answered, and, when the answers are on their way, the
   // end. In between no one else gets at the transfer, and the caller must not either, but by complete(); `ending` is
@@ -189,13 +190,5 @@ class ExposureTable::Ending {
   std::unique_lock<std::mutex> lock_;
   ripc_status status_ = RIPC_OK;
 };
-
-template <typename Answer>
-ExposureTable::Watcher ExposureTable::finish(std::uint64_t key, std::uint64_t location, ripc_status status,
-                                             Answer&& answer) noexcept {
-  Ending ending;
-  answer(answer_to(key, location, status, ending));
-  return complete(std::move(ending));
-}
 
 }  // namespace ripc::internal::remote

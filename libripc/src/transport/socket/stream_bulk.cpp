@@ -113,15 +113,9 @@ bool StreamBulk::frame(StreamConnection& connection, const bulk::Frame& frame,
       return connection.answer(frame);
     case bulk::Type::data:
       return pulls_.begin_data(connection, frame, destination);
-    case bulk::Type::finish: {
-      bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
-      tell(
-          transfers_.finish(frame.key, frame.location, static_cast<ripc_status>(frame.value), [&](ripc_status outcome) {
-            answer.value = static_cast<std::uint64_t>(outcome);
-            (void)connection.send(answer);
-          }));
+    case bulk::Type::finish:
+      tell(transfers_.finish(frame, connection));
       return true;
-    }
     case bulk::Type::finished:
       finishes_.answered(frame);
       return true;

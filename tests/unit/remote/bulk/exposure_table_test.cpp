@@ -104,7 +104,9 @@ class OpenTransfer : public AnnouncedTransfer {
 };
 
 TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
-  (void)table_.finish(descriptor_.key, descriptor_.location, RIPC_OK, [](ripc_status) {});
+  ExposureTable::Ending ending;
+  EXPECT_EQ(table_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
+  (void)ExposureTable::complete(std::move(ending));
   EXPECT_TRUE(key_->has_ended);
   EXPECT_EQ(table_.status(transfer_), RIPC_OK);
 }
