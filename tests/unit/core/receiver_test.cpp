@@ -10,31 +10,36 @@
 #include <vector>
 
 #include "fake_source.hpp"
+#include "fake_transport.hpp"
 
 namespace ripc::internal::core {
 namespace {
+
+constexpr Nanoseconds kLongSpin = 30'000'000'000;
 
 class Receiving : public testing::Test {
  protected:
   void SetUp() override {
     loop_ = std::move(EventLoop::create()).value();
+    tickets_ = std::make_unique<TicketKeeper>(*loop_);
     transports_.push_back(std::make_unique<FakeTransport>(sources_));
     receiver_ = std::make_unique<Receiver>(Receiver::Parts{.life = life_,
                                                            .routes = routes_,
                                                            .pool = pool_,
                                                            .destinations = {windows_, shared_windows_, requests_},
                                                            .loop = *loop_,
-                                                           .spin = {.time = 0, .adapts = false}});
+                                                           .tickets = *tickets_,
+                                                           .spin = {.time = kLongSpin, .adapts = false}});
     ASSERT_TRUE(receiver_->open(transports_, {}, pools_, 16).ok());
     sources_.push_back(std::make_shared<FakeSource>(1));
     peer_ = sources_.back().get();
   }
   void TearDown() override { receiver_->end(); }
   // One message at most, which is given back.
-  ripc_status receive() {
+  ripc_status receive(Nanoseconds timeout = 0) {
     std::array<Message*, 1> messages{};
     std::size_t count = 0;
-    const ripc_status status = receiver_->receive(0, 0, messages, count);
+    const ripc_status status = receiver_->receive(0, timeout, messages, count);
     if (count != 0) {
       tag_ = messages[0]->tag;
       MessagePool::release(messages[0]);
@@ -64,6 +69,7 @@ class Receiving : public testing::Test {
 
   FakeSources sources_;
   std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<TicketKeeper> tickets_;
   ServiceLife life_{EventSet::create().value()};
   EpochDomain epochs_;
   RouteTable routes_{epochs_};
@@ -163,6 +169,19 @@ TEST_F(Receiving, AnInterruptAndAnEndOfTheWaitEndOneCallEach) {
   EXPECT_EQ(receive(), RIPC_OK) << "what is there comes first";
   EXPECT_EQ(receive(), RIPC_TIMEOUT);
   EXPECT_EQ(receive(), RIPC_EMPTY);
+}
+
+TEST_F(Receiving, AWaitThatMaySpinSleepsWhileTheLoopHasToServeWhatWasSent) {
+  EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
+  EXPECT_EQ(receiver_->counters().sleeps, 0u);
+  const auto channel = std::make_shared<FakeChannel>(true);
+  const auto ticket =
+      tickets_->open(tickets_->prepare({.channel = channel, .transfer = channel->make_transfer()}), {}, {});
+  EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
+  EXPECT_EQ(receiver_->counters().sleeps, 1u);
+  EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+  EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
+  EXPECT_EQ(receiver_->counters().sleeps, 1u);
 }
 
 }  // namespace

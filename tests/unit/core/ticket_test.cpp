@@ -156,6 +156,22 @@ TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWatchedFromTheStartAndEndsByTha
   EXPECT_EQ(wait(*ticket), RIPC_OK);
 }
 
+TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWaitedForAsleepWhateverTheSpin) {
+  channel_ = std::make_shared<FakeChannel>(true);
+  EXPECT_FALSE(keeper_->loop_serves());
+  const auto ticket = open(channel_->make_transfer());
+  EXPECT_TRUE(keeper_->loop_serves());
+  std::atomic<pid_t> waiter{0};
+  std::thread thread([&] {
+    waiter = gettid();
+    EXPECT_EQ(ticket->wait(Deadline::after(kTicketPatience), kTicketPatience), RIPC_CANCELLED);
+  });
+  EXPECT_TRUE(eventually([&] { return waiter != 0 && support::state_of_thread(waiter) == 'S'; }));
+  EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+  thread.join();
+  EXPECT_FALSE(keeper_->loop_serves());
+}
+
 TEST_F(TicketTest, OfAChannelThatTellsOfEachEndMayHaveEndedBeforeItWasOpened) {
   channel_ = std::make_shared<FakeChannel>(true);
   const std::uint64_t transfer = channel_->make_transfer();

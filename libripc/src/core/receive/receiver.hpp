@@ -18,6 +18,7 @@
 #include "core/state/message.hpp"
 #include "core/state/route_table.hpp"
 #include "core/state/service_life.hpp"
+#include "core/state/ticket.hpp"
 
 namespace ripc::internal::core {
 
@@ -30,12 +31,14 @@ class Receiver final : private spi::PacketSink {
     memory::Pool& pool;
     Destinations destinations;
     const EventLoop& loop;  // the responder's
+    const TicketKeeper& tickets;
     Spin spin;
   };
   explicit Receiver(const Parts& parts) noexcept
       : life_(parts.life),
         routes_(parts.routes),
         memory_(parts.pool),
+        tickets_(parts.tickets),
         spin_(parts.spin),
         long_receives_({parts.destinations, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
   ~Receiver() {
@@ -118,6 +121,7 @@ class Receiver final : private spi::PacketSink {
   ServiceLife& life_;
   RouteTable& routes_;
   memory::Pool& memory_;
+  const TicketKeeper& tickets_;
   AdaptiveSpin spin_;
   Ports ports_;
   MessagePool* pool_ = nullptr;

@@ -40,7 +40,8 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     const ripc_status status = poll();
     if (status != RIPC_PENDING) return status;
     if (deadline.at() == 0) return RIPC_PENDING;
-    if (spin == 0) break;
+    // The loop's thread brings the end of a reported one: spinning takes the processor from it.
+    if (spin == 0 || is_reported_) break;
     const Nanoseconds now = monotonic_now();
     if (spin_until == 0) spin_until = now + spin;
     if (now >= deadline.at()) return RIPC_PENDING;
@@ -87,7 +88,7 @@ std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memo
   ticket->ranges_ = std::move(ranges);
   tickets_.merge(prepared.ticket_);
   deadlines_.merge(prepared.deadline_);
-  if (!ticket->is_reported_) ++looked_for_;
+  if (ticket->is_reported_) reported_.fetch_add(1, std::memory_order_relaxed);
   if (ticket->is_reported_ || ticket->parts_.callback != nullptr) (void)try_finish(*ticket, true);
   pause_.reset();
   schedule();
@@ -138,7 +139,7 @@ void TicketKeeper::keep_draining(Ticket& ticket) noexcept {
 void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
-  if (!ticket.is_reported_) --looked_for_;
+  if (ticket.is_reported_) reported_.fetch_sub(1, std::memory_order_relaxed);
   const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
   for (auto entry = first; entry != last; ++entry) {
     if (entry->second != &ticket) continue;
@@ -240,7 +241,8 @@ void TicketKeeper::drain() noexcept {
 
 void TicketKeeper::schedule() noexcept {
   Nanoseconds at = deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
-  if (looked_for_ != 0 || draining_) at = std::min(at, monotonic_now() + pause_.peek());
+  if (tickets_.size() != reported_.load(std::memory_order_relaxed) || draining_)
+    at = std::min(at, monotonic_now() + pause_.peek());
   if (timer_at_ <= at && timer_at_ != UINT64_MAX) return;
   timer_at_ = at;
   loop_.set_timer(timer_, at);

@@ -97,6 +97,8 @@ class TicketKeeper {
   void end_range(spi::Bytes range) noexcept;
   // Any thread. Finishes whatever has ended, or has run out of time, and gives its memory back. Also the timer.
   void check_tickets() noexcept;
+  // Any thread. Whether the loop's thread may have to answer a peer that pulls.
+  bool loop_serves() const noexcept { return reported_.load(std::memory_order_relaxed) != 0; }
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;
 
@@ -147,7 +149,7 @@ class TicketKeeper {
   int waits_in_loop_ = 0;   // of callbacks
   // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
-  std::size_t looked_for_ = 0;  // of them: those that no one may tell of
+  std::atomic<std::size_t> reported_{0};  // of them: those whose end the peer reports
   std::multimap<Nanoseconds, Ticket*> deadlines_;
   std::shared_ptr<Ticket> draining_;  // the first of those that ended while the peer may still be reading
   Nanoseconds timer_at_ = UINT64_MAX;
