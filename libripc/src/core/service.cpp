@@ -41,7 +41,7 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
                  .pool = context.pool(),
                  .destinations = {windows_, context.windows(), requests_},
                  .loop = context.loop(),
-                 .tickets = context.tickets(),
+                 .sent = sender_.tickets(),
                  .spin = context.spin()}) {}
 
 Status Service::open(std::vector<std::unique_ptr<spi::Transport>>& transports) {

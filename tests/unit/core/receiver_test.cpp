@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "fake_source.hpp"
-#include "fake_transport.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -21,14 +20,13 @@ class Receiving : public testing::Test {
  protected:
   void SetUp() override {
     loop_ = std::move(EventLoop::create()).value();
-    tickets_ = std::make_unique<TicketKeeper>(*loop_);
     transports_.push_back(std::make_unique<FakeTransport>(sources_));
     receiver_ = std::make_unique<Receiver>(Receiver::Parts{.life = life_,
                                                            .routes = routes_,
                                                            .pool = pool_,
                                                            .destinations = {windows_, shared_windows_, requests_},
                                                            .loop = *loop_,
-                                                           .tickets = *tickets_,
+                                                           .sent = sent_,
                                                            .spin = {.time = kLongSpin, .adapts = false}});
     ASSERT_TRUE(receiver_->open(transports_, {}, pools_, 16).ok());
     sources_.push_back(std::make_shared<FakeSource>(1));
@@ -69,7 +67,7 @@ class Receiving : public testing::Test {
 
   FakeSources sources_;
   std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<TicketKeeper> tickets_;
+  TicketSender sent_;
   ServiceLife life_{EventSet::create().value()};
   EpochDomain epochs_;
   RouteTable routes_{epochs_};
@@ -174,12 +172,10 @@ TEST_F(Receiving, AnInterruptAndAnEndOfTheWaitEndOneCallEach) {
 TEST_F(Receiving, AWaitThatMaySpinSleepsWhileTheLoopHasToServeWhatWasSent) {
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 0u);
-  const auto channel = std::make_shared<FakeChannel>(true);
-  const auto ticket =
-      tickets_->open(tickets_->prepare({.channel = channel, .transfer = channel->make_transfer()}), {}, {});
+  sent_.reported = 1;
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 1u);
-  EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+  sent_.reported = 0;
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 1u);
 }

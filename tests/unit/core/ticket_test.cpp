@@ -22,8 +22,6 @@ using State = FakeChannel::State;
 
 constexpr Nanoseconds kTicketPatience = 30'000'000'000;
 constexpr Nanoseconds kSpin = 10'000;
-// Stand for services.
-constexpr char kSender = 0, kOther = 0;
 
 struct Outcome {
   std::atomic<int> calls{0};
@@ -53,11 +51,11 @@ class TicketTest : public testing::Test {
   }
 
   std::shared_ptr<Ticket> open(std::uint64_t transfer, Nanoseconds deadline = UINT64_MAX, Outcome* outcome = nullptr,
-                               const void* sender = &kSender) {
+                               std::shared_ptr<TicketSender> sender = nullptr) {
     Ticket::Parts parts;
     parts.channel = channel_;
     parts.transfer = transfer;
-    parts.sender = sender;
+    parts.sender = sender ? std::move(sender) : sender_;
     parts.deadline = deadline;
     if (outcome != nullptr) parts.callback = Outcome::note;
     parts.user = outcome;
@@ -69,7 +67,7 @@ class TicketTest : public testing::Test {
     Ticket::Parts parts;
     parts.channel = channel_;
     parts.transfer = transfer;
-    parts.sender = &kSender;
+    parts.sender = sender_;
     std::vector<memory::Hold> holds;
     holds.push_back(std::move(pool_.hold(lease_, 5000)).value());
     EXPECT_TRUE(pool_.release(lease_).ok());
@@ -84,6 +82,7 @@ class TicketTest : public testing::Test {
 
   memory::Pool pool_{std::uint64_t{128} << 20};
   std::byte* lease_ = nullptr;
+  std::shared_ptr<TicketSender> sender_ = std::make_shared<TicketSender>();
   std::shared_ptr<FakeChannel> channel_ = std::make_shared<FakeChannel>();
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<TicketKeeper> keeper_;
@@ -158,9 +157,9 @@ TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWatchedFromTheStartAndEndsByTha
 
 TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWaitedForAsleepWhateverTheSpin) {
   channel_ = std::make_shared<FakeChannel>(true);
-  EXPECT_FALSE(keeper_->loop_serves());
+  EXPECT_FALSE(sender_->loop_serves());
   const auto ticket = open(channel_->make_transfer());
-  EXPECT_TRUE(keeper_->loop_serves());
+  EXPECT_TRUE(sender_->loop_serves());
   std::atomic<pid_t> waiter{0};
   std::thread thread([&] {
     waiter = gettid();
@@ -169,7 +168,7 @@ TEST_F(TicketTest, OfAChannelThatTellsOfEachEndIsWaitedForAsleepWhateverTheSpin)
   EXPECT_TRUE(eventually([&] { return waiter != 0 && support::state_of_thread(waiter) == 'S'; }));
   EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
   thread.join();
-  EXPECT_FALSE(keeper_->loop_serves());
+  EXPECT_FALSE(sender_->loop_serves());
 }
 
 TEST_F(TicketTest, OfAChannelThatTellsOfEachEndMayHaveEndedBeforeItWasOpened) {
@@ -285,8 +284,8 @@ TEST_F(TicketTest, EndsWhenTheChannelIsLost) {
 
 TEST_F(TicketTest, EndSenderEndsItsTicketsOnly) {
   const std::uint64_t mine = channel_->make_transfer(), other = channel_->make_transfer();
-  const auto ticket = open(mine), stays = open(other, UINT64_MAX, nullptr, &kOther);
-  keeper_->end_sender(&kSender);
+  const auto ticket = open(mine), stays = open(other, UINT64_MAX, nullptr, std::make_shared<TicketSender>());
+  keeper_->end_sender(*sender_);
   EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
   EXPECT_EQ(stays->poll(), RIPC_PENDING);
 }
@@ -312,7 +311,7 @@ TEST_F(TicketTest, EndRangeEndsTicketsThatExposeAByteOfIt) {
 TEST_F(TicketTest, EndSenderKeepsLentMemoryUntilTheViewIsGivenBack) {
   const std::uint64_t transfer = channel_->make_transfer(State::lent);
   const auto ticket = open_with_lease(transfer);
-  keeper_->end_sender(&kSender);
+  keeper_->end_sender(*sender_);
   EXPECT_EQ(ticket->poll(), RIPC_CLOSED);
   EXPECT_TRUE(memory_is_held());
   channel_->finish(transfer, RIPC_OK);

@@ -79,7 +79,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
       spin_until = spin_.begin(now, deadline.at());
     }
     // Spinning while bytes are on their way takes the processor from the threads that move them.
-    if (!long_receives_.empty() || tickets_.loop_serves() || now >= spin_until) {
+    if (!long_receives_.empty() || sent_.loop_serves() || now >= spin_until) {
       inbox_.open(all);
       came_after_ = UINT64_MAX;
       const ripc_status status = sleep(deadline);

@@ -30,15 +30,15 @@ class Receiver final : private spi::PacketSink {
     RouteTable& routes;  // learns addresses
     memory::Pool& pool;
     Destinations destinations;
-    const EventLoop& loop;  // the responder's
-    const TicketKeeper& tickets;
+    const EventLoop& loop;     // the responder's
+    const TicketSender& sent;  // by the same service
     Spin spin;
   };
   explicit Receiver(const Parts& parts) noexcept
       : life_(parts.life),
         routes_(parts.routes),
         memory_(parts.pool),
-        tickets_(parts.tickets),
+        sent_(parts.sent),
         spin_(parts.spin),
         long_receives_({parts.destinations, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
   ~Receiver() {
@@ -121,7 +121,7 @@ class Receiver final : private spi::PacketSink {
   ServiceLife& life_;
   RouteTable& routes_;
   memory::Pool& memory_;
-  const TicketKeeper& tickets_;
+  const TicketSender& sent_;
   AdaptiveSpin spin_;
   Ports ports_;
   MessagePool* pool_ = nullptr;

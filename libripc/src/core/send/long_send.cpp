@@ -192,7 +192,7 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
   if (status == RIPC_OK && exposed != 0) {
     to_open = tickets_.prepare({.channel = channel,
                                 .transfer = attempt.transfer,
-                                .sender = this,
+                                .sender = sender_,
                                 .deadline = Deadline::after(arguments.timeout).at(),
                                 .callback = arguments.callback,
                                 .user = arguments.user});

@@ -18,13 +18,14 @@ namespace ripc::internal::core {
 class LongSend {
  public:
   LongSend(ripc_service_id id, Paths& paths, memory::Pool& pool, TicketKeeper& tickets, RequestTable& requests,
-           SendCounters& counters) noexcept
+           SendCounters& counters)
       : id_(id), paths_(paths), pool_(pool), tickets_(tickets), requests_(requests), counters_(counters) {}
 
   // `ticket`: null if no one wants it.
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
   // Ends what is under way.
-  void end() noexcept { tickets_.end_sender(this); }
+  void end() noexcept { tickets_.end_sender(*sender_); }
+  const TicketSender& tickets() const noexcept { return *sender_; }
 
   // Memory that the peer reads after the call. RIPC_INVALID_ARGUMENT: nobody is told when the loan ends, and the pool
   // does not know the memory.
@@ -48,6 +49,7 @@ class LongSend {
   TicketKeeper& tickets_;
   RequestTable& requests_;
   SendCounters& counters_;
+  const std::shared_ptr<TicketSender> sender_ = std::make_shared<TicketSender>();
 };
 
 }  // namespace ripc::internal::core

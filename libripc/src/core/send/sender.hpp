@@ -54,6 +54,7 @@ class Sender {
   Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
   // Ends what is under way.
   void end() noexcept { long_.end(); }
+  const TicketSender& tickets() const noexcept { return long_.tickets(); }
 
   GroupSend& groups() noexcept { return group_; }
   SendCounters& counters() noexcept { return short_.counters(); }

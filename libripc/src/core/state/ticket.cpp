@@ -88,7 +88,11 @@ std::shared_ptr<Ticket> TicketKeeper::open(Prepared&& prepared, std::vector<memo
   ticket->ranges_ = std::move(ranges);
   tickets_.merge(prepared.ticket_);
   deadlines_.merge(prepared.deadline_);
-  if (ticket->is_reported_) reported_.fetch_add(1, std::memory_order_relaxed);
+  if (ticket->is_reported_) {
+    ++ticket->parts_.sender->reported;
+  } else {
+    ++looked_for_;
+  }
   if (ticket->is_reported_ || ticket->parts_.callback != nullptr) (void)try_finish(*ticket, true);
   pause_.reset();
   schedule();
@@ -139,7 +143,11 @@ void TicketKeeper::keep_draining(Ticket& ticket) noexcept {
 void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
-  if (ticket.is_reported_) reported_.fetch_sub(1, std::memory_order_relaxed);
+  if (ticket.is_reported_) {
+    --ticket.parts_.sender->reported;
+  } else {
+    --looked_for_;
+  }
   const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
   for (auto entry = first; entry != last; ++entry) {
     if (entry->second != &ticket) continue;
@@ -183,8 +191,8 @@ void TicketKeeper::channel_lost(const spi::Channel& channel) noexcept {
   drain();
 }
 
-void TicketKeeper::end_sender(const void* sender) noexcept {
-  end_matching([&](const Ticket& ticket) { return ticket.parts_.sender == sender; }, RIPC_CLOSED);
+void TicketKeeper::end_sender(const TicketSender& sender) noexcept {
+  end_matching([&](const Ticket& ticket) { return ticket.parts_.sender.get() == &sender; }, RIPC_CLOSED);
 }
 
 void TicketKeeper::end_range(spi::Bytes range) noexcept {
@@ -241,8 +249,7 @@ void TicketKeeper::drain() noexcept {
 
 void TicketKeeper::schedule() noexcept {
   Nanoseconds at = deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
-  if (tickets_.size() != reported_.load(std::memory_order_relaxed) || draining_)
-    at = std::min(at, monotonic_now() + pause_.peek());
+  if (looked_for_ != 0 || draining_) at = std::min(at, monotonic_now() + pause_.peek());
   if (timer_at_ <= at && timer_at_ != UINT64_MAX) return;
   timer_at_ = at;
   loop_.set_timer(timer_, at);

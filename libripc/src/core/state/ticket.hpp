@@ -21,13 +21,21 @@ namespace ripc::internal::core {
 
 class TicketKeeper;
 
+// A service, as its tickets know it.
+struct TicketSender {
+  // Any thread. Whether the loop's thread may have to answer a peer that pulls.
+  bool loop_serves() const noexcept { return reported.load(std::memory_order_relaxed) != 0; }
+
+  std::atomic<std::size_t> reported{0};  // open tickets whose end the peer reports
+};
+
 // One message on its way. Shared by the keeper, while it is open, and the application's handle.
 class Ticket : public std::enable_shared_from_this<Ticket> {
  public:
   struct Parts {
     std::shared_ptr<spi::Channel> channel;
     std::uint64_t transfer = 0;
-    const void* sender = nullptr;  // the service, which another one may follow under its ID
+    std::shared_ptr<TicketSender> sender;
     Nanoseconds deadline = UINT64_MAX;
     ripc_ticket_callback callback = nullptr;
     void* user = nullptr;
@@ -93,12 +101,10 @@ class TicketKeeper {
 
   // Ends the open tickets of a service (or those that expose memory overlapping a range) with `status`. When it returns
   // no receiver reads the memory any more, except through a lent view.
-  void end_sender(const void* sender) noexcept;
+  void end_sender(const TicketSender& sender) noexcept;
   void end_range(spi::Bytes range) noexcept;
   // Any thread. Finishes whatever has ended, or has run out of time, and gives its memory back. Also the timer.
   void check_tickets() noexcept;
-  // Any thread. Whether the loop's thread may have to answer a peer that pulls.
-  bool loop_serves() const noexcept { return reported_.load(std::memory_order_relaxed) != 0; }
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;
 
@@ -149,7 +155,7 @@ class TicketKeeper {
   int waits_in_loop_ = 0;   // of callbacks
   // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
-  std::atomic<std::size_t> reported_{0};  // of them: those whose end the peer reports
+  std::size_t looked_for_ = 0;  // of them: those that no one may tell of
   std::multimap<Nanoseconds, Ticket*> deadlines_;
   std::shared_ptr<Ticket> draining_;  // the first of those that ended while the peer may still be reading
   Nanoseconds timer_at_ = UINT64_MAX;
