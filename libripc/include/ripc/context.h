@@ -46,16 +46,15 @@ typedef struct ripc_context_options {
   const char *static_resolver;   /* NULL: $RIPC_RESOLVER_FILE, else none; a file of known services, asked first */
   uint64_t pool_limit;           /* bytes of registered pool memory at most; 0: 1/4 of the machine's memory */
   uint64_t resolve_timeout;      /* an unknown ID answers within this time; by default 1 second */
-  uint64_t
-      spin; /* how long a wait polls before it sleeps; by default $RIPC_SPIN_US, else <= 50 us; see docs/tuning.md */
-  uint32_t peer_policy;         /* ripc_peer_policy; UINT32_MAX: $RIPC_PEERS (user, group, any), else same user */
-  uint32_t max_peers;           /* processes that may be connected at once; 0: 4096 */
-  const char *cluster_key_file; /* NULL: $RIPC_CLUSTER_KEY_FILE, else the default place if it has one, see below */
-  uint32_t network;             /* ripc_network; UINT32_MAX: $RIPC_NETWORK (key, open, off), else key */
-  const char *zookeeper;        /* NULL: $RIPC_ZOOKEEPER, else none; HOST:PORT,...[/FOLDER] of an ensemble, or off */
-  const char *identity_file;    /* NULL: $RIPC_IDENTITY_FILE, else the default place if it has one; identity.h */
-  const char *trust_file;       /* NULL: $RIPC_TRUST_FILE, else the default place if it has one; identity.h */
-  uint32_t encrypt;             /* ripc_encrypt; UINT32_MAX: $RIPC_ENCRYPT (off, auto, required), else auto */
+  uint64_t spin;                 /* how long a wait polls at most, see docs/tuning.md; $RIPC_SPIN_US, else <= 50 us */
+  uint32_t peer_policy;          /* ripc_peer_policy; UINT32_MAX: $RIPC_PEERS (user, group, any), else same user */
+  uint32_t max_peers;            /* processes that may be connected at once; 0: 4096 */
+  const char *cluster_key_file;  /* NULL: $RIPC_CLUSTER_KEY_FILE, else the default place if it has one, see below */
+  uint32_t network;              /* ripc_network; UINT32_MAX: $RIPC_NETWORK (key, open, off), else key */
+  const char *zookeeper;         /* NULL: $RIPC_ZOOKEEPER, else none; HOST:PORT,...[/FOLDER] of an ensemble, or off */
+  const char *identity_file;     /* NULL: $RIPC_IDENTITY_FILE, else the default place if it has one; identity.h */
+  const char *trust_file;        /* NULL: $RIPC_TRUST_FILE, else the default place if it has one; identity.h */
+  uint32_t encrypt;              /* ripc_encrypt; UINT32_MAX: $RIPC_ENCRYPT (off, auto, required), else auto */
 } ripc_context_options;
 
 RIPC_API void ripc_context_options_init(ripc_context_options *options);
