@@ -297,6 +297,7 @@ TEST_F(TicketTest, EndRangeEndsTicketsThatExposeAByteOfIt) {
     Ticket::Parts parts;
     parts.channel = channel_;
     parts.transfer = channel_->make_transfer();
+    parts.sender = sender_;
     return keeper_->open(keeper_->prepare(std::move(parts)), {}, {range});
   };
   const auto before = open_range(bytes.subspan(0, 16)), across = open_range(bytes.subspan(8, 9)),

@@ -35,7 +35,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   struct Parts {
     std::shared_ptr<spi::Channel> channel;
     std::uint64_t transfer = 0;
-    std::shared_ptr<TicketSender> sender;
+    std::shared_ptr<TicketSender> sender;  // not null
     Nanoseconds deadline = UINT64_MAX;
     ripc_ticket_callback callback = nullptr;
     void* user = nullptr;

@@ -136,6 +136,7 @@ TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
       core::Ticket::Parts parts;
       parts.channel = channel_;
       parts.transfer = offered.transfer;
+      parts.sender = std::make_shared<core::TicketSender>();
       if (ending == RIPC_TIMEOUT) parts.deadline = monotonic_now();
       const std::shared_ptr<core::Ticket> ticket = keeper_->open(keeper_->prepare(std::move(parts)), {}, {});
       if (ending == RIPC_CANCELLED) (void)ticket->cancel();
