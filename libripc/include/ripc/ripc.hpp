@@ -73,7 +73,7 @@ struct ContextOptions {
   std::string static_resolver = {};
   std::uint64_t pool_limit = 0;                // bytes
   Nanoseconds resolve_timeout = kDefaultTime;  // 1 second
-  Nanoseconds spin = kDefaultTime;             // how long a wait polls before it sleeps: $RIPC_SPIN_US, else <= 50 us
+  Nanoseconds spin = kDefaultTime;             // how long a wait polls before it sleeps: $RIPC_SPIN_US, else adaptive
   std::uint32_t peer_policy = UINT32_MAX;      // ripc_peer_policy
   std::uint32_t max_peers = 0;
   std::string cluster_key_file = {};

@@ -34,6 +34,7 @@ inline Nanoseconds realtime_now() noexcept { return now_of(CLOCK_REALTIME); }
 // A point in time after which waiting stops. UINT64_MAX nanoseconds from now means never.
 class Deadline {
  public:
+  explicit Deadline(Nanoseconds at) noexcept : at_(at) {}
   static Deadline after(Nanoseconds timeout) noexcept {
     return after(timeout, timeout == 0 || timeout == UINT64_MAX ? 0 : monotonic_now());
   }
@@ -59,7 +60,6 @@ class Deadline {
   }
 
  private:
-  explicit Deadline(Nanoseconds at) noexcept : at_(at) {}
   Nanoseconds at_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many looks the waits of a receiver make before they sleep, by a clock that the test turns. Also how often it asks
-// the system whether others want the processor.
+// How many looks the waits of a receiver make before they sleep, and when they are awake again, by a clock that the
+// test turns. Also how often it asks the system whether others want the processor.
 #include "core/receive/adaptive_spin.hpp"
 
 #include <gtest/gtest.h>
@@ -31,14 +31,35 @@ class AdaptiveSpinTest : public testing::Test {
   // One wait in which nothing comes: how often it has looked when it sleeps, or ends.
   int looks_in_vain(AdaptiveSpin& spin, Nanoseconds timeout = kForever) {
     int looks = 0;
-    const Nanoseconds until = spin.begin(now_, Deadline::after(timeout, now_).at());
+    const Nanoseconds until = spin.begin(now_, Deadline::after(timeout, now_).at(), messages_);
     for (; now_ < until; ++looks) now_ += kLook;
     return looks;
   }
 
+  // Waits that end with messages after so long.
+  void wait_for_messages(AdaptiveSpin& spin, std::initializer_list<Nanoseconds> times) {
+    for (const Nanoseconds time : times) {
+      (void)spin.begin(now_, kForever, messages_++);
+      spin.came(now_ += time);
+    }
+  }
+  void wait_regularly(AdaptiveSpin& spin, Nanoseconds time) {
+    const Nanoseconds little = time / 100;
+    wait_for_messages(spin, {time, time + little, time, time, time + 30 * little, time - little, time + little, time});
+  }
+  // How long a wait sleeps in one piece, behind its spin.
+  Nanoseconds sleeps_for(AdaptiveSpin& spin, Nanoseconds timeout = kForever) {
+    const Nanoseconds begin = now_;
+    (void)looks_in_vain(spin, timeout);
+    const Nanoseconds at = spin.wake_at(now_);
+    return at == kForever ? at : at - begin;
+  }
+
   static constexpr int kAll = static_cast<int>(kTime / kLook);
   static constexpr int kFew = static_cast<int>(AdaptiveSpin::kBusyTime / kLook);
+  static constexpr Nanoseconds kMillisecond = 1'000'000;
   Nanoseconds now_ = 1'000'000'000;
+  std::uint64_t messages_ = 0;
   AdaptiveSpin spin_{Spin{.time = kTime, .adapts = true}, fake_percent};
 };
 
@@ -61,6 +82,33 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
   now_ += AdaptiveSpin::kBusyInterval;
   EXPECT_EQ(looks_in_vain(spin_), kAll);
   EXPECT_FALSE(spin_.is_short());
+}
+
+TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsSleepAtOnceIfSpinsAreInVain) {
+  waits_for_processor = 100;
+  const auto wait_in_vain = [&] {
+    const int looks = looks_in_vain(spin_);
+    (void)spin_.wake_at(now_);
+    spin_.came(now_ += kMillisecond);
+    return looks;
+  };
+  const auto spins_of_many = [&] {
+    unsigned spins = 0;
+    for (unsigned wait = 0; wait < AdaptiveSpin::kMany; ++wait) {
+      const int looks = wait_in_vain();
+      EXPECT_EQ(looks, looks != 0 ? kFew : 0);
+      spins += looks != 0;
+    }
+    return spins;
+  };
+  EXPECT_EQ(spins_of_many(), AdaptiveSpin::kTries);
+  EXPECT_EQ(spins_of_many(), AdaptiveSpin::kTries) << "it tries again now and then";
+  for (unsigned wait = 0; wait < AdaptiveSpin::kTries; ++wait) EXPECT_EQ(wait_in_vain(), kFew);
+  EXPECT_EQ(wait_in_vain(), 0);
+  // One ends in time: the next ones spin.
+  (void)looks_in_vain(spin_);
+  spin_.came(now_);
+  EXPECT_EQ(wait_in_vain(), kFew);
 }
 
 TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleepAlsoWhereOthersWantTheProcessor) {
@@ -88,6 +136,62 @@ TEST_F(AdaptiveSpinTest, WhoHasSaidHowLongGetsThat) {
   for (int wait = 0; wait < 1000; ++wait) EXPECT_EQ(looks_in_vain(fixed), kAll);
   EXPECT_EQ(questions, 0);
   EXPECT_TRUE(AdaptiveSpin(Spin{.time = 0, .adapts = false}).is_off());
+}
+
+TEST_F(AdaptiveSpinTest, WhereMessagesComeALittleLaterThanASpinEndsWaitsSpinForThem) {
+  wait_regularly(spin_, 100'000);
+  const int looks = looks_in_vain(spin_);
+  EXPECT_GT(looks, 101);
+  EXPECT_LT(looks, 110) << "the one that took longer was an accident";
+  wait_regularly(spin_, AdaptiveSpin::kMostExpecting);
+  EXPECT_EQ(looks_in_vain(spin_), kAll) << "that is too long";
+}
+
+TEST_F(AdaptiveSpinTest, WhereMessagesComeRegularlyAWaitIsAwakeABitEarlier) {
+  wait_regularly(spin_, kMillisecond);
+  const Nanoseconds begin = now_;
+  const Nanoseconds sleeps = sleeps_for(spin_);
+  EXPECT_LE(sleeps + AdaptiveSpin::kEarly, kMillisecond - 10'000);
+  EXPECT_GE(sleeps + AdaptiveSpin::kEarly, kMillisecond - 50'000);
+  now_ = begin + sleeps;
+  EXPECT_GE(spin_.watch_until(), begin + kMillisecond + 10'000);
+  EXPECT_LE(spin_.watch_until() - now_, AdaptiveSpin::kMostExpecting);
+  // Nothing comes: it sleeps for good.
+  now_ = spin_.watch_until();
+  EXPECT_EQ(spin_.wake_at(now_), kForever);
+}
+
+TEST_F(AdaptiveSpinTest, WhereMessagesComeAtRandomAWaitSleepsToItsEnd) {
+  const Nanoseconds ms = kMillisecond;
+  wait_for_messages(spin_, {ms, 3 * ms, 2 * ms, ms / 2, 7 * ms, ms / 4, ms, 2 * ms});
+  EXPECT_EQ(sleeps_for(spin_), kForever);
+  wait_regularly(spin_, 3 * AdaptiveSpin::kEarly);
+  EXPECT_EQ(sleeps_for(spin_), kForever) << "which would spin for a third of the time";
+}
+
+TEST_F(AdaptiveSpinTest, AWaitIsAwakeAtItsEndUnlessItIsOneOfManyInVain) {
+  constexpr Nanoseconds kTimeout = kMillisecond;
+  ++messages_;
+  EXPECT_EQ(sleeps_for(spin_, kTimeout), kTimeout - AdaptiveSpin::kEarly);
+  EXPECT_EQ(spin_.watch_until(), now_ - kTime + kTimeout);
+  EXPECT_EQ(sleeps_for(spin_, kTimeout), kTimeout - AdaptiveSpin::kEarly);
+  for (int wait = 0; wait < 10; ++wait) EXPECT_EQ(sleeps_for(spin_, kTimeout), kTimeout);
+  EXPECT_EQ(looks_in_vain(spin_, AdaptiveSpin::kMostExpecting), kAll);
+  ++messages_;
+  EXPECT_EQ(looks_in_vain(spin_, AdaptiveSpin::kMostExpecting), 5 * kAll) << "a sleep would not end in time";
+}
+
+TEST_F(AdaptiveSpinTest, NothingIsExpectedWhereOthersWantTheProcessorOrItIsTheOnlyOneOrSomeoneHasSaidHowLong) {
+  AdaptiveSpin fixed(Spin{.time = kTime, .adapts = false}, fake_percent);
+  AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
+  for (AdaptiveSpin* const spin : {&alone, &fixed, &spin_}) {
+    waits_for_processor = spin == &spin_ ? 100 : 0;
+    wait_regularly(*spin, 100'000);
+    EXPECT_EQ(looks_in_vain(*spin), spin == &spin_ ? kFew : kAll);
+    wait_regularly(*spin, kMillisecond);
+    EXPECT_EQ(sleeps_for(*spin), kForever);
+    EXPECT_EQ(sleeps_for(*spin, kMillisecond), kMillisecond);
+  }
 }
 
 // Two threads that compute on one processor: each waits for the other's turn to end.

@@ -21,18 +21,21 @@ class Receiving : public testing::Test {
   void SetUp() override {
     loop_ = std::move(EventLoop::create()).value();
     transports_.push_back(std::make_unique<FakeTransport>(sources_));
+    open_receiver({.time = kLongSpin, .adapts = false});
+    sources_.push_back(std::make_shared<FakeSource>(1));
+    peer_ = sources_.back().get();
+  }
+  void TearDown() override { receiver_->end(); }
+  void open_receiver(Spin spin) {
     receiver_ = std::make_unique<Receiver>(Receiver::Parts{.life = life_,
                                                            .routes = routes_,
                                                            .pool = pool_,
                                                            .destinations = {windows_, shared_windows_, requests_},
                                                            .loop = *loop_,
                                                            .sent = sent_,
-                                                           .spin = {.time = kLongSpin, .adapts = false}});
+                                                           .spin = spin});
     ASSERT_TRUE(receiver_->open(transports_, {}, pools_, 16).ok());
-    sources_.push_back(std::make_shared<FakeSource>(1));
-    peer_ = sources_.back().get();
   }
-  void TearDown() override { receiver_->end(); }
   // One message at most, which is given back.
   ripc_status receive(Nanoseconds timeout = 0) {
     std::array<Message*, 1> messages{};
@@ -178,6 +181,21 @@ TEST_F(Receiving, AWaitThatMaySpinSleepsWhileTheLoopHasToServeWhatWasSent) {
   sent_.reported = 0;
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 1u);
+}
+
+// It sleeps for most of the time, and spins for the rest of it.
+TEST_F(Receiving, AWaitThatIsAwakeBeforeItsEndEndsThen) {
+  receiver_->end();
+  open_receiver({.time = 50'000, .adapts = true});
+  for (std::uint32_t tag = 1; tag <= 3; ++tag) {
+    peer_->send_short(tag);
+    EXPECT_EQ(receive(), RIPC_OK);
+    constexpr Nanoseconds kTimeout = 2'000'000;
+    const Nanoseconds begin = monotonic_now();
+    EXPECT_EQ(receive(kTimeout), RIPC_TIMEOUT);
+    EXPECT_GE(monotonic_now(), begin + kTimeout);
+    EXPECT_EQ(receiver_->counters().sleeps, tag);
+  }
 }
 
 }  // namespace

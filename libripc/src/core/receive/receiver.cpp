@@ -61,6 +61,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
                                                            : kRoundsPerCheck;
     for (unsigned round = first ? 1 : 0; round < rounds; ++round) {
       if (poll_ports() != 0) {
+        if (!first) spin_.came(came_after_);
         count = inbox_.count();
         return RIPC_OK;
       }
@@ -76,18 +77,25 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     const Nanoseconds now = came_after_ = clock_.now();
     if (first) {
       deadline = Deadline::after(timeout, now);
-      spin_until = spin_.begin(now, deadline.at());
+      spin_until = spin_.begin(now, deadline.at(), value(counters_.payload_messages));
     }
     // Spinning while bytes are on their way takes the processor from the threads that move them.
-    if (!long_receives_.empty() || sent_.loop_serves() || now >= spin_until) {
+    const bool others_move = !long_receives_.empty() || sent_.loop_serves();
+    if (others_move || now >= spin_until) {
       inbox_.open(all);
       came_after_ = UINT64_MAX;
-      const ripc_status status = sleep(deadline);
+      const Nanoseconds wake_at = others_move ? deadline.at() : spin_.wake_at(now);
+      const ripc_status status = sleep(Deadline(wake_at));
       if (inbox_.count() != 0) {
+        spin_.came(clock_.now());
         count = inbox_.count();
         return RIPC_OK;
       }
-      if (status != RIPC_OK) return status;
+      const bool is_early = status == RIPC_TIMEOUT && wake_at < deadline.at();
+      if (status != RIPC_OK && !is_early) return status;
+      if (is_early) spin_until = spin_.watch_until();
+      inbox_.open(all.first(1));
+      came_after_ = clock_.now();
     }
     cpu_pause();
   }
