@@ -103,6 +103,7 @@ RecordCheck DirectoryResolver::check(std::string_view text, ripc_service_id id, 
       break;
     case RecordCheck::malformed:
       ++counters_.malformed;
+      if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_forged);
       break;
     case RecordCheck::other_version:
       ++counters_.other_version;

@@ -156,7 +156,7 @@ TEST_F(DirectoryFailuresTest, RecordsThatAreNotAuthenticAreIgnoredAndCounted) {
   const resolver::DirectoryCounters counters = two_->state().counters;
   EXPECT_EQ(counters.forged, 1u);
   EXPECT_EQ(counters.unsigned_ones, 1u);
-  EXPECT_EQ(security::Counters::read(two_options_.credentials.counters->packets_forged), 2u);
+  EXPECT_EQ(security::Counters::read(two_options_.credentials.counters->packets_forged), 4u);
   EXPECT_EQ(counters.malformed, 2u);
   EXPECT_EQ(keyless.holder(4), 0u);
   EXPECT_TRUE(eventually([&] { return keyless->state().counters.signed_ones == 1; }));
