@@ -290,7 +290,11 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
     return;
   }
   const ServiceCache::Learned learned = cache_.learn(record, is_asked, now, timestamp);
-  if (learned == ServiceCache::Learned::outdated) ++counters_.outdated;
+  if (learned == ServiceCache::Learned::outdated) {
+    ++counters_.outdated;
+    // Nobody asked for it, so it may be one from before a takeover, sent again.
+    if (question == nullptr) security::Counters::add(options_.credentials.counters->records_refused);
+  }
   // The holder that was known is gone, and the clock of the new one's host is behind.
   if (is_member && learned == ServiceCache::Learned::outdated && cache_.is_doubtful(record.id))
     cache_.replace(record, now, timestamp);

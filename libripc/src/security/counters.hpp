@@ -11,10 +11,12 @@ namespace ripc::internal::security {
 struct Counters {
   // Of other keys or none, of no members, without encryption, of users that are not admitted, too slow.
   std::atomic<std::uint64_t> handshakes_refused{0};
-  std::atomic<std::uint64_t> links_refused{0};    // of members that may not call the service
-  std::atomic<std::uint64_t> records_refused{0};  // of services, by the trust file: not signed well, or not allowed
+  std::atomic<std::uint64_t> links_refused{0};  // of members that may not call the service
+  // Of services: not signed well, not allowed by the trust file, or from before a takeover.
+  std::atomic<std::uint64_t> records_refused{0};
   // After the handshakes, by all connections and links, and by the resolvers:
-  std::atomic<std::uint64_t> packets_forged{0};        // records and datagrams whose tag was wrong or missing
+  // Records and datagrams whose tag was wrong or missing, and nodes of ZooKeeper without a record of their ID.
+  std::atomic<std::uint64_t> packets_forged{0};
   std::atomic<std::uint64_t> packets_replayed{0};      // datagrams of links that had come before
   std::atomic<std::uint64_t> packets_not_admitted{0};  // by multicast, of a user that is not admitted
 

@@ -88,6 +88,15 @@ TEST_F(MulticastTrust, ARecordStolenBeforeATakeoverDoesNotBringTheFormerHolderBa
   outsider_.send(stolen);
   EXPECT_TRUE(eventually([&] { return victim_->counters().copies > copies; }));
   EXPECT_EQ(victim_.look(kMulticastBank)->context, second.id());
+  // To one that came later it is new.
+  ASSERT_TRUE(eventually([&] { return alice_->counters().conflicts != 0; })) << "the former holder is silent";
+  const MulticastOptions late_options = multicast_member(shared_, 3);
+  MulticastContext late(late_options);
+  ASSERT_TRUE(late.resolve(kMulticastBank).ok());
+  outsider_.send(stolen);
+  EXPECT_TRUE(eventually([&] { return late->counters().outdated == 1; }));
+  EXPECT_EQ(security::Counters::read(late_options.credentials.counters->records_refused), 1U);
+  EXPECT_EQ(late.look(kMulticastBank)->context, second.id());
 }
 
 TEST_F(MulticastTrust, AMemberIsRefusedAtOnceWhatItsOwnTrustFileDoesNotGiveIt) {

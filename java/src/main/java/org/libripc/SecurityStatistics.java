@@ -7,10 +7,10 @@ package org.libripc;
  * @param handshakesRefused connections: another cluster key or none, no member, no encryption, a
  *     user who is not admitted, too slow
  * @param linksRefused links of members that the trust file does not let call the service
- * @param recordsRefused records of services that the trust file does not allow, or with a wrong
- *     signature
- * @param packetsRefused what was forged or came again, of connections, links, multicast and
- *     ZooKeeper, and multicast packets of users of this host who are not admitted
+ * @param recordsRefused records of services that the trust file does not allow, with a wrong
+ *     signature, or from before a takeover
+ * @param packetsRefused what was forged, of connections, links, multicast and ZooKeeper; what came
+ *     again, of links; and multicast packets of users of this host who are not admitted
  * @param trustReloads changes of the trust file that are in force
  * @param trustFailures changes that cannot be used; {@link Ripc#checkTrust()} says why
  */
