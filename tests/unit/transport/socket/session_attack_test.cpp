@@ -102,6 +102,11 @@ class OnThePath {
   // The version of the next greeting, or of what a server says next.
   void change_version_of_hello() { changes_hello_ = true; }
   void change_version_of_reply() { changes_reply_ = true; }
+  // Neither end of the next handshake encrypts, says who greets, or who answers.
+  void downgrade_hello() { downgrades_hello_ = true; }
+  void downgrade_reply() { downgrades_reply_ = true; }
+  // What the client says next is the first that does not arrive: its connection ends there.
+  void cut_before_next() { cuts_before_next_ = true; }
   // What the client says next is changed by a bit.
   void forge() { forges_ = true; }
   // Or comes twice.
@@ -148,12 +153,15 @@ class OnThePath {
       const std::lock_guard lock(mutex_);
       greetings_.push_back(bytes);
       if (changes_hello_.exchange(false)) ++version_of(bytes);
+      if (downgrades_hello_.exchange(false)) bytes = without_encryption<control::Hello>(bytes);
       if (withholds_.exchange(false)) return false;
     } else if (is_from_client && bytes.size() > 8 && bytes[4] != std::byte{control::kProtocolVersion}) {
+      if (cuts_before_next_.exchange(false)) return false;
       if (forges_.exchange(false)) bytes[6] ^= std::byte{1};
       if (repeats_.exchange(false) && !send(to, bytes)) return false;
     }
     if (!is_from_client && changes_reply_.exchange(false)) ++version_of(bytes);
+    if (!is_from_client && downgrades_reply_.exchange(false)) bytes = without_encryption<control::HelloReply>(bytes);
     if (!is_from_client && !std::exchange(pair.is_answered, true)) {
       std::unique_lock lock(mutex_);
       if (const std::function<void()> wait = std::exchange(wait_, {})) {
@@ -164,6 +172,15 @@ class OnThePath {
     return send(to, bytes);
   }
   static std::uint8_t& version_of(Bytes& frame) { return reinterpret_cast<std::uint8_t*>(frame.data())[4]; }
+  template <typename T>
+  static Bytes without_encryption(const Bytes& frame) {
+    T said = std::get<T>(control::decode(frame).value());
+    EXPECT_NE(said.abilities & control::kEncrypts, 0U);
+    said.abilities &= ~std::uint32_t{control::kEncrypts};
+    Bytes changed;
+    EXPECT_EQ(control::encode(said, changed), RIPC_OK);
+    return changed;
+  }
   static bool send(int to, const Bytes& bytes) {
     return ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
@@ -175,8 +192,9 @@ class OnThePath {
   mutable std::mutex mutex_;
   std::vector<Bytes> greetings_;
   std::function<void()> wait_;
-  std::atomic<bool> cuts_{false}, withholds_{false}, changes_hello_{false}, changes_reply_{false}, forges_{false},
-      repeats_{false}, stopped_{false};
+  std::atomic<bool> cuts_{false}, withholds_{false}, changes_hello_{false}, changes_reply_{false},
+      downgrades_hello_{false}, downgrades_reply_{false}, cuts_before_next_{false}, forges_{false}, repeats_{false},
+      stopped_{false};
   std::thread thread_;
 };
 
@@ -278,6 +296,30 @@ TEST_F(SessionAttack, AChangedGreetingIsRefusedAndCounted) {
   greeting[16] ^= std::byte{1};  // another session
   EXPECT_EQ(status_of(ask(greeting)), RIPC_REFUSED);
   EXPECT_EQ(server_.transport().counters().handshakes_refused, before + 1);
+}
+
+TEST_F(SessionAttack, WhoIsMadeToLookAsIfItDidNotEncryptIsRefusedAndTheOtherEndCountsIt) {
+  const auto refused = [](Node& node) -> std::uint64_t { return node.transport().counters().handshakes_refused; };
+  for (const bool is_hello : {true, false}) {
+    is_hello ? path_.downgrade_hello() : path_.downgrade_reply();
+    Node another(keyed());
+    const std::uint64_t before = refused(server_);
+    EXPECT_EQ(connect_by_path(another).status().code(), RIPC_REFUSED);
+    EXPECT_EQ(refused(is_hello ? server_ : another), is_hello ? before + 1 : 1U);
+  }
+  say(3);
+}
+
+// Only a sealed Bye is an orderly end.
+TEST_F(SessionAttack, AConnectionCutBetweenTwoRecordsEndsNothing) {
+  say(3);
+  const std::size_t before = path_.greetings().size();
+  path_.cut_before_next();
+  say(3);
+  EXPECT_GT(path_.greetings().size(), before) << "the connection was made again";
+  EXPECT_TRUE(channel_->alive());
+  EXPECT_EQ(client_.host().losses() + server_.host().losses(), 0);
+  EXPECT_EQ(forged(), 0U);
 }
 
 TEST_F(SessionAttack, APeerOfAnotherVersionIsAVersionMismatchWhoeverNoticesIt) {
