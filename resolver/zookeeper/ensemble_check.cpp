@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/plain_text.hpp"
 #include "base/unique_fd.hpp"
 #include "resolver/zookeeper/zookeeper_directory.hpp"
 
@@ -32,12 +32,13 @@ bool wait_for(int fd, short events, Deadline deadline) {
   return ::poll(&descriptor, 1, deadline.remaining_milliseconds()) > 0;
 }
 
-// What is between `name: ` and the end of its line.
-std::string value_of(std::string_view text, std::string_view name) {
+// What is between `name: ` and one of these characters. It is shown on terminals, and anyone may say it.
+std::string value_of(std::string_view text, std::string_view name, std::string_view ends) {
   const std::size_t start = text.find(name);
   if (start == std::string_view::npos) return {};
   text.remove_prefix(start + name.size());
-  return std::string(text.substr(0, text.find_first_of(",\r\n")));
+  text = text.substr(0, text.find_first_of(ends));
+  return is_plain_text(text) ? std::string(text) : std::string();
 }
 
 UniqueFd connect_to(const ZooKeeperServer& server, Deadline deadline, std::string& failure) {
@@ -83,10 +84,7 @@ ServerAnswer ask_server(const ZooKeeperServer& server) {
     }
   }
   if (text.empty()) answer.failure = "it accepts connections, but does not answer: it may be stopped";
-  answer.mode = value_of(text, "Mode: ");
-  answer.version = value_of(text, "Zookeeper version: ");
-  answer.version.resize(std::min(answer.version.size(), answer.version.find('-')));
-  answer.is_without_quorum = text.find("not currently serving") != std::string::npos;
+  read_answer(text, answer);
   return answer;
 }
 
@@ -154,6 +152,12 @@ void write_and_read(Checker& checker, std::uint64_t context, EnsembleCheck& chec
 }
 
 }  // namespace
+
+void read_answer(std::string_view text, ServerAnswer& answer) {
+  answer.mode = value_of(text, "Mode: ", ",\r\n");
+  answer.version = value_of(text, "Zookeeper version: ", "-,\r\n");
+  answer.is_without_quorum = text.find("not currently serving") != std::string_view::npos;
+}
 
 std::vector<ServerAnswer> ask_servers(const ZooKeeperOptions& options) {
   std::vector<ServerAnswer> answers;

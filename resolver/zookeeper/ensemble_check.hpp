@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "resolver/zookeeper/directory_resolver.hpp"
@@ -19,6 +20,9 @@ struct ServerAnswer {
   std::string version;             // likewise
   bool is_without_quorum = false;  // it runs, and serves no one
 };
+
+// What a server, or anyone in its place, has said to `srvr`.
+void read_answer(std::string_view text, ServerAnswer& answer);
 
 // Each in turn; a server that does not answer takes a second.
 std::vector<ServerAnswer> ask_servers(const ZooKeeperOptions& options);

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. A record
-// that is good is the one of its ID, and the same after it was written and read again.
+// that is good is the one of its ID, and the same after it was written and read again. Also what servers tell
+// `ripc doctor`, which shows it on terminals.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/group_id.hpp"
+#include "base/plain_text.hpp"
 #include "core/service_id.hpp"
 #include "require.hpp"
+#include "resolver/zookeeper/ensemble_check.hpp"
 #include "resolver/zookeeper/node_record.hpp"
 #include "resolver/zookeeper/zookeeper_options.hpp"
 
@@ -28,6 +32,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const ripc_service_id group = id_of_group(text); group != 0) require(group_path(group) == text);
   if (const Result<ZooKeeperOptions> options = parse_zookeeper_options(text); options.ok())
     require(!options->servers.empty() && options->servers.size() <= kMaxZooKeeperServers);
+  ServerAnswer answer;
+  read_answer(text, answer);
+  for (const std::string& shown : {answer.mode, answer.version})
+    require(ripc::internal::is_plain_text(shown) && text.find(shown) != std::string_view::npos);
+  require(answer.version.find('-') == std::string::npos);
   for (const ripc_service_id id : {ripc_service_id{1}, ripc_service_id{4711}}) {
     ServiceRecord record;
     ripc::internal::spi::Refusals refusals;

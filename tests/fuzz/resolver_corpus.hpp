@@ -39,6 +39,9 @@ inline void write_directory_records(const std::filesystem::path& folder) {
   write_text("servers", "zk1:2181,10.0.0.1,[::1]:99/ripc/test");
   write_text("path", "/s/7f/0000000000001267");
   write_text("group", "/g/4000000000000007");
+  write_text("server",
+             "Zookeeper version: 3.8.0-1, built on 2022-02-25 08:49 UTC\nZxid: 0x1\nMode: follower\nNode count: 5\n");
+  write_text("server_without_quorum", "This ZooKeeper instance is not currently serving requests\n");
 }
 
 inline void write_multicast(const std::filesystem::path& folder) {

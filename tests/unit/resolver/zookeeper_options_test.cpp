@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "resolver/zookeeper/ensemble_check.hpp"
+
 namespace ripc::internal::resolver {
 namespace {
 
@@ -28,6 +30,24 @@ TEST(ZooKeeperOptions, AMistakeIsNamedWithWhatToWrite) {
   std::string many = "a";
   for (int i = 0; i < 16; ++i) many += ",a";
   EXPECT_EQ(text_of(many.c_str()), "error");
+}
+
+TEST(ServerAnswer, IsReadFromWhatAServerSays) {
+  ServerAnswer answer;
+  read_answer("Zookeeper version: 3.8.0-5a02, built on 2022-02-25\nZxid: 0x1\nMode: follower\n", answer);
+  EXPECT_EQ(answer.version, "3.8.0");
+  EXPECT_EQ(answer.mode, "follower");
+  EXPECT_FALSE(answer.is_without_quorum);
+  read_answer("This ZooKeeper instance is not currently serving requests\n", answer);
+  EXPECT_EQ(answer.version + answer.mode, "");
+  EXPECT_TRUE(answer.is_without_quorum);
+}
+
+TEST(ServerAnswer, HasNothingThatATerminalWouldObey) {
+  ServerAnswer answer;
+  read_answer("Zookeeper version: \x1b[2J3.8\nMode: leader\n", answer);
+  EXPECT_EQ(answer.version, "");
+  EXPECT_EQ(answer.mode, "leader");
 }
 
 }  // namespace
