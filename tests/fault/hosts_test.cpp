@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -70,6 +71,44 @@ TEST_F(HostFaults, APeerOfAnotherHostHasNoUserHere) {
   EXPECT_EQ(peer.is_on_this_host, 0u);
   EXPECT_EQ(peer.user, UINT32_MAX);
   EXPECT_STREQ(peer.identity, "");
+}
+
+class HostMembers : public HostTest {
+ protected:
+  void be(const char* member) { EXPECT_EQ(setenv("RIPC_IDENTITY_FILE", (directory_here_ / member).c_str(), 1), 0); }
+  void SetUp() override {
+    HostTest::SetUp();
+    const std::string trust = directory_here_ / "trust";
+    for (const char* member : {"holder", "asker"}) {
+      std::array<char, RIPC_PUBLIC_KEY_SIZE> key{};
+      ASSERT_EQ(ripc_identity_create((directory_here_ / member).c_str(), 0, nullptr, 0, key.data()), RIPC_OK);
+      const std::string line = std::string(key.data()) + " holds=*";
+      ASSERT_EQ(ripc_trust_change(trust.c_str(), member, line.c_str(), nullptr), RIPC_OK) << ripc_last_error();
+    }
+    ASSERT_EQ(setenv("RIPC_TRUST_FILE", trust.c_str(), 1), 0);
+  }
+  void TearDown() override {
+    EXPECT_EQ(unsetenv("RIPC_TRUST_FILE"), 0);
+    EXPECT_EQ(unsetenv("RIPC_IDENTITY_FILE"), 0);
+  }
+};
+
+// Each end by the key that it proves, as no kernel knows the other one.
+TEST_F(HostMembers, APeerOfAnotherHostIsTheMemberWhoseKeyItHas) {
+  be("holder");
+  start_holder();
+  be("asker");
+  asker_ = std::make_unique<Asker>(directory_here_.path());
+  ASSERT_TRUE(*asker_);
+  ASSERT_TRUE(asker_->ask()) << ripc_last_error();
+  ASSERT_EQ(asker_->request_long(100'000, 1), RIPC_OK) << ripc_last_error();
+  const Message message = receive(asker_->service(), kLimit);
+  ASSERT_TRUE(message);
+  ripc_peer peer;
+  ripc_peer_init(&peer);
+  EXPECT_EQ(ripc_message_peer(message.get(), &peer), RIPC_OK);
+  EXPECT_EQ(peer.is_on_this_host, 0u);
+  EXPECT_STREQ(peer.identity, "holder");
 }
 
 // A cut that stays: everything that waits for the peer ends with its death, in time; nothing is left of it; and when

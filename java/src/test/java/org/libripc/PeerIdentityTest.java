@@ -10,7 +10,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.OptionalInt;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
@@ -18,6 +20,8 @@ import org.junit.jupiter.api.Test;
 @Tag("jna")
 class PeerIdentityTest extends PairTest {
   // RFC 8032, section 7.1, test 1.
+  private static final String SECRET =
+      "secret ed25519:9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60\n";
   private static final String KEY =
       "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 
@@ -69,6 +73,29 @@ class PeerIdentityTest extends PairTest {
         Service service = trusting.register()) {
       client.send(service.id(), bytes("hello"));
       try (Message message = receive(service)) {
+        assertEquals(new Peer("me", OptionalInt.of(user())), message.peer());
+      }
+    }
+  }
+
+  /** As between hosts, where no user is proven; here the kernel says that beside it. */
+  @Test
+  void overSocketsAMemberProvesItsKey() throws Exception {
+    Path trust = directory.resolve("trust");
+    Files.writeString(trust, "me " + KEY + "\n");
+    Path identity = directory.resolve("identity.key");
+    Files.createFile(
+        identity,
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+    Files.writeString(identity, SECRET);
+    Consumer<RipcBuilder> member =
+        options -> options.transports("socket").identityFile(identity).trustFile(trust);
+    try (Ripc receiving = context(member);
+        Service receiver = receiving.register();
+        Ripc sending = context(member);
+        Service sender = sending.register()) {
+      sender.send(receiver.id(), bytes("hello"));
+      try (Message message = receive(receiver)) {
         assertEquals(new Peer("me", OptionalInt.of(user())), message.peer());
       }
     }
