@@ -180,6 +180,25 @@ class Commands(CliTest):
         _, error = self.ripc("resolve", "nobody", code=4)
         self.assertIn(b"see whether most of its servers run", error)
 
+    def test_without_a_majority_messages_go_on_by_what_is_known(self):
+        self.serve("files")
+        self.other_host()
+        ping = self.start("ping", "files", "--count", "100000000", "--timeout", "8", "--json", stderr=subprocess.DEVNULL)
+        self.until(lambda: self.ticks(ping) > 10)  # it does nothing else for so long
+        self.ensemble.kill(0)
+        self.ensemble.kill(1)
+        self.ripc("resolve", "nobody", code=4)
+        before = self.ticks(ping)
+        self.until(lambda: self.ticks(ping) > before + 10)
+        self.assertIsNone(ping.poll(), "it was sending all the time")
+        self.serve("own")
+        self.ripc("ping", "own", "--count", "10")
+        output, _ = ping.communicate(timeout=PATIENCE)
+        result = json.loads(output)
+        self.assertEqual(result["failed"], 0, result)
+        # One was under way when its time was over.
+        self.assertLessEqual(result["sent"], result["answered"] + 1, result)
+
     def test_without_a_key_nothing_is_asked(self):
         os.remove(self.key)
         del self.environment["RIPC_TRANSPORTS"]

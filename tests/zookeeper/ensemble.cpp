@@ -84,7 +84,8 @@ Ensemble::Ensemble() {
     std::ofstream config(data + "/zoo.cfg");
     config << "tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir=" << data << "\nclientPort=" << ports_[i].client
            << "\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n"
-           << "forceSync=no\n";
+           // Else one that was alone for a while asks so seldom that an election takes half a minute.
+           << "forceSync=no\nfastleader.maxNotificationInterval=500\n";
     for (std::size_t j = 0; j < kServers; ++j)
       config << "server." << j + 1 << "=127.0.0.1:" << ports_[j].peers << ":" << ports_[j].election << "\n";
   }
