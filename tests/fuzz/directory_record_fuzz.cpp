@@ -20,7 +20,6 @@ namespace {
 using fuzz::require;
 using namespace ripc::internal::resolver;  // NOLINT: this program is about nothing else
 using ripc::internal::Result;
-using ripc::internal::Status;
 using ripc::internal::spi::ServiceRecord;
 
 }  // namespace
