@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the reader of cluster key files. Any text is refused or understood. A refusal repeats nothing of what may be a
-// secret. What is signed with an understood key can be checked with it.
+// secret. What is signed with an understood key can be checked with it. Who signs is in the text.
 #include <array>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/cluster_key.hpp"
+#include "base/hexadecimal.hpp"
 #include "require.hpp"
 
 namespace {
@@ -42,5 +45,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(!(*keys)->verify("other", {bytes}, mac));
   mac[0] ^= std::byte{1};
   require(!(*keys)->verify("fuzz", {bytes}, mac));
+  if (const auto& signer = (*keys)->signer(); signer) {
+    std::string lower(text);
+    for (char& letter : lower) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    require(lower.find("signer ed25519:" + ripc::internal::hexadecimal(*signer)) != std::string::npos);
+  }
   return 0;
 }
