@@ -100,17 +100,19 @@ TEST_F(DirectoryTrust, ARecordStolenBeforeATakeoverIsReplacedByTheHolder) {
   EXPECT_TRUE(victim_.sees(kDirectoryBank, second.id()));
   // While the holder cannot write its own again, neither in place nor in a new node.
   second.directory().cut();
-  for (std::uint64_t count = 1; count <= 2; ++count) {
+  for (const bool in_place : {true, false}) {
+    const std::uint64_t before = refusals().not_permitted;
     {
       const std::lock_guard lock(world_.mutex);
-      if (count == 2) world_.nodes.erase(path);
+      if (!in_place) world_.nodes.erase(path);
       world_.put(path, stolen);
     }
     victim_.directory().settle_down();
-    EXPECT_EQ(refusals().not_permitted, count);
+    // Each time that it is read, which may be more than once for a change.
+    EXPECT_GT(refusals().not_permitted, before);
     EXPECT_EQ(victim_.holder(kDirectoryBank), second.id());
   }
-  EXPECT_EQ(records_refused(), 2U);
+  EXPECT_EQ(records_refused(), refusals().not_permitted);
   second.directory().heal(false);
   EXPECT_TRUE(eventually([&] {
     const std::lock_guard lock(world_.mutex);
