@@ -56,7 +56,7 @@ class AdaptiveSpin {
     vain_waits_ = messages != messages_ ? 0 : std::min(vain_waits_ + 1, 2);
     messages_ = messages;
     expects_ = spin_.adapts && spin_.expects && !is_busy_ && vain_waits_ < 2;
-    if (is_busy_) return outlasting_ % kMany < kTries ? now + std::min(spin_.time, kBusyTime) : now;
+    if (is_busy_) return !spin_.expects || outlasting_ % kMany < kTries ? now + std::min(spin_.time, kBusyTime) : now;
     if (!expects_) return now + spin_.time;
     if (end - now <= kMostExpecting) return end;
     return now + (forecast_.to() <= kMostExpecting ? std::max(spin_.time, forecast_.to()) : spin_.time);
