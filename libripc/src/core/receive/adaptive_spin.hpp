@@ -26,6 +26,7 @@ class AdaptiveSpin {
   static constexpr unsigned kBusyPercent = 10;      // percent
   // After so many waits in a row that outlast it, they sleep at once: a spin takes the thread's share. One may outlast
   // it by accident, when another thread has its turn. Of many, so many try again.
+  // With one processor all waits spin: the lab's rail of sockets brings too little beside one of RDMA otherwise.
   static constexpr unsigned kTries = 4;
   static constexpr unsigned kMany = 64;
   // Between two questions, at least. Turns of others are rare and long, so they are missed in a short time.
