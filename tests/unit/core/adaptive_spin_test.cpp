@@ -111,6 +111,15 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsSleepAtOnceIfSpinsAreInVain) {
   EXPECT_EQ(wait_in_vain(), kFew);
 }
 
+TEST_F(AdaptiveSpinTest, WithOneProcessorEachWaitSpinsAlsoInVain) {
+  waits_for_processor = 100;
+  AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
+  for (unsigned wait = 0; wait < 2 * AdaptiveSpin::kTries; ++wait) {
+    EXPECT_EQ(looks_in_vain(alone), kFew);
+    EXPECT_EQ(alone.wake_at(now_), kForever);
+  }
+}
+
 TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleepAlsoWhereOthersWantTheProcessor) {
   waits_for_processor = 100;
   EXPECT_EQ(looks_in_vain(spin_), kFew);
