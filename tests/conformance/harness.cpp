@@ -25,7 +25,7 @@ constexpr std::array kTransports = {
            .survives_want = true,
            .static_locator = [](const std::string& directory) { return "shm:" + directory; }},
     Traits{.name = "socket", .survives_want = true},
-    Traits{.name = "verbs", .silent_returns = true, .in_children = false},
+    Traits{.name = "verbs", .silent_returns = true, .moves_in_wait = false, .in_children = false},
 };
 
 }  // namespace

@@ -53,6 +53,7 @@ struct Traits {
   bool exact_queue = false;     // a sender's queue holds exactly queue_messages small messages
   bool exact_costs = false;     // copies and wakes are as counted in statistics_test.cpp
   bool silent_returns = false;  // return buffers of any size are written without the requester's process
+  bool moves_in_wait = true;    // a thread that waits for bytes needs no other one of its process
   bool survives_want = false;   // of memory: no process ends
   bool in_children = true;      // a child of fork() can use it too, in a context of its own
   // The locator of "a context in this runtime directory" for the static resolver's file; nullptr: none.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Long messages that are under way: how many there may be, and how a sender waits for room.
 #include <poll.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
 #include "long_pair.hpp"
+#include "support/process_state.hpp"
 
 namespace conformance {
 namespace {
@@ -43,6 +46,44 @@ TEST_P(Transfers, ManyTransfersMayBeUnderWay) {
     EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data[index])) << index;
     EXPECT_EQ(final_status(tickets[index]), RIPC_OK);
   }
+}
+
+// Two threads send long messages to each other, and wait: for the next one, or first for the ticket.
+TEST_P(Transfers, WhoWaitsMovesTheBytesAndNoOtherThreadRuns) {
+  if (!traits().moves_in_wait) GTEST_SKIP() << "the responder handles the completions of " << GetParam();
+  constexpr std::uint64_t kRounds = 500;
+  const auto play = [&](const Service& service, ripc_service_id other, bool begins, std::atomic<pid_t>& thread) {
+    thread = gettid();
+    const Bytes data = pattern(20'000, 1);
+    Bytes window(data.size());
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      ASSERT_EQ(ripc_window_post(service.get(), window.data(), window.size(), 0), RIPC_OK);
+      if (begins) {
+        const Ticket ticket = send_long(service, other, {item(data, RIPC_ITEM_LONG)});
+        if (round % 2 == 0) {
+          ASSERT_EQ(final_status(ticket), RIPC_OK);
+        }
+        ASSERT_TRUE(holds(view_of(receive(service), 0), RIPC_VIEW_WINDOW, data));
+      } else {
+        ASSERT_TRUE(holds(view_of(receive(service), 0), RIPC_VIEW_WINDOW, data));
+        const Ticket ticket = send_long(service, other, {item(data, RIPC_ITEM_LONG)});
+        ASSERT_EQ(final_status(ticket), RIPC_OK);
+      }
+    }
+  };
+  std::atomic<pid_t> here{0}, there{0};
+  // Connects.
+  ASSERT_EQ(send_text(client_, server_id(), "there"), RIPC_OK);
+  ASSERT_EQ(send_text(server_, client_id(), "back"), RIPC_OK);
+  receive(client_);
+  receive(server_);
+  const std::uint64_t before = support::sleeps_of_threads_but({gettid()});
+  std::jthread other([&] { play(server_, client_id(), false, there); });
+  play(client_, server_id(), true, here);
+  const std::uint64_t after = support::sleeps_of_threads_but({here, there});
+  other.join();
+  // A thread that is between two waits leaves it to the responder. Which would sleep eight times in each round.
+  EXPECT_LT(after - before, 2 * kRounds);
 }
 
 TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {

@@ -5,8 +5,11 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
+#include <string_view>
 
 namespace support {
 
@@ -23,6 +26,20 @@ inline char state_in(const std::string& folder) {
 inline char state_of_process(pid_t process) { return state_in("/proc/" + std::to_string(process)); }
 // Of this process.
 inline char state_of_thread(pid_t thread) { return state_in("/proc/self/task/" + std::to_string(thread)); }
+
+// How often the threads of this process have slept, without those of `others`.
+inline std::uint64_t sleeps_of_threads_but(const std::set<pid_t>& others) {
+  std::uint64_t sleeps = 0;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (others.contains(static_cast<pid_t>(std::stol(thread.path().filename())))) continue;
+    std::ifstream file(thread.path() / "status");
+    constexpr std::string_view kField = "voluntary_ctxt_switches:";
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with(kField)) sleeps += std::stoull(line.substr(kField.size()));
+    }
+  }
+  return sleeps;
+}
 
 // Bytes of one line of proc(5)'s smaps_rollup of this process, such as "Private_Dirty:". 0: there is none.
 inline std::uint64_t memory_of(const std::string& field) {

@@ -2,164 +2,38 @@
 #include "base/event_loop.hpp"
 
 #include <errno.h>
-#include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <time.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <new>
+#include <utility>
+
+#include "base/epoll.hpp"
+#include "base/event_signal.hpp"
 
 namespace ripc::internal {
 
-namespace {
-
-// One call takes so many events; if it takes them all, there may be more.
-constexpr int kEventBatch = 64;
-// Beside the descriptor in an event's data.
-constexpr std::uint64_t kDoorbell = std::uint64_t{1} << 32;
-
-Status add_to_epoll(int epoll, int fd, std::uint32_t events, std::uint64_t flags = 0) noexcept {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = static_cast<std::uint32_t>(fd) | flags;
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
-  if (errno == EEXIST)
-    return Status(RIPC_INVALID_ARGUMENT, "The descriptor is waited for already: remove it first, or modify it.");
-  return system_error(errno, "epoll_ctl", "raise `ulimit -n` or fs.epoll.max_user_watches");
-}
-
-// Where there is no memory now, there may be some later.
-void rest() noexcept {
-  const timespec pause{0, static_cast<long>(EventLoop::kRetryPause)};
-  (void)nanosleep(&pause, nullptr);
-}
-
-// Sleeps until the epoll instance has events or the deadline is over. When a stopped process goes on, epoll_wait(2)
-// itself also fails with EINTR, and nothing tells that from a signal handler. In that case ppoll(2) goes on.
-ripc_status sleep_on(int epoll, Deadline deadline, Nanoseconds now) noexcept {
-  constexpr Nanoseconds kSecond = 1'000'000'000;
-  const Nanoseconds left = deadline.remaining(now);
-  const timespec timeout{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
-  pollfd ready{epoll, POLLIN, 0};
-  const int count = ppoll(&ready, 1, deadline.is_never() ? nullptr : &timeout, nullptr);
-  if (count < 0 && errno == EINTR) return RIPC_INTERRUPTED;
-  return count == 0 ? RIPC_TIMEOUT : RIPC_OK;
-}
-
-Status create_epoll_with_wake(UniqueFd& epoll, UniqueFd& wake, std::uint32_t wake_events) noexcept {
-  epoll.reset(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
-  wake.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake) return system_error(errno, "eventfd", "raise `ulimit -n`");
-  return add_to_epoll(epoll.get(), wake.get(), wake_events);
-}
-
-}  // namespace
-
-// ---- EventSet ------------------------------------------------------------------------------------------------
-
-Result<EventSet> EventSet::create() {
-  EventSet set;
-  set.wake_ = std::make_shared<Wake>();
-  if (Status status = create_epoll_with_wake(set.epoll_, set.wake_->fd, EPOLLIN | EPOLLET); !status.ok()) return status;
-  return set;
-}
-
-Status EventSet::add(int fd, Kind kind) noexcept {
-  if (kind == Kind::doorbell) wake_->has_doorbells.store(true, std::memory_order_relaxed);
-  return add_to_epoll(epoll_.get(), fd, EPOLLIN | EPOLLET, kind == Kind::doorbell ? kDoorbell : 0);
-}
-
-void EventSet::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
-
-void EventSet::drain() const noexcept {
-  while (take_events() == kEventBatch) {
-  }
-}
-
-ripc_status EventSet::wait(Deadline deadline, Nanoseconds now) const noexcept {
-  const ripc_status status = sleep_on(epoll_.get(), deadline, now);
-  if (status == RIPC_OK) drain();
-  return status;
-}
-
-// A doorbell stays readable until it is emptied, and wakes its owner again.
-ripc_status EventSet::sleep(Deadline deadline, Nanoseconds now) const noexcept {
-  return wake_->has_doorbells.load(std::memory_order_relaxed) ? wait(deadline, now)
-                                                              : sleep_on(epoll_.get(), deadline, now);
-}
-
-bool EventSet::forget_kept() const noexcept {
-  if (wake_->has_doorbells.load(std::memory_order_relaxed)) return false;
-  drain();
-  return true;
-}
-
-int EventSet::take_events() const noexcept {
-  std::array<epoll_event, kEventBatch> events;
-  const int count = std::max(epoll_wait(epoll_.get(), events.data(), kEventBatch, 0), 0);
-  // Before the waiting thread looks around: what was done before a ring that makes no event is seen then.
-  (void)wake_->is_rung.exchange(false, std::memory_order_acq_rel);
-  for (int index = 0; index < count; ++index) {
-    const std::uint64_t data = events[static_cast<std::size_t>(index)].data.u64;
-    if ((data & kDoorbell) == 0) continue;  // reporting its event is enough
-    const int fd = static_cast<int>(static_cast<std::uint32_t>(data));
-    // Emptied whole: one that stays full would take no more rings, and make no more edges.
-    std::array<mmsghdr, 8> rings{};
-    while (recvmmsg(fd, rings.data(), rings.size(), MSG_DONTWAIT, nullptr) == static_cast<int>(rings.size())) {
-    }
-  }
-  return count;
-}
-
-// ---- EventLoop -----------------------------------------------------------------------------------------------
-
 Result<std::unique_ptr<EventLoop>> EventLoop::create() {
-  std::unique_ptr<EventLoop> loop(new EventLoop);
-  Status status = create_epoll_with_wake(loop->epoll_, loop->wake_, EPOLLIN);
+  std::unique_ptr<EventLoop> made(new EventLoop);
+  EventLoop& loop = *made;
+  Status status = loop.own_.open();
+  if (status.ok()) status = loop.shared_.open(loop.own_);
+  if (status.ok()) status = create_wake(loop.wake_);
+  if (status.ok())
+    status = loop.add(loop.wake_.get(), EPOLLIN, [&loop](std::uint32_t) { clear_event(loop.wake_.get()); });
   if (!status.ok()) return status;
-  loop->alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-  if (!loop->alarm_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
+  loop.alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!loop.alarm_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
   // Setting it anew makes it unreadable: no one has to read it.
-  status = add_to_epoll(loop->epoll_.get(), loop->alarm_.get(), EPOLLIN | EPOLLET);
+  status = loop.add(loop.alarm_.get(), EPOLLIN | EPOLLET, [&loop](std::uint32_t) { loop.timers_are_due_ = true; });
   if (!status.ok()) return status;
-  return loop;
+  return made;
 }
 
 EventLoop::~EventLoop() = default;
-
-Status EventLoop::add(int fd, std::uint32_t events, Handler handler) {
-  auto made = std::make_shared<Handler>(std::move(handler));
-  // The loop looks for the handler of an event under this lock: it finds the new one, however soon the event comes.
-  const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = handlers_.try_emplace(fd);
-  Status status = add_to_epoll(epoll_.get(), fd, events);
-  if (status.ok()) {
-    place->second = std::move(made);
-  } else if (is_new) {
-    handlers_.erase(place);
-  }
-  return status;
-}
-
-Status EventLoop::modify(int fd, std::uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return {};
-  return system_error(errno, "epoll_ctl");
-}
-
-void EventLoop::remove(int fd) noexcept {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  const std::lock_guard lock(mutex_);
-  handlers_.erase(fd);
-}
 
 EventLoop::Prepared EventLoop::prepare(Task task) {
   Prepared prepared;
@@ -235,17 +109,17 @@ void EventLoop::stop() noexcept {
 }
 
 void EventLoop::clear() noexcept {
-  decltype(handlers_) handlers;
   decltype(timers_) timers;
   Prepared tasks;
   {
     const std::lock_guard lock(mutex_);
-    handlers.swap(handlers_);
     timers.swap(timers_);
     timer_order_.clear();
     tasks.splice(tasks.end(), tasks_);
     tasks.splice(tasks.end(), top_level_tasks_);
   }
+  shared_.descriptors().clear();
+  own_.clear();
 }
 
 bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) {
@@ -254,12 +128,6 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
     run_once(deadline, true);
   }
   return true;
-}
-
-bool EventLoop::is_behind() const noexcept {
-  pollfd descriptor{epoll_.get(), POLLIN, 0};
-  // In this order: what is not there any more was taken by a loop that had said before that it is busy.
-  return poll(&descriptor, 1, 0) != 0 || handling_.load(std::memory_order_acquire);
 }
 
 void EventLoop::run_once(Deadline deadline, bool nested) {
@@ -273,41 +141,13 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
   }
   // Only a wait in a nested run ends with a signal.
   if (nested && !pending) {
-    if (sleep_on(epoll_.get(), deadline, monotonic_now()) == RIPC_INTERRUPTED) ++signals_;
+    if (sleep_on(own_.fd(), deadline, monotonic_now()) == RIPC_INTERRUPTED) ++signals_;
     pending = true;
   }
-  const int timeout = pending ? 0 : deadline.remaining_milliseconds();
-  std::array<epoll_event, 64> events;
-  handling_.store(false, std::memory_order_release);
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
-  handling_.store(true, std::memory_order_release);
   ++turn_;
-  bool timers_are_due = false;
-  for (int index = 0; index < count; ++index) {
-    const epoll_event& event = events[static_cast<std::size_t>(index)];
-    if (event.data.fd == wake_.get()) {
-      clear_event(wake_.get());
-      continue;
-    }
-    if (event.data.fd == alarm_.get()) {
-      timers_are_due = true;
-      continue;
-    }
-    std::shared_ptr<Handler> handler;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = handlers_.find(event.data.fd);
-      if (found != handlers_.end()) handler = found->second;
-    }
-    if (!handler) continue;
-    try {
-      (*handler)(event.events);
-    } catch (const std::bad_alloc&) {
-      rest();
-    }
-  }
+  (void)own_.handle(pending ? 0 : deadline.remaining_milliseconds());
   // At last: a process that was stopped first handles what has come, then what has not come in time.
-  if (timers_are_due) run_timers();
+  if (std::exchange(timers_are_due_, false)) run_timers();
 }
 
 bool EventLoop::run_tasks(bool nested) {
@@ -336,7 +176,7 @@ void EventLoop::run_each(Prepared& tasks, Prepared& queue) noexcept {
         const std::lock_guard lock(mutex_);
         queue.splice(queue.end(), task);
       }
-      rest();
+      wait_for_memory();
     }
   }
 }
@@ -364,7 +204,7 @@ void EventLoop::run_timers() {
     const auto found = timers_.find(id);
     if (found == timers_.end()) continue;
     if (!ran) {
-      set_timer_locked(id, *timer, monotonic_now() + kRetryPause);
+      set_timer_locked(id, *timer, monotonic_now() + kMemoryPause);
     } else if (!timer->stays) {
       timer_order_.erase({timer->at, id});
       timers_.erase(found);

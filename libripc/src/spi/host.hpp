@@ -14,8 +14,8 @@ class Host {
  public:
   // A control packet for one of our services (checked for existence by core).
   virtual void control_packet(Source& source, ripc_service_id destination, Bytes packet) noexcept = 0;
-  // A transfer has finished. True: it is gone, its name means nothing any more. False: no one asked for notification
-  // (yet); Channel::poll_transfer() or revoke() says it.
+  // Also in a thread that waits for such an end. A transfer has finished. True: it is gone, its name means nothing any
+  // more. False: no one asked for notification (yet); Channel::poll_transfer() or revoke() says it.
   virtual bool transfer_finished(Channel& channel, std::uint64_t transfer, ripc_status status) noexcept = 0;
   virtual void room(Channel& channel) noexcept = 0;
   // The channel is dead: its transfers and grants have ended. RIPC_CLOSED: the service was withdrawn or taken over;

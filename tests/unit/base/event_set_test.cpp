@@ -33,6 +33,27 @@ TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasRead) {
   EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
+TEST_F(EventSetTest, ASleepTellsWhetherOnlyTheOtherDescriptorIsReadable) {
+  const UniqueFd other = make_eventfd();
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now(), other.get()), RIPC_TIMEOUT);
+  signal(other);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now(), other.get()), RIPC_EMPTY);
+  set_->wake();
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now(), other.get()), RIPC_OK);
+}
+
+TEST_F(EventSetTest, TheThreadThatLooksAnywayDoesNotWakeItself) {
+  set_->set_looker(std::this_thread::get_id());
+  set_->wake();
+  { const EventSet::Waker waker = set_->waker(); }
+  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  std::thread([this] { set_->wake(); }).join();
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  set_->set_looker({});
+  set_->wake();
+  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+}
+
 TEST_F(EventSetTest, AWakerWakesWhenItGoesUnlessItWasMovedAndMayOutliveTheSet) {
   {
     EventSet::Waker waker = set_->waker();

@@ -120,16 +120,26 @@ TEST_F(AdaptiveSpinTest, WithOneProcessorEachWaitSpinsAlsoInVain) {
   }
 }
 
-TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleepAlsoWhereOthersWantTheProcessor) {
-  waits_for_processor = 100;
-  EXPECT_EQ(looks_in_vain(spin_), kFew);
-  questions = 0;
+TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleep) {
   for (int wait = 0; wait < 1000; ++wait) {
     EXPECT_EQ(looks_in_vain(spin_, kTime), kAll);
     EXPECT_EQ(looks_in_vain(spin_, kLook), 1);
   }
-  EXPECT_EQ(questions, 0) << "whose answer it would not use";
-  EXPECT_EQ(looks_in_vain(spin_, kTime + kLook), kFew);
+}
+
+TEST_F(AdaptiveSpinTest, WhereOthersWantTheProcessorOnlyAWaitNoLongerThanAShortSpinHasNoSleep) {
+  waits_for_processor = 100;
+  for (int wait = 0; wait < 10; ++wait) {
+    EXPECT_EQ(looks_in_vain(spin_, AdaptiveSpin::kBusyTime), kFew);
+    EXPECT_EQ(looks_in_vain(spin_, kLook), 1);
+  }
+  for (unsigned wait = 0; wait < AdaptiveSpin::kTries; ++wait) {
+    EXPECT_EQ(looks_in_vain(spin_, kTime), kFew);
+    EXPECT_EQ(spin_.wake_at(now_), now_ + kTime - AdaptiveSpin::kBusyTime) << "its end";
+  }
+  EXPECT_EQ(looks_in_vain(spin_, kTime), 0) << "after some in vain";
+  AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
+  EXPECT_EQ(looks_in_vain(alone, kTime), kAll) << "with one processor";
 }
 
 TEST_F(AdaptiveSpinTest, TheSystemIsAskedOnceInAnInterval) {
@@ -212,6 +222,21 @@ TEST(PercentWaited, IsMuchBesideAThreadThatComputes) {
   unsigned percent = 0;
   while (percent <= AdaptiveSpin::kBusyPercent && monotonic_now() < deadline) percent = percent_waited(monotonic_now());
   EXPECT_GT(percent, AdaptiveSpin::kBusyPercent);
+}
+
+TEST_F(AdaptiveSpinTest, AWaitThatBringsWhatItWaitsForGoesOnWhileThatComes) {
+  AdaptiveSpin spin({.time = kTime}, fake_percent);
+  (void)spin.begin(now_, now_ + 3 * kTime, messages_);
+  EXPECT_EQ(spin.go_on(now_ + kTime), now_ + 2 * kTime);
+  EXPECT_EQ(spin.go_on(now_ + 5 * kTime / 2), now_ + 3 * kTime) << "its end";
+  waits_for_processor = AdaptiveSpin::kBusyPercent + 1;
+  now_ += AdaptiveSpin::kBusyInterval;
+  (void)spin.begin(now_, kForever, messages_);
+  EXPECT_EQ(spin.go_on(now_), now_) << "others want the processor";
+  AdaptiveSpin alone({.time = kTime, .expects = false}, fake_percent);
+  EXPECT_TRUE(alone.is_alone());
+  (void)alone.begin(now_, kForever, messages_);
+  EXPECT_EQ(alone.go_on(now_), now_);
 }
 
 }  // namespace

@@ -3,13 +3,19 @@
 #include "core/receive/receiver.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <array>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "fake_source.hpp"
+#include "support/process_state.hpp"
+#include "support/waiting.hpp"
+#include "unit/base/eventfd_helpers.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -172,15 +178,59 @@ TEST_F(Receiving, AnInterruptAndAnEndOfTheWaitEndOneCallEach) {
   EXPECT_EQ(receive(), RIPC_EMPTY);
 }
 
-TEST_F(Receiving, AWaitThatMaySpinSleepsWhileTheLoopHasToServeWhatWasSent) {
+TEST_F(Receiving, AWaitThatMaySpinSleepsWhileAnotherThreadServesWhatWasSent) {
+  SharedSet::Borrowed others(loop_->shared());
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 0u);
   sent_.reported = 1;
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 1u);
-  sent_.reported = 0;
+  others.give_back();
+  EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
+  EXPECT_EQ(receiver_->counters().sleeps, 1u) << "it serves that itself";
+}
+
+TEST_F(Receiving, WithOneProcessorAWaitSleepsWhileThePeerPulls) {
+  receiver_->end();
+  open_receiver({.time = kLongSpin, .adapts = false, .expects = false});
+  sent_.reported = 1;
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 1u);
+}
+
+// No thread runs the loop here.
+TEST_F(Receiving, AWaitMovesTheBytesOfItsMessageItselfWhetherItSpinsOrSleeps) {
+  std::array<std::byte, FakeSource::kLength> window{};
+  std::uint64_t key = 10;
+  const UniqueFd fd = make_eventfd();
+  HandlerSet& shared = loop_->shared().descriptors();
+  ASSERT_TRUE(shared
+                  .add(fd.get(), EPOLLIN,
+                       [&](std::uint32_t) {
+                         read_eventfd(fd);
+                         peer_->complete(key);
+                         life_.events().wake();
+                       })
+                  .ok());
+  for (const Nanoseconds time : {kLongSpin, Nanoseconds{0}}) {
+    receiver_->end();
+    open_receiver({.time = time, .adapts = false});
+    ASSERT_TRUE(windows_.post(window.data(), window.size(), 0).ok());
+    peer_->send_long(1, {++key});
+    std::jthread bytes([&, waiter = gettid()] {
+      if (time == 0) (void)support::eventually([&] { return support::state_of_thread(waiter) == 'S'; });
+      signal(fd);
+    });
+    EXPECT_EQ(receive(kPatience), RIPC_OK);
+    EXPECT_EQ(window[0], static_cast<std::byte>(key));
+    EXPECT_EQ(receiver_->counters().sleeps, time == 0 ? 1u : 0u);
+    EXPECT_EQ(life_.events().wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "it did not wake itself";
+  }
+  shared.remove(fd.get());
+  // It has given them back, and may be woken again.
+  EXPECT_TRUE(SharedSet::Borrowed(loop_->shared()));
+  life_.events().wake();
+  EXPECT_EQ(life_.events().wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 // It sleeps for most of the time, and spins for the rest of it.

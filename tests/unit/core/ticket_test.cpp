@@ -2,6 +2,7 @@
 #include "core/state/ticket.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "fake_transport.hpp"
 #include "support/process_state.hpp"
 #include "support/waiting.hpp"
+#include "unit/base/eventfd_helpers.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -351,6 +353,51 @@ TEST_F(TicketTest, AWaitInACallbackEndsWhenAnotherThreadEndsTheTicket) {
   ASSERT_TRUE(eventually([&] { return waiter != 0 && support::state_of_thread(waiter) == 'S'; }));
   EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
   EXPECT_TRUE(eventually([&] { return status == RIPC_CANCELLED; }));
+}
+
+TEST_F(TicketTest, AWaitHandlesWhatTheLoopSharesAndNeedsNoOtherThread) {
+  channel_ = std::make_shared<FakeChannel>(true);
+  const std::uint64_t transfer = channel_->make_transfer();
+  const auto ticket = open(transfer);
+  std::thread::id handled_by;
+  const UniqueFd fd = make_eventfd();
+  HandlerSet& shared = loop_->shared().descriptors();
+  ASSERT_TRUE(shared
+                  .add(fd.get(), EPOLLIN,
+                       [&](std::uint32_t) {
+                         read_eventfd(fd);
+                         handled_by = std::this_thread::get_id();
+                         channel_->finish(transfer, RIPC_OK);
+                         channel_->tell(*keeper_, transfer);
+                       })
+                  .ok());
+  const pid_t waiter = gettid();
+  std::jthread peer([&] {
+    (void)eventually([&] { return support::state_of_thread(waiter) == 'S'; });
+    signal(fd);
+  });
+  EXPECT_EQ(wait(*ticket), RIPC_OK);
+  EXPECT_EQ(handled_by, std::this_thread::get_id());
+  shared.remove(fd.get());
+}
+
+TEST_F(TicketTest, AWaitThatHandlesWhatTheLoopSharesEndsWhenAnotherThreadOrTheLoopEndsTheTicket) {
+  channel_ = std::make_shared<FakeChannel>(true);
+  for (const bool in_loop : {false, true}) {
+    const std::uint64_t transfer = channel_->make_transfer();
+    const auto ticket = open(transfer);
+    const pid_t waiter = gettid();
+    std::jthread other([&] {
+      (void)eventually([&] { return support::state_of_thread(waiter) == 'S'; });
+      if (in_loop) {
+        channel_->finish(transfer, RIPC_OK);
+        loop_->post([&] { channel_->tell(*keeper_, transfer); });
+      } else {
+        EXPECT_EQ(ticket->cancel(), RIPC_CANCELLED);
+      }
+    });
+    EXPECT_EQ(wait(*ticket), in_loop ? RIPC_OK : RIPC_CANCELLED);
+  }
 }
 
 TEST_F(TicketTest, AWokenThreadFindsAllThatHaveFinishedTogether) {

@@ -42,25 +42,32 @@ class AdaptiveSpin {
       : spin_(spin), percent_(percent) {}
 
   bool is_off() const noexcept { return spin_.time == 0; }
+  // There is one processor: whoever brings something needs it.
+  bool is_alone() const noexcept { return !spin_.expects; }
   // Until it asks again.
   bool is_short() const noexcept { return is_busy_; }
-  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep. Its
+  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep: its
   // caller has another thread that waits for the descriptor, or something else to do. `messages`: that have come so
   // far.
   Nanoseconds begin(Nanoseconds now, Nanoseconds end, std::uint64_t messages) noexcept {
     begin_ = now;
     end_ = end;
-    if (end - now <= spin_.time) return end;
     if (now >= ask_at_ && spin_.adapts) [[unlikely]]
       ask(now);
+    const Nanoseconds most = is_busy_ ? std::min(spin_.time, kBusyTime) : spin_.time;
+    if (end - now <= (is_alone() ? spin_.time : most)) return end;
     // One that waits in vain expects nothing; once may be for an answer, and then for the time of the next request.
     vain_waits_ = messages != messages_ ? 0 : std::min(vain_waits_ + 1, 2);
     messages_ = messages;
-    expects_ = spin_.adapts && spin_.expects && !is_busy_ && vain_waits_ < 2;
-    if (is_busy_) return !spin_.expects || outlasting_ % kMany < kTries ? now + std::min(spin_.time, kBusyTime) : now;
+    expects_ = spin_.adapts && !is_alone() && !is_busy_ && vain_waits_ < 2;
+    if (is_busy_) return is_alone() || outlasting_ % kMany < kTries ? now + most : now;
     if (!expects_) return now + spin_.time;
     if (end - now <= kMostExpecting) return end;
     return now + (forecast_.to() <= kMostExpecting ? std::max(spin_.time, forecast_.to()) : spin_.time);
+  }
+  // Something came that it waits for, and more is to come: until when it goes on.
+  Nanoseconds go_on(Nanoseconds now) const noexcept {
+    return is_busy_ || is_alone() ? now : std::min(now + spin_.time, end_);
   }
   // Its spin is over: until when it sleeps, which may be its end.
   Nanoseconds wake_at(Nanoseconds now) noexcept {

@@ -51,14 +51,15 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
   if (timeout != 0) inbox_.open(all.first(1));
   Deadline deadline = Deadline::never();
   Nanoseconds spin_until = 0;
+  Mover mover;
   for (bool first = true;; first = false) {
     clock_.forget();
     if (const ripc_status status = life_.status(); status != RIPC_OK) [[unlikely]]
       return status;
     // The rest is looked at less often: every instruction in this loop adds to the latency.
-    const unsigned rounds = timeout == 0 || spin_.is_off() ? 1
-                            : spin_.is_short()             ? kRoundsPerCheckBusy
-                                                           : kRoundsPerCheck;
+    const unsigned rounds = timeout == 0 || spin_.is_off() || mover ? 1
+                            : spin_.is_short()                      ? kRoundsPerCheckBusy
+                                                                    : kRoundsPerCheck;
     for (unsigned round = first ? 1 : 0; round < rounds; ++round) {
       if (poll_ports() != 0) {
         if (!first) spin_.came(came_after_);
@@ -79,13 +80,15 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
       deadline = Deadline::after(timeout, now);
       spin_until = spin_.begin(now, deadline.at(), value(counters_.payload_messages));
     }
-    // Spinning while bytes are on their way takes the processor from the threads that move them.
-    const bool others_move = !long_receives_.empty() || sent_.loop_serves();
+    const bool moves = has_bytes_under_way(mover);
+    if (mover && mover.look()) spin_until = spin_.go_on(now);
+    // Spinning while others move the bytes takes the processor from them.
+    const bool others_move = moves && (!mover || spin_.is_alone());
     if (others_move || now >= spin_until) {
       inbox_.open(all);
       came_after_ = UINT64_MAX;
-      const Nanoseconds wake_at = others_move ? deadline.at() : spin_.wake_at(now);
-      const ripc_status status = sleep(Deadline(wake_at));
+      const Nanoseconds wake_at = moves ? deadline.at() : spin_.wake_at(now);
+      const ripc_status status = sleep(Deadline(wake_at), mover);
       if (inbox_.count() != 0) {
         spin_.came(clock_.now());
         count = inbox_.count();
@@ -119,15 +122,20 @@ ripc_status Receiver::receive_nothing(std::size_t& count) noexcept {
   return RIPC_OK;
 }
 
-ripc_status Receiver::sleep(Deadline deadline) noexcept {
+ripc_status Receiver::sleep(Deadline deadline, Mover& mover) noexcept {
   ripc_status status = RIPC_OK;
   bool slept = false;
   for (;;) {
-    // What woke us usually is a message: then nothing needs to be armed, nor an event forgotten.
-    if (slept && (poll_ports() != 0 || (life_.events().forget_kept() && poll_ports() != 0))) break;
-    // Armed anew after each event: a sender wakes a receiver only once for each arming.
-    ports_.arm([this](spi::Port& port) { poll(port); });
-    if (took_ || inbox_.pending) (void)poll_ports();
+    if (status == RIPC_EMPTY) {
+      // Only bytes have come: the ports are armed as before.
+      if (mover.look() && inbox_.pending) poll_pending();
+    } else {
+      // What woke us usually is a message: then nothing needs to be armed, nor an event forgotten.
+      if (slept && (poll_ports() != 0 || (life_.events().forget_kept() && poll_ports() != 0))) break;
+      // Armed anew after each event: a sender wakes a receiver only once for each arming.
+      ports_.arm([this](spi::Port& port) { poll(port); });
+      if (took_ || inbox_.pending) (void)poll_ports();
+    }
     if (inbox_.count() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
     // It would not be reported again.
     if (out_of_memory_) {
@@ -147,14 +155,15 @@ ripc_status Receiver::sleep(Deadline deadline) noexcept {
     }
     if (!slept) increase(counters_.sleeps);
     slept = true;
+    (void)has_bytes_under_way(mover);
     const Deadline look = long_receives_.empty() ? Deadline::never() : Deadline::after(kLongReceiveSlice, now);
-    status = life_.events().sleep(look.at() < deadline.at() ? look : deadline, now);
+    status = life_.events().sleep(look.at() < deadline.at() ? look : deadline, now, mover.fd());
     clock_.forget();
     if (status == RIPC_INTERRUPTED) break;
-    status = RIPC_OK;
+    if (status == RIPC_TIMEOUT) status = RIPC_OK;
   }
   ports_.disarm();
-  return status;
+  return status == RIPC_EMPTY ? RIPC_OK : status;
 }
 
 // ---- Packets --------------------------------------------------------------------------------------------------

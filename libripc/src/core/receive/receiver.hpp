@@ -30,7 +30,7 @@ class Receiver final : private spi::PacketSink {
     RouteTable& routes;  // learns addresses
     memory::Pool& pool;
     Destinations destinations;
-    const EventLoop& loop;     // the responder's
+    EventLoop& loop;           // the responder's
     const TicketSender& sent;  // by the same service
     Spin spin;
   };
@@ -38,6 +38,7 @@ class Receiver final : private spi::PacketSink {
       : life_(parts.life),
         routes_(parts.routes),
         memory_(parts.pool),
+        loop_(parts.loop),
         sent_(parts.sent),
         spin_(parts.spin),
         long_receives_({parts.destinations, parts.pool, parts.loop, inbox_, clock_, ports_, counters_}) {}
@@ -116,11 +117,43 @@ class Receiver final : private spi::PacketSink {
   void poll_pending() noexcept;
   [[gnu::noinline]] ripc_status receive_later(Nanoseconds timeout, std::size_t& count) noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;
-  ripc_status sleep(Deadline deadline) noexcept;
+  // The receiving thread's right to move the bytes that it waits for.
+  class Mover {
+   public:
+    Mover() = default;
+    ~Mover() {
+      if (events_ != nullptr) events_->set_looker({});
+    }
+    Mover(const Mover&) = delete;
+    Mover& operator=(const Mover&) = delete;
+    explicit operator bool() const noexcept { return static_cast<bool>(set_); }
+    void borrow_from(SharedSet& set, EventSet& events) noexcept {
+      if (set_) return;
+      set_.borrow_from(set);
+      if (!set_) return;
+      events_ = &events;
+      events.set_looker(std::this_thread::get_id());
+    }
+    bool look() const { return set_.look(); }
+    int fd() const noexcept { return set_.fd(); }
+
+   private:
+    SharedSet::Borrowed set_;
+    EventSet* events_ = nullptr;
+  };
+  // Whether bytes are on their way, of what this service receives or has sent. This thread moves them itself from then
+  // on, unless another one does.
+  bool has_bytes_under_way(Mover& mover) noexcept {
+    if (long_receives_.empty() && !sent_.loop_serves()) return false;
+    mover.borrow_from(loop_.shared(), life_.events());
+    return true;
+  }
+  ripc_status sleep(Deadline deadline, Mover& mover) noexcept;
 
   ServiceLife& life_;
   RouteTable& routes_;
   memory::Pool& memory_;
+  EventLoop& loop_;
   const TicketSender& sent_;
   AdaptiveSpin spin_;
   Ports ports_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/epoll.hpp"
 #include "base/loop_wait.hpp"
 
 namespace ripc::internal::core {
@@ -40,7 +41,6 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     const ripc_status status = poll();
     if (status != RIPC_PENDING) return status;
     if (deadline.at() == 0) return RIPC_PENDING;
-    // The loop's thread brings the end of a reported one: spinning takes the processor from it.
     if (spin == 0 || is_reported_) break;
     const Nanoseconds now = monotonic_now();
     if (spin_until == 0) spin_until = now + spin;
@@ -51,12 +51,34 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
   TicketKeeper::Section section(keeper_);
   // Several ends are reported one after the other: the later ones can be seen already.
   (void)keeper_.try_finish(*this, true);
+  if (is_reported_ && !keeper_.loop_.in_loop_thread()) move_bytes(section.lock(), deadline, spin);
   const int in_loop = keeper_.loop_.in_loop_thread() ? 1 : 0;
   keeper_.waits_in_loop_ += in_loop;
   (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
                 [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });
   keeper_.waits_in_loop_ -= in_loop;
   return static_cast<ripc_status>(status_.load(std::memory_order_acquire));
+}
+
+// The end of a reported one may come over descriptors that this thread can handle. If another one does, spinning takes
+// the processor from it.
+void Ticket::move_bytes(std::unique_lock<std::mutex>& lock, Deadline deadline, Nanoseconds spin) noexcept {
+  const SharedSet::Borrowed mover(keeper_.loop_.shared());
+  if (!mover) return;
+  keeper_.mover_ = std::this_thread::get_id();
+  lock.unlock();
+  Nanoseconds spin_until = 0;
+  while (status_.load(std::memory_order_acquire) == RIPC_PENDING) {
+    const Nanoseconds now = monotonic_now();
+    if (now >= deadline.at()) break;
+    if (mover.look()) {
+      spin_until = now + spin;
+    } else if (now >= spin_until) {
+      (void)sleep_on(mover.fd(), deadline, now);
+    }
+  }
+  lock.lock();
+  keeper_.mover_ = {};
 }
 
 ripc_status Ticket::cancel() noexcept {
@@ -175,7 +197,10 @@ bool TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t 
   if (!completed_ || !loop_.in_loop_thread()) return is_open;
   // Several may have finished together: a thread that waits for one is woken when the loop has reported them all.
   try {
-    loop_.post([this] { changed_.notify_all(); });
+    loop_.post([this] {
+      const Section ended_later(*this);
+      completed_ = true;
+    });
     completed_ = false;
   } catch (const std::bad_alloc&) {
     // Woken by the end of the section.

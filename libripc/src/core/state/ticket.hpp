@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
     ripc_status status = RIPC_PENDING;
   };
   Ticket(TicketKeeper& keeper, Parts parts);
+  void move_bytes(std::unique_lock<std::mutex>& lock, Deadline deadline, Nanoseconds spin) noexcept;
 
   TicketKeeper& keeper_;
   // The keeper's. The channel goes when the ticket ends: a thread that has not looked yet holds no path.
@@ -118,10 +120,12 @@ class TicketKeeper {
     ~Section() {
       const bool completed = std::exchange(keeper_.completed_, false);
       const bool loop_waits = keeper_.waits_in_loop_ != 0;
+      const bool mover_waits = keeper_.mover_ != std::thread::id() && keeper_.mover_ != std::this_thread::get_id();
       lock_.unlock();
       if (!completed) return;
       keeper_.changed_.notify_all();
       if (loop_waits) keeper_.loop_.wake_from_elsewhere();
+      if (mover_waits) keeper_.loop_.shared().wake();
     }
     Section(const Section&) = delete;
     Section& operator=(const Section&) = delete;
@@ -153,6 +157,7 @@ class TicketKeeper {
   std::condition_variable changed_;
   bool completed_ = false;  // some ticket, since changed_ was notified
   int waits_in_loop_ = 0;   // of callbacks
+  std::thread::id mover_;   // waits for a ticket and handles what the loop shares meanwhile
   // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
   std::size_t looked_for_ = 0;  // of them: those that no one may tell of

@@ -4,8 +4,8 @@
 // the rest of what TCP connections and RDMA share.
 //
 // Threads: "any" and "receiver" as in spi/transport.hpp. No call waits for the network but push(). Locks of the caller
-// may be held during any call but push(). Hooks allow that: they are called from the responder's loop only and never
-// from inside a call.
+// may be held during any call but push(). Hooks allow that: they are called by the loop and the mover only
+// (stream_connection.hpp), and never from inside a call.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@
 
 namespace ripc::internal::remote {
 
-// All are called in the responder, without locks held, and not after died() (one that runs may be finishing).
+// All are called in the responder or the mover, without locks held, and not after died() (one that runs may be
+// finishing).
 struct BulkHooks {
   // A watched transfer that was exposed for `owner` has finished.
   std::function<void(std::uint64_t owner, std::uint64_t transfer, ripc_status status)> finished;
@@ -145,7 +146,7 @@ class Bulk {
   virtual ~Bulk() = default;
 
   bool is_dead() const noexcept { return dead_.load(std::memory_order_acquire); }
-  // Responder, without locks.
+  // Responder or mover, without locks.
   void tell(const ExposureTable::Watcher& watcher) noexcept {
     if (watcher.watched && !is_dead()) hooks_.finished(watcher.owner, watcher.transfer, watcher.status);
   }

@@ -60,7 +60,7 @@ class ExposureTable {
   // such transfers. Throws std::bad_alloc: some may have to wait for a later time.
   bool find_unrequested(Nanoseconds now, std::vector<Unrequested>& due);
 
-  // ---- For the peer's requests; in the responder ----
+  // ---- For the peer's requests; in the responder or the mover ----
   // What to notify when a transfer has finished.
   struct Watcher {
     bool watched = false;

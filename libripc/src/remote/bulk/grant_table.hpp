@@ -33,7 +33,7 @@ class GrantTable {
   void end_owner(std::uint64_t owner) noexcept;
   void died() noexcept;
 
-  // ---- For the peer's pushes; in the responder. `connection` tells connections apart ----
+  // ---- For the peer's pushes; in the responder or the mover. `connection` tells connections apart ----
   // Where the payload of this push frame belongs. Null: nowhere. The first frame claims the grant. Throws
   // std::bad_alloc: nothing has changed.
   std::shared_ptr<Destination> begin_frame(const void* connection, const wire::bulk::Frame& frame);

@@ -81,9 +81,9 @@ class Vector {
 
 }  // namespace
 
-StreamConnection::StreamConnection(SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+StreamConnection::StreamConnection(SecureSocket socket, HandlerSet& handlers, std::weak_ptr<Handler> handler,
                                    std::shared_ptr<StreamTally> tally, Nanoseconds stall_timeout) noexcept
-    : socket_(std::move(socket)), loop_(loop), handler_(std::move(handler)), tally_(std::move(tally)) {
+    : socket_(std::move(socket)), handlers_(handlers), handler_(std::move(handler)), tally_(std::move(tally)) {
   prepare(socket_.fd(), stall_timeout);
 }
 
@@ -93,8 +93,8 @@ Status StreamConnection::start() noexcept try {
   // Requests and pushes may have come before.
   write_wanted_ = true;
   started_ = true;
-  return loop_.add(socket_.fd(), EPOLLIN | EPOLLOUT,
-                   [self = shared_from_this()](std::uint32_t events) { self->handle_events(events); });
+  return handlers_.add(socket_.fd(), EPOLLIN | EPOLLOUT,
+                       [self = shared_from_this()](std::uint32_t events) { self->handle_events(events); });
 } catch (const std::bad_alloc&) {
   return RIPC_NO_MEMORY;
 }
@@ -105,7 +105,7 @@ void StreamConnection::close() noexcept {
     ended_ = true;
   }
   // The loop lets go of its reference, which may be the last but the caller's.
-  loop_.remove(socket_.fd());
+  handlers_.remove(socket_.fd());
   cut();
 }
 
@@ -330,7 +330,7 @@ void StreamConnection::want_write(bool wanted) noexcept {
   if (write_wanted_ == wanted || ended_ || !started_) return;
   write_wanted_ = wanted;
   const std::uint32_t events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
-  if (!loop_.modify(socket_.fd(), events).ok()) cut();
+  if (!handlers_.modify(socket_.fd(), events).ok()) cut();
 }
 
 StreamConnection::Outcome StreamConnection::send_outcome(ssize_t result, std::size_t wanted) noexcept {

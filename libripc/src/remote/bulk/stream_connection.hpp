@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One bulk connection: frames in, frames out, payload straight between the socket and the memory it belongs to.
 //
-// Reading and the writing of payload happen in the responder. Frames without payload are written by any thread that has
-// one, unless a payload is in mid-frame or the socket is full; then the responder does it.
+// Reading and the writing of payload happen in the mover: the responder, or a thread that waits for such bytes
+// (SharedSet). Frames without payload are written by any thread that has one, unless a payload is in mid-frame or the
+// socket is full; then the mover does it.
 #pragma once
 
 #include <array>
@@ -47,7 +48,7 @@ struct StreamTally {
 
 class StreamConnection final : public FrameSender, public std::enable_shared_from_this<StreamConnection> {
  public:
-  // What is done with frames. Called in the responder, without locks held.
+  // What is done with frames. Called in the mover, without locks held.
   class Handler {
    public:
     // A frame. If it has payload: where that goes, from frame.offset on; null: nowhere. False: the peer breaks the
@@ -71,15 +72,15 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
 
   // A socket whose handshake is over: sets the options it needs. With nothing heard for `stall_timeout` the kernel ends
   // it.
-  StreamConnection(SecureSocket socket, EventLoop& loop, std::weak_ptr<Handler> handler,
+  StreamConnection(SecureSocket socket, HandlerSet& handlers, std::weak_ptr<Handler> handler,
                    std::shared_ptr<StreamTally> tally, Nanoseconds stall_timeout) noexcept;
 
-  // Any. Joins the loop. RIPC_NO_MEMORY and what EventLoop::add says.
+  // Any. Joins the set. RIPC_NO_MEMORY and what HandlerSet::add says.
   Status start() noexcept;
-  // Any. Leaves the loop and ends the connection, without Handler::lost(). The descriptor closes with the object.
+  // Any. Leaves the set and ends the connection, without Handler::lost(). The descriptor closes with the object.
   void close() noexcept;
 
-  // Any. Ends the connection as the network would: the responder finds it lost.
+  // Any. Ends the connection as the network would: the mover finds it lost.
   void cut() noexcept;
 
   // Any. Sends frames without payload, in this order. False: the connection is lost, or is going to be, for
@@ -116,7 +117,7 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
 
   void handle_events(std::uint32_t events) noexcept;
 
-  // Reading; responder only.
+  // Reading; mover only.
   Outcome read_some(Handler& handler) noexcept;
   Outcome receive(Handler& handler, std::size_t& received) noexcept;
   Outcome receive_payload(Handler& handler, std::size_t& received) noexcept;
@@ -126,14 +127,14 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   void consume_head(std::size_t size) noexcept;
 
   // Writing.
-  Outcome write_some(Handler& handler) noexcept;  // responder
+  Outcome write_some(Handler& handler) noexcept;  // mover
   Outcome write_payload(Handler& handler) noexcept;
   Outcome flush_outbox() noexcept;        // with the mutex held
   void want_write(bool wanted) noexcept;  // likewise
   Outcome send_outcome(ssize_t result, std::size_t wanted) noexcept;
 
   SecureSocket socket_;
-  EventLoop& loop_;
+  HandlerSet& handlers_;
   const std::weak_ptr<Handler> handler_;
   const std::shared_ptr<StreamTally> tally_;
   std::atomic<std::uint64_t> received_{0};
@@ -146,7 +147,7 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   std::array<std::byte, kLookahead> head_;  // the next bytes that are not payload
   std::size_t head_size_ = 0;
 
-  // The payload frame that is being written; of the thread that set writing_, which is the responder.
+  // The payload frame that is being written; of the thread that set writing_, which is the mover.
   std::list<Job> job_;  // one or none: it came from jobs_, and may go back there without memory
   std::array<std::byte, wire::bulk::kHeaderSize> out_header_;
   std::array<std::byte, wire::bulk::kTrailerSize> out_trailer_;

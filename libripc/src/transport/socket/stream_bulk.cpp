@@ -32,7 +32,8 @@ void StreamBulk::adopt(remote::SecureSocket socket) noexcept {
   std::shared_ptr<StreamConnection> connection;
   std::list<StreamPullTable::Lane> lane;
   try {
-    connection = std::make_shared<StreamConnection>(std::move(socket), loop_, weak_from_this(), tally_, stall_timeout_);
+    connection = std::make_shared<StreamConnection>(std::move(socket), loop_.shared().descriptors(), weak_from_this(),
+                                                    tally_, stall_timeout_);
     lane.emplace_back();
     lane.back().connection = connection;
     lane.back().peer = peer;

@@ -68,7 +68,7 @@ class StreamBulk final : public remote::BulkBackend<StreamConnection, StreamPull
   // ---- remote::Bulk ----
   std::string describe() const override { return "TCP for long items"; }
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
-  // The responder brings the bytes: polling does not.
+  // The mover brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
   // ---- StreamConnection::Handler ----

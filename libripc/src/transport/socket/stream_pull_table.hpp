@@ -44,16 +44,16 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
     std::size_t under_way() const noexcept { return segments.size(); }
     bool has_room() const noexcept { return segments.has_room(); }
   };
-  // Responder, or before the connection joins the loop. With a lane that was made for it.
+  // Mover, or before the connection joins the set. With a lane that was made for it.
   void connection_made(std::list<Lane> lane) noexcept;
   void connection_lost(const StreamConnection& connection) noexcept;
 
-  // Responder. A data frame has come: where its payload belongs. False: no one asked for it.
+  // Mover. A data frame has come: where its payload belongs. False: no one asked for it.
   bool begin_data(const StreamConnection& connection, const wire::bulk::Frame& frame,
                   std::shared_ptr<Destination>& destination) noexcept;
-  // Responder. Its payload is there, or not (see status). False: it makes no sense.
+  // Mover. Its payload is there, or not (see status). False: it makes no sense.
   bool end_data(const StreamConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;
-  // Responder. The destination of this frame cannot be written.
+  // Mover. The destination of this frame cannot be written.
   void unwritable(const StreamConnection& connection) noexcept;
 
   // Whether this connection owes something.

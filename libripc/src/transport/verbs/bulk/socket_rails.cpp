@@ -16,7 +16,7 @@ void SocketRails::adopt(remote::SecureSocket socket, std::weak_ptr<Handler> self
   const remote::Endpoint local = remote::Endpoint::local_of(socket.fd());
   const remote::Endpoint peer = remote::Endpoint::remote_of(socket.fd());
   const auto connection =
-      std::make_shared<StreamConnection>(std::move(socket), loop_, std::move(self), tally_, patience_);
+      std::make_shared<StreamConnection>(std::move(socket), loop_.descriptors(), std::move(self), tally_, patience_);
   ConnectionPointer former;
   {
     const std::lock_guard lock(mutex_);
