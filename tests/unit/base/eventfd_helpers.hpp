@@ -3,12 +3,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "base/handler_set.hpp"
 #include "base/unique_fd.hpp"
 
 namespace ripc::internal {
@@ -25,6 +29,15 @@ inline void signal(const UniqueFd& fd) {
 inline void read_eventfd(const UniqueFd& fd) {
   std::uint64_t value = 0;
   ASSERT_EQ(::read(fd.get(), &value, sizeof value), static_cast<ssize_t>(sizeof value));
+}
+
+// From now on the set reads the descriptor when it is signalled, and then does this.
+inline void on_signal(HandlerSet& set, const UniqueFd& fd, std::function<void()> then) {
+  const Status added = set.add(fd.get(), EPOLLIN, [&fd, then = std::move(then)](std::uint32_t) {
+    read_eventfd(fd);
+    then();
+  });
+  ASSERT_TRUE(added.ok()) << added.text();
 }
 
 }  // namespace ripc::internal

@@ -35,15 +35,10 @@ class SharedSetTest : public testing::Test {
     thread_.join();
   }
   void share(const UniqueFd& fd) {
-    ASSERT_TRUE(shared()
-                    .descriptors()
-                    .add(fd.get(), EPOLLIN,
-                         [this, &fd](std::uint32_t) {
-                           read_eventfd(fd);
-                           handled_by_ = std::this_thread::get_id();
-                           ++handled_;
-                         })
-                    .ok());
+    on_signal(shared().descriptors(), fd, [this] {
+      handled_by_ = std::this_thread::get_id();
+      ++handled_;
+    });
   }
   SharedSet& shared() { return loop_->shared(); }
   // The loop has looked at all that was there before.
@@ -106,15 +101,10 @@ TEST_F(SharedSetTest, OneHasThemAtATime) {
 TEST_F(SharedSetTest, NoThreadGetsThemWhileTheLoopIsAtWorkOnThem) {
   const UniqueFd blocking = make_eventfd();
   std::atomic<bool> entered{false}, leave{false};
-  ASSERT_TRUE(shared()
-                  .descriptors()
-                  .add(blocking.get(), EPOLLIN,
-                       [&](std::uint32_t) {
-                         read_eventfd(blocking);
-                         entered = true;
-                         (void)eventually([&] { return leave.load(); });
-                       })
-                  .ok());
+  on_signal(shared().descriptors(), blocking, [&] {
+    entered = true;
+    (void)eventually([&] { return leave.load(); });
+  });
   signal(blocking);
   ASSERT_TRUE(eventually([&] { return entered.load(); }));
   SharedSet::Borrowed borrowed(shared());
@@ -130,15 +120,10 @@ TEST_F(SharedSetTest, NoThreadGetsThemWhileTheLoopIsAtWorkOnThem) {
 TEST_F(SharedSetTest, ANestedRunOfTheLoopHandlesThemToo) {
   const UniqueFd waiting = make_eventfd();
   std::atomic<bool> was_handled{false};
-  ASSERT_TRUE(shared()
-                  .descriptors()
-                  .add(waiting.get(), EPOLLIN,
-                       [&](std::uint32_t) {
-                         read_eventfd(waiting);
-                         signal(fd_);
-                         was_handled = loop_->run_until([&] { return handled_ == 1; }, Deadline::after(kPatience));
-                       })
-                  .ok());
+  on_signal(shared().descriptors(), waiting, [&] {
+    signal(fd_);
+    was_handled = loop_->run_until([&] { return handled_ == 1; }, Deadline::after(kPatience));
+  });
   signal(waiting);
   EXPECT_TRUE(eventually([&] { return was_handled.load(); }));
 }

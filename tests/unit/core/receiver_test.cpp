@@ -3,7 +3,6 @@
 #include "core/receive/receiver.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <array>
@@ -204,14 +203,10 @@ TEST_F(Receiving, AWaitMovesTheBytesOfItsMessageItselfWhetherItSpinsOrSleeps) {
   std::uint64_t key = 10;
   const UniqueFd fd = make_eventfd();
   HandlerSet& shared = loop_->shared().descriptors();
-  ASSERT_TRUE(shared
-                  .add(fd.get(), EPOLLIN,
-                       [&](std::uint32_t) {
-                         read_eventfd(fd);
-                         peer_->complete(key);
-                         life_.events().wake();
-                       })
-                  .ok());
+  on_signal(shared, fd, [&] {
+    peer_->complete(key);
+    life_.events().wake();
+  });
   for (const Nanoseconds time : {kLongSpin, Nanoseconds{0}}) {
     receiver_->end();
     open_receiver({.time = time, .adapts = false});

@@ -2,7 +2,6 @@
 #include "core/state/ticket.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <array>
@@ -362,15 +361,11 @@ TEST_F(TicketTest, AWaitHandlesWhatTheLoopSharesAndNeedsNoOtherThread) {
   std::thread::id handled_by;
   const UniqueFd fd = make_eventfd();
   HandlerSet& shared = loop_->shared().descriptors();
-  ASSERT_TRUE(shared
-                  .add(fd.get(), EPOLLIN,
-                       [&](std::uint32_t) {
-                         read_eventfd(fd);
-                         handled_by = std::this_thread::get_id();
-                         channel_->finish(transfer, RIPC_OK);
-                         channel_->tell(*keeper_, transfer);
-                       })
-                  .ok());
+  on_signal(shared, fd, [&] {
+    handled_by = std::this_thread::get_id();
+    channel_->finish(transfer, RIPC_OK);
+    channel_->tell(*keeper_, transfer);
+  });
   const pid_t waiter = gettid();
   std::jthread peer([&] {
     (void)eventually([&] { return support::state_of_thread(waiter) == 'S'; });

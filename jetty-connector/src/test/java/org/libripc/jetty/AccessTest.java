@@ -4,6 +4,7 @@ package org.libripc.jetty;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import static org.libripc.jetty.Handlers.handler;
 import static org.libripc.jetty.Handlers.ok;
 
@@ -102,8 +103,20 @@ class AccessTest extends HttpPairTest {
   }
 
   @Test
-  void aRequestSaysWhoSentIt() throws Exception {
+  void aRequestSaysWhichUserSentIt() throws Exception {
     useTrustFile("user=" + user());
+    aRequestSaysWhoSentIt();
+  }
+
+  /** As between hosts: the trust file names no user. */
+  @Test
+  void overSocketsARequestSaysWhoHasProvenItsKey() throws Exception {
+    assumeTrue(over.equals("socket"), "shared memory proves users");
+    useTrustFile("");
+    aRequestSaysWhoSentIt();
+  }
+
+  private void aRequestSaysWhoSentIt() throws Exception {
     AtomicReference<Object> seen = new AtomicReference<>();
     start(
         handler(
