@@ -140,6 +140,8 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantTheProcessorOnlyAWaitNoLongerThanAShortS
   EXPECT_EQ(looks_in_vain(spin_, kTime), 0) << "after some in vain";
   AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
   EXPECT_EQ(looks_in_vain(alone, kTime), kAll) << "with one processor";
+  EXPECT_EQ(spin_.begin(now_, now_ + kTime, messages_, true), now_ + kTime)
+      << "another thread waits for the descriptor";
 }
 
 TEST_F(AdaptiveSpinTest, TheSystemIsAskedOnceInAnInterval) {

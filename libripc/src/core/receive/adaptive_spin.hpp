@@ -46,16 +46,16 @@ class AdaptiveSpin {
   bool is_alone() const noexcept { return !spin_.expects; }
   // Until it asks again.
   bool is_short() const noexcept { return is_busy_; }
-  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep: its
-  // caller has another thread that waits for the descriptor, or something else to do. `messages`: that have come so
-  // far.
-  Nanoseconds begin(Nanoseconds now, Nanoseconds end, std::uint64_t messages) noexcept {
+  // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep.
+  // `messages`: that have come so far. `uses_fd`: another thread waits for the descriptor. A message would wake both,
+  // so a wait that is shorter than a full spin does not sleep on a busy processor either.
+  Nanoseconds begin(Nanoseconds now, Nanoseconds end, std::uint64_t messages, bool uses_fd = false) noexcept {
     begin_ = now;
     end_ = end;
     if (now >= ask_at_ && spin_.adapts) [[unlikely]]
       ask(now);
     const Nanoseconds most = is_busy_ ? std::min(spin_.time, kBusyTime) : spin_.time;
-    if (end - now <= (is_alone() ? spin_.time : most)) return end;
+    if (end - now <= (is_alone() || uses_fd ? spin_.time : most)) return end;
     // One that waits in vain expects nothing; once may be for an answer, and then for the time of the next request.
     vain_waits_ = messages != messages_ ? 0 : std::min(vain_waits_ + 1, 2);
     messages_ = messages;

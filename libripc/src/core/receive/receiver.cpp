@@ -78,7 +78,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     const Nanoseconds now = came_after_ = clock_.now();
     if (first) {
       deadline = Deadline::after(timeout, now);
-      spin_until = spin_.begin(now, deadline.at(), value(counters_.payload_messages));
+      spin_until = spin_.begin(now, deadline.at(), value(counters_.payload_messages), life_.uses_fd());
     }
     const bool moves = has_bytes_under_way(mover);
     if (mover && mover.look()) spin_until = spin_.go_on(now);
