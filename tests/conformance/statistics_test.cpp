@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "allocation_counter.hpp"
@@ -106,6 +107,20 @@ TEST_P(Rails, AreAllThatJoinTheHosts) {
     EXPECT_EQ(puppet.call("wait"), "RIPC_OK");
     const std::vector<ripc_rail_info> rails = rails_to(77);
     return HasFailure() || (rails.size() == count && std::all_of(rails.begin(), rails.end(), has_carried));
+  }));
+  // And the other way. What the peer reads by RDMA, it counts by itself.
+  const Bytes data = pattern(kSize, 23);
+  const auto has_sent = [](const ripc_rail_info& rail) {
+    return rail.bytes_sent > 1'000'000 || !std::filesystem::exists(std::string("/sys/class/net/") + rail.device);
+  };
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(puppet.call("post " + std::to_string(kSize) + " 1"), "RIPC_OK");
+    const Ticket ticket = send_long(server_, 77, {item(data, RIPC_ITEM_LONG)});
+    EXPECT_EQ(puppet.call("receive"), "RIPC_OK " + describe(RIPC_VIEW_WINDOW, data));
+    EXPECT_EQ(final_status(ticket), RIPC_OK);
+    EXPECT_EQ(puppet.call("release"), "ok");
+    const std::vector<ripc_rail_info> rails = rails_to(77);
+    return HasFailure() || std::all_of(rails.begin(), rails.end(), has_sent);
   }));
 }
 
