@@ -163,14 +163,16 @@ TEST_F(MovedLinks, HaveTheSameCreditByTheControlConnection) {
 TEST_F(MovedLinks, LetGoOfTheirDevices) {
   const std::weak_ptr<DatagramSender> here = sender_of(*client_);
   const std::weak_ptr<DatagramSender> there = sender_of(*server_);
-  const long users_here = here.use_count();
-  const long users_there = there.use_count();
+  // Not while a responder has borrowed one.
+  long users_here = 0, users_there = 0;
+  client_->in_responder([&] { users_here = here.use_count(); });
+  server_->in_responder([&] { users_there = there.use_count(); });
   ASSERT_NO_FATAL_FAILURE(move_away());
   EXPECT_TRUE(support::eventually([&] {
     (void)port_->poll(sink_, 64);
     return here.use_count() == users_here - 1 && there.use_count() == users_there - 1;
   })) << here.use_count()
-      << " " << there.use_count();
+      << " of " << users_here << ", " << there.use_count() << " of " << users_there;
 }
 
 TEST_F(MovedLinks, HaveNoRoomUntilTheyHaveArrived) {
