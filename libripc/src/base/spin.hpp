@@ -8,8 +8,8 @@ namespace ripc::internal {
 // How long a wait polls before it sleeps.
 struct Spin {
   Nanoseconds time = 50'000;
-  bool adapts = true;   // less where the processor is wanted by others; not if someone has said how long
-  bool expects = true;  // and more where something is expected; there is a processor that can bring it meanwhile
+  // Less where others want the processor, and more where something is expected; not if someone has said how long.
+  bool adapts = true;
 };
 
 }  // namespace ripc::internal

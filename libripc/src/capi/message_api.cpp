@@ -48,9 +48,7 @@ struct Sending {
 
 // For a ticket of this service's.
 std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
-  const Spin spin = from(service)->context().spin();
-  // With one processor, a wait that spins takes it from the peer.
-  return std::make_unique<ripc_ticket>(nullptr, spin.expects ? spin.time : 0);
+  return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().time);
 }
 
 bool has_unknown_flag(const ripc_send_options& options) noexcept {

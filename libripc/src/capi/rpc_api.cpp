@@ -98,6 +98,7 @@ ripc_status ripc_rpc_create(ripc_service* service, const ripc_rpc_options* optio
     *rpc = nullptr;
     rpc::Endpoint::Options read;
     if (Status status = read_options(options, read); !status.ok()) return status;
+    read.server.spin = self.context().spin().time;
     Result<std::unique_ptr<rpc::Endpoint>> endpoint = rpc::Endpoint::create(self, read);
     if (!endpoint.ok()) return endpoint.status();
     *rpc = reinterpret_cast<ripc_rpc*>(endpoint->release());
@@ -156,7 +157,7 @@ ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_
     if (!request->server->usable()) return RIPC_FORKED;
     std::unique_ptr<ripc_ticket> made;
     if (ticket != nullptr && may_travel_long({items, count}))
-      made = std::make_unique<ripc_ticket>(nullptr, Spin().time);
+      made = std::make_unique<ripc_ticket>(nullptr, request->server->options().spin);
     Status status = request->server->reply(*request, code, {items, count}, made ? &made->ticket : nullptr);
     if (status.ok() && made && made->ticket) *ticket = made.release();
     return status;

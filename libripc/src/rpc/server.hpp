@@ -48,6 +48,7 @@ class Server : public std::enable_shared_from_this<Server> {
  public:
   struct Options {
     std::uint32_t max_sessions = 65536;
+    Nanoseconds spin = 0;  // of a wait for the ticket of an answer
   };
   // `messenger` and `workers` (may be null) outlive the endpoint.
   Server(Messenger& messenger, Workers* workers, Options options)
@@ -70,6 +71,7 @@ class Server : public std::enable_shared_from_this<Server> {
   }
 
   // ---- Any thread ----
+  const Options& options() const noexcept { return options_; }
   // In a forked child the requests are the parent's.
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
   Status handle(std::uint32_t method, const Handler& handler);
@@ -124,7 +126,6 @@ class Server : public std::enable_shared_from_this<Server> {
   static void abandon(ServerSession& session, Slot& slot) noexcept;
   static void forget(ServerSession& session, Slot& slot) noexcept;
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
-  // Of an answer: false if it is too much.
   // False: what the session's kept answers take would be above `most`.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now, std::size_t most);
   Status send_kept(const ServerSession& session, const Slot& slot);

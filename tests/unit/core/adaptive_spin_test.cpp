@@ -111,15 +111,6 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsSleepAtOnceIfSpinsAreInVain) {
   EXPECT_EQ(wait_in_vain(), kFew);
 }
 
-TEST_F(AdaptiveSpinTest, WithOneProcessorEachWaitSpinsAlsoInVain) {
-  waits_for_processor = 100;
-  AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
-  for (unsigned wait = 0; wait < 2 * AdaptiveSpin::kTries; ++wait) {
-    EXPECT_EQ(looks_in_vain(alone), kFew);
-    EXPECT_EQ(alone.wake_at(now_), kForever);
-  }
-}
-
 TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleep) {
   for (int wait = 0; wait < 1000; ++wait) {
     EXPECT_EQ(looks_in_vain(spin_, kTime), kAll);
@@ -138,8 +129,6 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantTheProcessorOnlyAWaitNoLongerThanAShortS
     EXPECT_EQ(spin_.wake_at(now_), now_ + kTime - AdaptiveSpin::kBusyTime) << "its end";
   }
   EXPECT_EQ(looks_in_vain(spin_, kTime), 0) << "after some in vain";
-  AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
-  EXPECT_EQ(looks_in_vain(alone, kTime), kAll) << "with one processor";
   EXPECT_EQ(spin_.begin(now_, now_ + kTime, messages_, true), now_ + kTime)
       << "another thread waits for the descriptor";
 }
@@ -202,10 +191,9 @@ TEST_F(AdaptiveSpinTest, AWaitIsAwakeAtItsEndUnlessItIsOneOfManyInVain) {
   EXPECT_EQ(looks_in_vain(spin_, AdaptiveSpin::kMostExpecting), 5 * kAll) << "a sleep would not end in time";
 }
 
-TEST_F(AdaptiveSpinTest, NothingIsExpectedWhereOthersWantTheProcessorOrItIsTheOnlyOneOrSomeoneHasSaidHowLong) {
+TEST_F(AdaptiveSpinTest, NothingIsExpectedWhereOthersWantTheProcessorOrSomeoneHasSaidHowLong) {
   AdaptiveSpin fixed(Spin{.time = kTime, .adapts = false}, fake_percent);
-  AdaptiveSpin alone(Spin{.time = kTime, .expects = false}, fake_percent);
-  for (AdaptiveSpin* const spin : {&alone, &fixed, &spin_}) {
+  for (AdaptiveSpin* const spin : {&fixed, &spin_}) {
     waits_for_processor = spin == &spin_ ? 100 : 0;
     wait_regularly(*spin, 100'000);
     EXPECT_EQ(looks_in_vain(*spin), spin == &spin_ ? kFew : kAll);
@@ -235,10 +223,6 @@ TEST_F(AdaptiveSpinTest, AWaitThatBringsWhatItWaitsForGoesOnWhileThatComes) {
   now_ += AdaptiveSpin::kBusyInterval;
   (void)spin.begin(now_, kForever, messages_);
   EXPECT_EQ(spin.go_on(now_), now_) << "others want the processor";
-  AdaptiveSpin alone({.time = kTime, .expects = false}, fake_percent);
-  EXPECT_TRUE(alone.is_alone());
-  (void)alone.begin(now_, kForever, messages_);
-  EXPECT_EQ(alone.go_on(now_), now_);
 }
 
 }  // namespace

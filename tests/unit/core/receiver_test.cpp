@@ -189,14 +189,6 @@ TEST_F(Receiving, AWaitThatMaySpinSleepsWhileAnotherThreadServesWhatWasSent) {
   EXPECT_EQ(receiver_->counters().sleeps, 1u) << "it serves that itself";
 }
 
-TEST_F(Receiving, WithOneProcessorAWaitSleepsWhileThePeerPulls) {
-  receiver_->end();
-  open_receiver({.time = kLongSpin, .adapts = false, .expects = false});
-  sent_.reported = 1;
-  EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
-  EXPECT_EQ(receiver_->counters().sleeps, 1u);
-}
-
 // No thread runs the loop here.
 TEST_F(Receiving, AWaitMovesTheBytesOfItsMessageItselfWhetherItSpinsOrSleeps) {
   std::array<std::byte, FakeSource::kLength> window{};

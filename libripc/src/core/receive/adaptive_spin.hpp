@@ -26,7 +26,6 @@ class AdaptiveSpin {
   static constexpr unsigned kBusyPercent = 10;      // percent
   // After so many waits in a row that outlast it, they sleep at once: a spin takes the thread's share. One may outlast
   // it by accident, when another thread has its turn. Of many, so many try again.
-  // With one processor all waits spin: the lab's rail of sockets brings too little beside one of RDMA otherwise.
   static constexpr unsigned kTries = 4;
   static constexpr unsigned kMany = 64;
   // Between two questions, at least. Turns of others are rare and long, so they are missed in a short time.
@@ -42,8 +41,6 @@ class AdaptiveSpin {
       : spin_(spin), percent_(percent) {}
 
   bool is_off() const noexcept { return spin_.time == 0; }
-  // There is one processor: whoever brings something needs it.
-  bool is_alone() const noexcept { return !spin_.expects; }
   // Until it asks again.
   bool is_short() const noexcept { return is_busy_; }
   // A wait until `end` begins to spin: until when it may. One that is no longer than a spin ends without a sleep.
@@ -55,20 +52,18 @@ class AdaptiveSpin {
     if (now >= ask_at_ && spin_.adapts) [[unlikely]]
       ask(now);
     const Nanoseconds most = is_busy_ ? std::min(spin_.time, kBusyTime) : spin_.time;
-    if (end - now <= (is_alone() || uses_fd ? spin_.time : most)) return end;
+    if (end - now <= (uses_fd ? spin_.time : most)) return end;
     // One that waits in vain expects nothing; once may be for an answer, and then for the time of the next request.
     vain_waits_ = messages != messages_ ? 0 : std::min(vain_waits_ + 1, 2);
     messages_ = messages;
-    expects_ = spin_.adapts && !is_alone() && !is_busy_ && vain_waits_ < 2;
-    if (is_busy_) return is_alone() || outlasting_ % kMany < kTries ? now + most : now;
+    expects_ = spin_.adapts && !is_busy_ && vain_waits_ < 2;
+    if (is_busy_) return outlasting_ % kMany < kTries ? now + most : now;
     if (!expects_) return now + spin_.time;
     if (end - now <= kMostExpecting) return end;
     return now + (forecast_.to() <= kMostExpecting ? std::max(spin_.time, forecast_.to()) : spin_.time);
   }
   // Something came that it waits for, and more is to come: until when it goes on.
-  Nanoseconds go_on(Nanoseconds now) const noexcept {
-    return is_busy_ || is_alone() ? now : std::min(now + spin_.time, end_);
-  }
+  Nanoseconds go_on(Nanoseconds now) const noexcept { return is_busy_ ? now : std::min(now + spin_.time, end_); }
   // Its spin is over: until when it sleeps, which may be its end.
   Nanoseconds wake_at(Nanoseconds now) noexcept {
     ++outlasting_;

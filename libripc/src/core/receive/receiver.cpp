@@ -83,8 +83,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     const bool moves = has_bytes_under_way(mover);
     if (mover && mover.look()) spin_until = spin_.go_on(now);
     // Spinning while others move the bytes takes the processor from them.
-    const bool others_move = moves && (!mover || spin_.is_alone());
-    if (others_move || now >= spin_until) {
+    if ((moves && !mover) || now >= spin_until) {
       inbox_.open(all);
       came_after_ = UINT64_MAX;
       const Nanoseconds wake_at = moves ? deadline.at() : spin_.wake_at(now);

@@ -41,6 +41,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     const ripc_status status = poll();
     if (status != RIPC_PENDING) return status;
     if (deadline.at() == 0) return RIPC_PENDING;
+    // Of a reported one, this thread or another one moves the bytes first.
     if (spin == 0 || is_reported_) break;
     const Nanoseconds now = monotonic_now();
     if (spin_until == 0) spin_until = now + spin;
@@ -51,8 +52,8 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
   TicketKeeper::Section section(keeper_);
   // Several ends are reported one after the other: the later ones can be seen already.
   (void)keeper_.try_finish(*this, true);
-  if (is_reported_ && !keeper_.loop_.in_loop_thread()) move_bytes(section.lock(), deadline, spin);
   const int in_loop = keeper_.loop_.in_loop_thread() ? 1 : 0;
+  if (is_reported_ && in_loop == 0) move_bytes(section.lock(), deadline, spin);
   keeper_.waits_in_loop_ += in_loop;
   (void)wait_in(keeper_.loop_, section.lock(), keeper_.changed_, deadline,
                 [this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; });
