@@ -337,10 +337,12 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
   for (const std::string& name : settings.transports) {
     if (name == "shm") {
       parts.transports.push_back(
-          std::make_unique<shm::ShmTransport>(*directory, shm::TransportOptions{.context = parts.id,
-                                                                                .peer_policy = settings.peer_policy,
-                                                                                .max_peers = settings.max_peers,
-                                                                                .credentials = settings.credentials}));
+          std::make_unique<shm::ShmTransport>(*directory,
+                                              shm::TransportOptions{.context = parts.id,
+                                                                    .peer_policy = settings.peer_policy,
+                                                                    .max_peers = settings.max_peers,
+                                                                    .credentials = settings.credentials},
+                                              *parts.pool));
     } else if (name == "socket") {
       socket::TransportOptions socket_options = settings.socket;
       socket_options.context = parts.id;

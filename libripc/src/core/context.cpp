@@ -45,9 +45,6 @@ Status Context::start() {
       return status;
     }
   }
-  parts_.pool->set_arena_observer([this](std::uint32_t arena) {
-    for (const auto& transport : parts_.transports) transport->arena_gone(arena);
-  });
   // Where one cannot tell of changes, a send that fails asks it.
   (void)parts_.resolver->observe(
       *loop_, [this](const spi::Change& change) { resolver_changed(change); }, spi::Observe::what_arrives);
@@ -67,7 +64,6 @@ Context::~Context() {
   }
   // It may tell of changes until it is gone.
   parts_.resolver.reset();
-  parts_.pool->set_arena_observer({});
   paths_.shut_down();
   // What it holds goes before the pool that its memory may be of.
   loop_->clear();

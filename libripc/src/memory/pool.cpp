@@ -180,9 +180,9 @@ Pool::Pool(std::uint64_t limit) : implementation_(std::make_unique<Implementatio
 
 Pool::~Pool() = default;
 
-void Pool::set_arena_observer(std::function<void(std::uint32_t)> observer) {
+void Pool::set_arena_observer(const void* owner, std::function<void(std::uint32_t)> observer) {
   const std::lock_guard lock(implementation_->mutex);
-  implementation_->arena_observer = std::move(observer);
+  implementation_->arena_observers[owner] = std::move(observer);
 }
 
 void Pool::set_registration_observer(std::function<void(std::span<std::byte>)> observer) {

@@ -113,10 +113,11 @@ class Pool {
   // of them that waited for a hold), failures (of lease), registration_hits (of ranges that were registered already).
   void fill_statistics(ripc_pool_statistics& statistics) const;
 
-  // Called with the id of each arena that was freed, in the thread that caused it, without a lock held. Set before
-  // other threads use the pool; an empty function ends it.
-  void set_arena_observer(std::function<void(std::uint32_t)> observer);
-  // Likewise with each range whose last registration has ended, when registration_of() does not find it any more.
+  // Called with the id of each arena that was freed, in the thread that caused it, without a lock held. One for each
+  // owner. Set before other threads use the pool; an empty function ends it.
+  void set_arena_observer(const void* owner, std::function<void(std::uint32_t)> observer);
+  // Likewise, but only one, with each range whose last registration has ended, when registration_of() does not find it
+  // any more.
   void set_registration_observer(std::function<void(std::span<std::byte>)> observer);
 
  private:

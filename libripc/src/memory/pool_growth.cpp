@@ -148,7 +148,9 @@ void Pool::Implementation::destroy_arena(Lock& lock, PoolArena& arena) noexcept 
   ++busy;
   lock.unlock();
   owned.reset();
-  if (arena_observer) arena_observer(id);
+  for (const auto& [owner, observer] : arena_observers) {
+    if (observer) observer(id);
+  }
   lock.lock();
   --busy;
   reserved -= size;  // only now: the memory counts until it is gone

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -61,8 +62,8 @@ struct Pool::Implementation {
   mutable std::mutex mutex;
   std::condition_variable changed;  // `growing` or `busy` fell
 
-  std::function<void(std::uint32_t)> arena_observer;                // of freed arenas
-  std::function<void(std::span<std::byte>)> registration_observer;  // of registrations that have ended
+  std::map<const void*, std::function<void(std::uint32_t)>> arena_observers;  // of freed arenas
+  std::function<void(std::span<std::byte>)> registration_observer;            // of registrations that have ended
 
   const std::uint64_t limit;
   std::uint64_t reserved = 0;       // bytes of arenas, also of those that are being created or freed

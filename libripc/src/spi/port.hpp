@@ -25,13 +25,12 @@ enum class Delivery {
 class PacketSink {
  public:
   using Memory = std::shared_ptr<std::byte>;
-  // Receiver, from inside Port::poll(). The bytes may be writable by the peer and are valid during the call.
-  virtual Delivery deliver(Source& source, Bytes packet) noexcept = 0;
+  // Receiver, from inside Port::poll(). The bytes may be writable by the peer and are valid during the call. `room`:
+  // what make_room() gave, if they lie in it; a message that is made of them keeps that. Else null.
+  virtual Delivery deliver(Source& source, Bytes packet, const Memory* room) noexcept = 0;
   // Receiver, from inside Port::poll(). Memory for a packet that is too large to be copied. Empty: there is none now,
   // and polling stops.
   virtual Memory make_room(std::size_t size) noexcept = 0;
-  // As deliver(), of a packet that lies in such memory: a message that is made of it keeps that.
-  virtual Delivery deliver_large(Source& source, Bytes packet, const Memory& memory) noexcept = 0;
   // Receiver, from inside Port::poll(). No packet will come from this source any more. Core drops what it waits for.
   virtual void source_gone(Source& source) noexcept = 0;
 

@@ -66,9 +66,6 @@ class Transport {
   // Any. Tells the context at `address` that its registration of `id` has ended, and waits for its answer.
   virtual Status fence(const Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) = 0;
 
-  // Any. The pool freed this arena: peers need not keep it mapped.
-  virtual void arena_gone(std::uint32_t arena) noexcept = 0;
-
  protected:
   // The name is static text.
   explicit Transport(std::string_view name, std::string rendezvous_directory = {})

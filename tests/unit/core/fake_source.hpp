@@ -175,11 +175,11 @@ class FakePort final : public spi::Port {
 
  private:
   static spi::Delivery deliver(spi::PacketSink& sink, FakeSource& source, const std::vector<std::byte>& packet) {
-    if (packet.size() <= kMostCopied) return sink.deliver(source, packet);
+    if (packet.size() <= kMostCopied) return sink.deliver(source, packet, nullptr);
     const spi::PacketSink::Memory memory = sink.make_room(packet.size());
     if (!memory) return spi::Delivery::stop;
     std::memcpy(memory.get(), packet.data(), packet.size());
-    return sink.deliver_large(source, {memory.get(), packet.size()}, memory);
+    return sink.deliver(source, {memory.get(), packet.size()}, &memory);
   }
 
   FakeSources& sources_;
@@ -201,7 +201,6 @@ class FakeTransport : public spi::Transport {
     return spi::Connected{.channel = std::make_shared<FakeChannel>()};
   }
   Status fence(const spi::Address&, ripc_service_id, std::uint64_t, Deadline) override { return {}; }
-  void arena_gone(std::uint32_t) noexcept override {}
 
  private:
   FakeSources& sources_;

@@ -136,10 +136,12 @@ TEST(PoolLimit, LimitWithoutRoomForOneUnitRefusesEveryLease) {
   }
 }
 
-TEST(PoolLimit, ObserverLearnsOfEveryFreedArenaWithoutALockHeld) {
+TEST(PoolLimit, ObserversLearnOfEveryFreedArenaWithoutALockHeld) {
   Pool pool(100 * kMebi);
   std::vector<std::uint32_t> freed;
-  pool.set_arena_observer([&](std::uint32_t id) {
+  int owner = 0, other = 0, calls = 0;
+  pool.set_arena_observer(&other, [&](std::uint32_t) { ++calls; });
+  pool.set_arena_observer(&owner, [&](std::uint32_t id) {
     statistics_of(pool);  // would wait for ever if the pool were locked
     freed.push_back(id);
   });
@@ -158,9 +160,10 @@ TEST(PoolLimit, ObserverLearnsOfEveryFreedArenaWithoutALockHeld) {
   lease_once(100);
   ASSERT_EQ(freed.size(), 3u);
   EXPECT_EQ(freed.back(), third);
-  pool.set_arena_observer({});
+  pool.set_arena_observer(&owner, {});
   lease_once(100 * kMebi);
   EXPECT_EQ(freed.size(), 3u);
+  EXPECT_EQ(calls, 4);
 }
 
 TEST(PoolLimit, ArenaNumbersAreNotUsedAgain) {

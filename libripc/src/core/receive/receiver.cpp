@@ -184,12 +184,12 @@ void Receiver::learn_address(spi::Source& source, ripc_service_id id) noexcept {
 }
 
 // Nearly every packet. What it calls ends it, so that it has no registers to save.
-spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes) noexcept {
+spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes, const Memory* room) noexcept {
   wire::Single packet;
   Message* message = nullptr;
   if (inbox_.pending || !wire::read_single<MessagePool::kSingleStorage>(bytes, source.sink_data, packet) ||
       (message = pool_->take_single()) == nullptr) [[unlikely]]
-    return deliver_plain(source, bytes, nullptr);
+    return deliver_plain(source, bytes, room);
   message->items[0] = short_view(message->storage, packet.body.size());
   copy_small<MessagePool::kSingleStorage>(message->storage, packet.body.data(), packet.body.size());
   add_plain(message, source, packet.source, packet.tag, 1, packet.body.size());

@@ -68,12 +68,9 @@ class Receiver final : private spi::PacketSink {
   void end() noexcept;
 
  private:
-  spi::Delivery deliver(spi::Source& source, spi::Bytes bytes) noexcept override;
+  spi::Delivery deliver(spi::Source& source, spi::Bytes bytes, const Memory* room) noexcept override;
   void source_gone(spi::Source& source) noexcept override { long_receives_.source_gone(source); }
   Memory make_room(std::size_t size) noexcept override;
-  spi::Delivery deliver_large(spi::Source& source, spi::Bytes bytes, const Memory& memory) noexcept override {
-    return deliver_plain(source, bytes, &memory);
-  }
   // memory: the bytes lie in it, and are not copied; or null.
   [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes, const Memory* memory) noexcept;
   // overtakes: it is offered before its turn, because it said that it is unordered.

@@ -325,8 +325,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
         continue;
       }
     }
-    const spi::Delivery delivery = stream.memory() ? sink.deliver_large(source, stream.packet, stream.memory())
-                                                   : sink.deliver(source, stream.packet);
+    const spi::Delivery delivery = sink.deliver(source, stream.packet, stream.memory() ? &stream.memory() : nullptr);
     if (delivery != spi::Delivery::taken) {
       stop = delivery == spi::Delivery::stop;
       break;
@@ -355,7 +354,7 @@ void UdpReceiver::count_call() noexcept { increase(port_.counters().receive_call
 std::size_t UdpReceiver::deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
   while (batch_next_ < batch_count_ && taken < budget) {
-    const spi::Delivery delivery = sink.deliver(*batch_source_, batch_[batch_next_]);
+    const spi::Delivery delivery = sink.deliver(*batch_source_, batch_[batch_next_], nullptr);
     if (delivery == spi::Delivery::taken) [[likely]] {
       ++batch_next_;
       ++taken;
@@ -393,7 +392,7 @@ std::size_t UdpReceiver::deliver_backlog(UdpSource& source, spi::PacketSink& sin
                                          bool& stop) noexcept {
   std::size_t taken = 0;
   while (!source.backlog.empty() && taken < budget) {
-    const spi::Delivery delivery = sink.deliver(source, source.backlog.front());
+    const spi::Delivery delivery = sink.deliver(source, source.backlog.front(), nullptr);
     if (delivery != spi::Delivery::taken) {
       stop = delivery == spi::Delivery::stop;
       break;

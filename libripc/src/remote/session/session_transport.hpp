@@ -61,7 +61,6 @@ class SessionTransport : public spi::Transport {
   Result<spi::Connected> connect(std::span<const spi::Address> addresses, ripc_service_id id,
                                  Deadline deadline) override;
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
-  void arena_gone(std::uint32_t) noexcept override {}
 
   const security::Counters& counters() const noexcept { return *options_.credentials.counters; }
 

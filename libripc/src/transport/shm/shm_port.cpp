@@ -144,7 +144,7 @@ std::size_t ShmPort::take_one(std::span<const std::byte> packet, spi::PacketSink
   ShmSource& source = *single_source_;
   QueueReader& reader = source.reader();
   if (streak_ >= kStreak) (void)reader.look_ahead();
-  const bool taken = sink.deliver(source, packet) == spi::Delivery::taken;
+  const bool taken = sink.deliver(source, packet, nullptr) == spi::Delivery::taken;
   if (taken) [[likely]]
     reader.pop();
   give_room_back(source);
@@ -193,7 +193,7 @@ std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> p
   std::size_t taken = 0;
   if (streak_ >= kStreak) (void)reader.look_ahead();
   do {
-    const spi::Delivery delivery = sink.deliver(source, packet);
+    const spi::Delivery delivery = sink.deliver(source, packet, nullptr);
     if (delivery != spi::Delivery::taken) [[unlikely]] {
       stop = delivery == spi::Delivery::stop;
       break;

@@ -45,13 +45,21 @@ bool parse_locator(const std::string& locator, std::string& directory, std::uint
 
 std::string context_locator(std::uint64_t context) { return '#' + id_text(context).substr(2); }
 
-ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options)
+ShmTransport::ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options,
+                           memory::Pool& pool)
     : Transport("shm", directory->path()),
       directory_(std::move(directory)),
       options_(options),
-      peer_table_(options.credentials) {}
+      pool_(pool),
+      peer_table_(options.credentials) {
+  // Peers need not keep it mapped.
+  pool_.set_arena_observer(this, [this](std::uint32_t arena) {
+    const std::lock_guard lock(mutex_);
+    for (const PeerPointer& peer : peers_) peer->connection->retract(arena);
+  });
+}
 
-ShmTransport::~ShmTransport() = default;
+ShmTransport::~ShmTransport() { pool_.set_arena_observer(this, {}); }
 
 Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
   host_ = &host;
@@ -416,11 +424,6 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
   const std::lock_guard lock(mutex_);
   ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
-}
-
-void ShmTransport::arena_gone(std::uint32_t arena) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (const PeerPointer& peer : peers_) peer->connection->retract(arena);
 }
 
 ripc_service_id ShmTransport::service_of(const Peer& peer, std::uint64_t link) noexcept {

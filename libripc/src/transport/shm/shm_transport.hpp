@@ -16,6 +16,7 @@
 #include "base/fork_guard.hpp"
 #include "base/runtime_directory.hpp"
 #include "base/standing_timer.hpp"
+#include "memory/pool.hpp"
 #include "security/credentials.hpp"
 #include "spi/peer.hpp"
 #include "spi/port_table.hpp"
@@ -41,7 +42,8 @@ std::string context_locator(std::uint64_t context);
 
 class ShmTransport final : public spi::Transport {
  public:
-  ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options);
+  // `pool`: the context's, which outlives the transport.
+  ShmTransport(std::shared_ptr<RuntimeDirectory> directory, const TransportOptions& options, memory::Pool& pool);
   ~ShmTransport() override;
 
   Status start(spi::Host& host, EventLoop& loop) override;
@@ -52,7 +54,6 @@ class ShmTransport final : public spi::Transport {
   Result<spi::Connected> connect(std::span<const spi::Address> addresses, ripc_service_id id,
                                  Deadline deadline) override;
   Status fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation, Deadline deadline) override;
-  void arena_gone(std::uint32_t arena) noexcept override;
 
  private:
   // One connected context.
@@ -139,6 +140,7 @@ class ShmTransport final : public spi::Transport {
 
   std::shared_ptr<RuntimeDirectory> directory_;
   TransportOptions options_;
+  memory::Pool& pool_;
   spi::PeerTable peer_table_;
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;

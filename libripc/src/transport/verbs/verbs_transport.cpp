@@ -25,9 +25,16 @@ VerbsTransport::VerbsTransport(TransportOptions options, std::shared_ptr<const D
     const std::lock_guard lock(registrars_mutex_);
     for (const auto& registrar : registrars_) registrar->registration_gone(range);
   });
+  pool_.set_arena_observer(this, [this](std::uint32_t arena) {
+    const std::lock_guard lock(registrars_mutex_);
+    for (const auto& registrar : registrars_) registrar->arena_gone(arena);
+  });
 }
 
-VerbsTransport::~VerbsTransport() { pool_.set_registration_observer({}); }
+VerbsTransport::~VerbsTransport() {
+  pool_.set_registration_observer({});
+  pool_.set_arena_observer(this, {});
+}
 
 Status VerbsTransport::start(spi::Host& host, EventLoop& loop) {
   std::vector<std::string> ips;
@@ -62,11 +69,6 @@ void VerbsTransport::stop() noexcept {
   if (limit_timer_ != 0) loop().cancel_timer(limit_timer_);
   limit_timer_ = 0;
   manager_.reset();
-}
-
-void VerbsTransport::arena_gone(std::uint32_t arena) noexcept {
-  const std::lock_guard lock(registrars_mutex_);
-  for (const auto& registrar : registrars_) registrar->arena_gone(arena);
 }
 
 std::vector<std::string> VerbsTransport::own_ips() const {

@@ -48,7 +48,6 @@ class VerbsTransport final : public remote::SessionTransport {
 
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
-  void arena_gone(std::uint32_t arena) noexcept override;
 
   // Any. RDMA connections open now; for people and tests.
   std::size_t connection_count() const;

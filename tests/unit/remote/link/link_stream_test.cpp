@@ -25,8 +25,7 @@ using wire::datagram::Header;
 // Gives memory for large records, and counts it.
 class Rooms final : public spi::PacketSink {
  public:
-  spi::Delivery deliver(spi::Source&, spi::Bytes) noexcept override { return spi::Delivery::stop; }
-  spi::Delivery deliver_large(spi::Source&, spi::Bytes, const Memory&) noexcept override { return spi::Delivery::stop; }
+  spi::Delivery deliver(spi::Source&, spi::Bytes, const Memory*) noexcept override { return spi::Delivery::stop; }
   void source_gone(spi::Source&) noexcept override {}
   Memory make_room(std::size_t size) noexcept override {
     if (has_none) return {};

@@ -88,7 +88,7 @@ class ShmTransportTest : public testing::Test {
     options.context = kOwn;
     options.peer_policy = admitted();
     options.credentials = credentials_;
-    transport_ = std::make_unique<ShmTransport>(directory_, options);
+    transport_ = std::make_unique<ShmTransport>(directory_, options, pool_);
     ASSERT_TRUE(transport_->start(host_, *loop_).ok());
     responder_ = std::thread([this] { loop_->run(); });
     peer_ = std::make_unique<PlayedPeer>(*directory_);
@@ -111,6 +111,7 @@ class ShmTransportTest : public testing::Test {
   std::shared_ptr<RuntimeDirectory> directory_;
   test::QuietHost host_;
   std::unique_ptr<EventLoop> loop_;
+  memory::Pool pool_{std::uint64_t{1} << 20};
   std::unique_ptr<ShmTransport> transport_;
   std::thread responder_;
   std::unique_ptr<PlayedPeer> peer_;

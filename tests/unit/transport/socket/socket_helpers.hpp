@@ -129,8 +129,12 @@ class Node {
 // Keeps what it is given, until it is set to take no more.
 class CollectingSink final : public spi::PacketSink {
  public:
-  spi::Delivery deliver(spi::Source& source, spi::Bytes packet) noexcept override {
+  spi::Delivery deliver(spi::Source& source, spi::Bytes packet, const Memory* room) noexcept override {
     if (answer != spi::Delivery::taken && (refused == nullptr || refused == &source)) return answer;
+    if (room != nullptr) {
+      EXPECT_LE(room->get(), packet.data());
+      ++large;
+    }
     packets.emplace_back(&source, std::string(reinterpret_cast<const char*>(packet.data()), packet.size()));
     return spi::Delivery::taken;
   }
@@ -138,11 +142,6 @@ class CollectingSink final : public spi::PacketSink {
     if (answer != spi::Delivery::taken) return {};
     const auto room = std::make_shared<std::vector<std::byte>>(size);
     return {room, room->data()};
-  }
-  spi::Delivery deliver_large(spi::Source& source, spi::Bytes packet, const Memory& memory) noexcept override {
-    EXPECT_LE(memory.get(), packet.data());
-    ++large;
-    return deliver(source, packet);
   }
   void source_gone(spi::Source&) noexcept override { ++gone; }
 

@@ -79,7 +79,7 @@ class Node {
 
 class Sink final : public spi::PacketSink {
  public:
-  spi::Delivery deliver(spi::Source& from, spi::Bytes packet) noexcept override {
+  spi::Delivery deliver(spi::Source& from, spi::Bytes packet, const Memory*) noexcept override {
     if (refuses) {
       ++refused;
       return spi::Delivery::stop;
@@ -89,9 +89,6 @@ class Sink final : public spi::PacketSink {
     return spi::Delivery::taken;
   }
   Memory make_room(std::size_t) noexcept override { return {}; }
-  spi::Delivery deliver_large(spi::Source& from, spi::Bytes packet, const Memory&) noexcept override {
-    return deliver(from, packet);
-  }
   void source_gone(spi::Source&) noexcept override {}
   bool refuses = false;  // there is no room
   std::size_t refused = 0;

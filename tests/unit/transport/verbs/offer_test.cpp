@@ -141,14 +141,11 @@ TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
 class PullingSink final : public spi::PacketSink {
  public:
   explicit PullingSink(std::span<spi::Pull> pulls) : pulls_(pulls) {}
-  spi::Delivery deliver(spi::Source& from, spi::Bytes) noexcept override {
+  spi::Delivery deliver(spi::Source& from, spi::Bytes, const Memory*) noexcept override {
     EXPECT_EQ(from.pull(pulls_[taken++]), RIPC_PENDING);
     return spi::Delivery::taken;
   }
   Memory make_room(std::size_t) noexcept override { return {}; }
-  spi::Delivery deliver_large(spi::Source& from, spi::Bytes packet, const Memory&) noexcept override {
-    return deliver(from, packet);
-  }
   void source_gone(spi::Source&) noexcept override {}
   std::size_t taken = 0;
 

@@ -323,7 +323,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
         source->backlog.emplace_back(packet.begin(), packet.end());
       } else {
         source->collect_pulls();
-        const spi::Delivery delivery = sink.deliver(*source, packet);
+        const spi::Delivery delivery = sink.deliver(*source, packet, nullptr);
         if (delivery == spi::Delivery::stop) {
           receiver.offered = true;
           stop = true;
@@ -431,7 +431,7 @@ std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, 
   for (const auto& source : blocked_) {
     while (!source->backlog.empty() && taken < budget && !stop) {
       source->collect_pulls();
-      const spi::Delivery delivery = sink.deliver(*source, source->backlog.front());
+      const spi::Delivery delivery = sink.deliver(*source, source->backlog.front(), nullptr);
       if (delivery != spi::Delivery::taken) {
         stop = delivery == spi::Delivery::stop;
         break;
