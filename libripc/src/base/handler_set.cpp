@@ -52,6 +52,11 @@ void HandlerSet::remove(int fd) noexcept {
   handlers_.erase(fd);
 }
 
+std::size_t HandlerSet::size() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return handlers_.size();
+}
+
 void HandlerSet::clear() noexcept {
   decltype(handlers_) handlers;
   const std::lock_guard lock(mutex_);
@@ -98,9 +103,15 @@ Status SharedSet::open(HandlerSet& loop) {
   return loop.add(own_.fd(), EPOLLIN, [this](std::uint32_t) { handle_in_loop(); });
 }
 
+void SharedSet::wake() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (user_ != std::thread::id() && user_ != std::this_thread::get_id()) signal_event(wake_.get());
+}
+
 bool SharedSet::borrow() noexcept {
   const std::lock_guard lock(mutex_);
-  if (user_ != std::thread::id() || !loop_->modify(own_.fd(), 0).ok()) return false;
+  // One is that of wake().
+  if (own_.size() == 1 || user_ != std::thread::id() || !loop_->modify(own_.fd(), 0).ok()) return false;
   user_ = std::this_thread::get_id();
   return true;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/epoll.hpp"
 #include "base/event_signal.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -38,6 +39,7 @@ class HandlerSet {
   Status add(int fd, std::uint32_t events, Handler handler);
   Status modify(int fd, std::uint32_t events) const noexcept;
   void remove(int fd) noexcept;
+  std::size_t size() const noexcept;
   // Destroys the handlers, in the calling thread, when no other one calls anything.
   void clear() noexcept;
 
@@ -52,7 +54,7 @@ class HandlerSet {
  private:
   UniqueFd epoll_;
   std::atomic<bool> handling_{false};  // events that were taken
-  std::mutex mutex_;                   // for the following
+  mutable std::mutex mutex_;           // for the following
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
 };
 
@@ -63,8 +65,8 @@ class SharedSet {
   // Before any other call. The loop's set outlives this one. What HandlerSet::open() and add() say.
   Status open(HandlerSet& loop);
   HandlerSet& descriptors() noexcept { return own_; }
-  // Any thread. One that has borrowed them, and sleeps until they are readable, looks around.
-  void wake() const noexcept { signal_event(wake_.get()); }
+  // Any thread. Another one that has borrowed them, and sleeps until they are readable, looks around.
+  void wake() noexcept;
   const HandlerSet& descriptors() const noexcept { return own_; }
 
   // The right of a thread to the descriptors. It holds no lock that a handler takes.
@@ -78,8 +80,8 @@ class SharedSet {
 
     // Whether it has them.
     explicit operator bool() const noexcept { return set_ != nullptr; }
-    // Tries, unless it has them: not while another thread does, or the loop is at work on them. Two system calls, with
-    // give_back().
+    // Tries, unless it has them: not while there are none, another thread has them, or the loop is at work on them. Two
+    // system calls, with give_back().
     void borrow_from(SharedSet& set) noexcept {
       if (set_ == nullptr && set.borrow()) set_ = &set;
     }
@@ -89,6 +91,21 @@ class SharedSet {
     }
     // Handles what is there, of one descriptor. False: there was nothing.
     bool look() const { return set_->handle(1); }
+    // The same until `done()`, or the deadline. Sleeps when there has been nothing for so long. A thread that makes
+    // `done()` true calls wake().
+    template <typename Done>
+    void look_until(Done&& done, Deadline deadline, Nanoseconds spin) const {
+      Nanoseconds spin_until = 0;
+      while (!done()) {
+        const Nanoseconds now = monotonic_now();
+        if (now >= deadline.at()) return;
+        if (look()) {
+          spin_until = now + spin;
+        } else if (now >= spin_until) {
+          (void)sleep_on(fd(), deadline, now);
+        }
+      }
+    }
     // Readable when there is something to handle; -1 without descriptors.
     int fd() const noexcept { return set_ == nullptr ? -1 : set_->own_.fd(); }
 

@@ -141,9 +141,18 @@ TEST_F(SharedSetTest, ALookHandlesOneDescriptor) {
   EXPECT_FALSE(borrowed.look());
 }
 
-TEST_F(SharedSetTest, AThreadThatSleepsOnThemCanBeWoken) {
+TEST_F(SharedSetTest, NoThreadGetsThemWhereThereAreNone) {
+  shared().descriptors().remove(fd_.get());
+  EXPECT_FALSE(SharedSet::Borrowed(shared()));
+  share(fd_);
+  EXPECT_TRUE(SharedSet::Borrowed(shared()));
+}
+
+TEST_F(SharedSetTest, AThreadThatSleepsOnThemCanBeWokenByAnother) {
   const SharedSet::Borrowed borrowed(shared());
   shared().wake();
+  EXPECT_FALSE(borrowed.look()) << "it is awake";
+  std::thread([&] { shared().wake(); }).join();
   EXPECT_EQ(sleep_on(borrowed.fd(), Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   EXPECT_TRUE(borrowed.look());
   EXPECT_FALSE(borrowed.look());

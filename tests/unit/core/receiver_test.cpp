@@ -178,15 +178,19 @@ TEST_F(Receiving, AnInterruptAndAnEndOfTheWaitEndOneCallEach) {
 }
 
 TEST_F(Receiving, AWaitThatMaySpinSleepsWhileAnotherThreadServesWhatWasSent) {
-  SharedSet::Borrowed others(loop_->shared());
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
   EXPECT_EQ(receiver_->counters().sleeps, 0u);
   sent_.reported = 1;
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
-  EXPECT_EQ(receiver_->counters().sleeps, 1u);
+  EXPECT_EQ(receiver_->counters().sleeps, 1u) << "only the loop can";
+  const UniqueFd fd = make_eventfd();
+  on_signal(loop_->shared().descriptors(), fd, [] {});
+  SharedSet::Borrowed others(loop_->shared());
+  EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
+  EXPECT_EQ(receiver_->counters().sleeps, 2u);
   others.give_back();
   EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
-  EXPECT_EQ(receiver_->counters().sleeps, 1u) << "it serves that itself";
+  EXPECT_EQ(receiver_->counters().sleeps, 2u) << "it serves that itself";
 }
 
 // No thread runs the loop here.
@@ -213,9 +217,9 @@ TEST_F(Receiving, AWaitMovesTheBytesOfItsMessageItselfWhetherItSpinsOrSleeps) {
     EXPECT_EQ(receiver_->counters().sleeps, time == 0 ? 1u : 0u);
     EXPECT_EQ(life_.events().wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "it did not wake itself";
   }
-  shared.remove(fd.get());
   // It has given them back, and may be woken again.
   EXPECT_TRUE(SharedSet::Borrowed(loop_->shared()));
+  shared.remove(fd.get());
   life_.events().wake();
   EXPECT_EQ(life_.events().wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }

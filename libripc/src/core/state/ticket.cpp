@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/epoll.hpp"
 #include "base/loop_wait.hpp"
 
 namespace ripc::internal::core {
@@ -66,20 +65,11 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
 void Ticket::move_bytes(std::unique_lock<std::mutex>& lock, Deadline deadline, Nanoseconds spin) noexcept {
   const SharedSet::Borrowed mover(keeper_.loop_.shared());
   if (!mover) return;
-  keeper_.mover_ = std::this_thread::get_id();
+  keeper_.is_moving_ = true;
   lock.unlock();
-  Nanoseconds spin_until = 0;
-  while (status_.load(std::memory_order_acquire) == RIPC_PENDING) {
-    const Nanoseconds now = monotonic_now();
-    if (now >= deadline.at()) break;
-    if (mover.look()) {
-      spin_until = now + spin;
-    } else if (now >= spin_until) {
-      (void)sleep_on(mover.fd(), deadline, now);
-    }
-  }
+  mover.look_until([this] { return status_.load(std::memory_order_acquire) != RIPC_PENDING; }, deadline, spin);
   lock.lock();
-  keeper_.mover_ = {};
+  keeper_.is_moving_ = false;
 }
 
 ripc_status Ticket::cancel() noexcept {

@@ -120,7 +120,7 @@ class TicketKeeper {
     ~Section() {
       const bool completed = std::exchange(keeper_.completed_, false);
       const bool loop_waits = keeper_.waits_in_loop_ != 0;
-      const bool mover_waits = keeper_.mover_ != std::thread::id() && keeper_.mover_ != std::this_thread::get_id();
+      const bool mover_waits = keeper_.is_moving_;
       lock_.unlock();
       if (!completed) return;
       keeper_.changed_.notify_all();
@@ -157,7 +157,7 @@ class TicketKeeper {
   std::condition_variable changed_;
   bool completed_ = false;  // some ticket, since changed_ was notified
   int waits_in_loop_ = 0;   // of callbacks
-  std::thread::id mover_;   // waits for a ticket and handles what the loop shares meanwhile
+  bool is_moving_ = false;  // a thread waits for a ticket, and handles what the loop shares meanwhile
   // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
   std::size_t looked_for_ = 0;  // of them: those that no one may tell of
