@@ -24,7 +24,7 @@ inline constexpr Nanoseconds kConnectionLimit = 20'000'000'000;
 // Remembers how operations end.
 class Ends final : public QueuePairConnection::Handler {
  public:
-  bool frame(QueuePairConnection&, const wire::bulk::Frame& frame) noexcept override {
+  bool frame(QueuePairConnection&, const wire::bulk::Frame& frame, QueuePairConnection::Pass&) noexcept override {
     const std::lock_guard lock(mutex_);
     frames_.push_back(frame);
     changed_.notify_all();
@@ -47,7 +47,7 @@ class Ends final : public QueuePairConnection::Handler {
     changed_.notify_all();
   }
   void room(QueuePairConnection&) noexcept override {}
-  void handled(QueuePairConnection&) noexcept override {}
+  void handled(QueuePairConnection&, QueuePairConnection::Pass&) noexcept override {}
   void lost(QueuePairConnection&, bool) noexcept override {
     const std::lock_guard lock(mutex_);
     is_lost_ = true;

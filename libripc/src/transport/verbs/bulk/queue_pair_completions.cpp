@@ -71,7 +71,7 @@ void QueuePairConnection::on_event() noexcept {
   // once more.
   bool is_armed = false;
   for (int batch = 0; batch < kBatchesPerEvent; ++batch) {
-    if (handle_some(*handler) != 0) continue;
+    if (handle_some(*handler, false) != 0) continue;
     if (is_armed) return;
     if (!arm()) fail(false);
     is_armed = true;
@@ -84,11 +84,12 @@ void QueuePairConnection::poll() noexcept {
   if (!handling.owns_lock()) return;
   const auto handler = handler_.lock();
   if (!handler) return;
-  tally_->polled.fetch_add(handle_some(*handler), std::memory_order_relaxed);
+  tally_->polled.fetch_add(handle_some(*handler, true), std::memory_order_relaxed);
 }
 
 // What was sent before something came is over before that is handled. How many completions there were.
-std::size_t QueuePairConnection::handle_some(Handler& handler) noexcept {
+std::size_t QueuePairConnection::handle_some(Handler& handler, bool is_poll) noexcept {
+  Pass pass{.is_poll = is_poll};
   Completions received;
   Completions sent;
   const std::size_t received_count = take(&QueuePairConnection::received_queue_, received);
@@ -101,7 +102,7 @@ std::size_t QueuePairConnection::handle_some(Handler& handler) noexcept {
   for (const ibv_wc& completion : std::span(received).first(received_count)) {
     if (completion.status != IBV_WC_SUCCESS) {
       fail(false);
-    } else if (!on_message(handler, completion)) {
+    } else if (!on_message(handler, completion, pass)) {
       fail(true);
     }
   }
@@ -113,11 +114,11 @@ std::size_t QueuePairConnection::handle_some(Handler& handler) noexcept {
     acknowledge_locked();
     (void)hand_over(std::move(lock), false);
   }
-  handler.handled(*this);
+  handler.handled(*this, pass);
   return count;
 }
 
-bool QueuePairConnection::on_message(Handler& handler, const ibv_wc& completion) noexcept {
+bool QueuePairConnection::on_message(Handler& handler, const ibv_wc& completion, Pass& pass) noexcept {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   std::array<std::byte, kMessage> message;
   if (completion.byte_len != kPrefix && completion.byte_len != kMessage) return false;
@@ -139,7 +140,7 @@ bool QueuePairConnection::on_message(Handler& handler, const ibv_wc& completion)
   }
   if (completion.byte_len == kPrefix) return true;
   const Result<bulk::Frame> frame = bulk::decode(std::span(message).subspan<kPrefix>(), bulk::Carrier::rdma);
-  return frame.ok() && handler.frame(*this, *frame);
+  return frame.ok() && handler.frame(*this, *frame, pass);
 }
 
 void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) noexcept {

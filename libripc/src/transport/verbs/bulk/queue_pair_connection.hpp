@@ -27,6 +27,7 @@
 
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
+#include "remote/bulk/exposure_table.hpp"
 #include "remote/bulk/frame_sender.hpp"
 #include "transport/verbs/bulk/remote_key.hpp"
 #include "transport/verbs/device/connection_manager.hpp"
@@ -66,19 +67,26 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   // Of a message, in the work request itself; a device that takes less reads it out of registered memory.
   static constexpr std::uint32_t kMostInline = 8 + wire::bulk::kHeaderSize;
 
+  // What one thread handles together. The handler collects here what it does when it has handled all of it.
+  struct Pass {
+    bool is_poll = false;  // of a receiver that looks for an offer: such a one may be anywhere, so it ends no ticket
+    std::vector<EventSet::Waker> wakers{};
+    std::vector<remote::ExposureTable::Ending> endings{};  // of transfers, whose Finish has been answered by enqueue()
+  };
+
   // What is done with what it brings. Called without locks held, by one thread at a time: the responder, or a
   // receiver that looks for an offer, from inside poll(); lost() by the responder only.
   class Handler {
    public:
     // False: the peer breaks the protocol.
-    virtual bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
+    virtual bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame, Pass& pass) noexcept = 0;
     // An operation has ended. RIPC_OK; RIPC_CANCELLED: the memory of this process; RIPC_PEER_DEAD: it may be tried
     // again over another connection.
     virtual void operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept = 0;
     // post() was refused for want of room, and now there is some.
     virtual void room(QueuePairConnection& connection) noexcept = 0;
-    // All that had come was handled, for now.
-    virtual void handled(QueuePairConnection& connection) noexcept = 0;
+    // All of a pass was handled.
+    virtual void handled(QueuePairConnection& connection, Pass& pass) noexcept = 0;
     // The connection has ended, by itself; once. Its operations have been reported.
     virtual void lost(QueuePairConnection& connection, bool violation) noexcept = 0;
 
@@ -196,8 +204,8 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   // What each of the two completion queues gives at once.
   using Completions = std::array<ibv_wc, 32>;
   std::size_t take(ibv_cq* QueuePairConnection::*queue, Completions& completions) noexcept;
-  std::size_t handle_some(Handler& handler) noexcept;
-  bool on_message(Handler& handler, const ibv_wc& completion) noexcept;
+  std::size_t handle_some(Handler& handler, bool is_poll) noexcept;
+  bool on_message(Handler& handler, const ibv_wc& completion, Pass& pass) noexcept;
   void on_sent(Handler& handler, const ibv_wc& completion) noexcept;
   std::shared_ptr<RemoteKey> remote_key_of(std::uint32_t key) noexcept;
   void fail(bool violation) noexcept;

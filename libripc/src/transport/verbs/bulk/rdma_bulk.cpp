@@ -246,27 +246,26 @@ ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept 
 
 // ---- What the connection brings ------------------------------------------------------------------------------
 
-// What a thread that polls must leave to the responder.
-void RdmaBulk::in_responder(QueuePairConnection& connection,
-                            std::function<void(RdmaBulk&, QueuePairConnection&)> task) noexcept {
-  loop_.post([self = weak_from_this(), again = connection.weak_from_this(), task = std::move(task)] {
-    const auto alive = self.lock();
+// What a thread that polls must leave to the responder, and what finds no room: completions that make some come first.
+void RdmaBulk::frame_in_responder(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+  loop_.post([weak = weak_from_this(), again = connection.weak_from_this(), frame] {
+    const auto self = weak.lock();
     const auto target = again.lock();
-    if (alive && target) task(*alive, *target);
+    if (!self || !target) return;
+    Pass pass;
+    if (!self->frame(*target, frame, pass)) target->cut();
+    self->end_all(*target, pass);
+    target->flush();
   });
 }
 
-bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
-  if (!may_be_polled(frame) && !loop_.in_loop_thread()) {
-    in_responder(connection, [frame](RdmaBulk& self, QueuePairConnection& target) {
-      if (!self.frame(target, frame)) target.cut();
-      self.end_all(target);
-      target.flush();
-    });
+bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) noexcept {
+  if (pass.is_poll && !may_be_polled(frame)) {
+    frame_in_responder(connection, frame);
     return true;
   }
   // No one else gets at a transfer that is about to end, this thread neither.
-  if (!may_be_polled(frame) && frame.type != bulk::Type::finish) end_all(connection);
+  if (!may_be_polled(frame) && frame.type != bulk::Type::finish) end_all(connection, pass);
   switch (frame.type) {
     case bulk::Type::ask_read:
       return on_ask_read(connection, frame);
@@ -284,10 +283,11 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) 
       pushes_.pushed(connection, frame);
       return true;
     case bulk::Type::finish:
-      on_finish(connection, frame);
+      on_finish(connection, frame, pass);
       return true;
     case bulk::Type::finished:
-      on_finished(frame);
+      // A thread that is woken finds all that has come together, and sleeps no more for the rest of it.
+      pass.wakers.push_back(finishes_.answered(frame));
       return true;
     default:
       return false;
@@ -295,46 +295,31 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame) 
 }
 
 // All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
-void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) noexcept {
   connection.prove();
-  if (std::ranges::any_of(endings_, [&](const auto& ending) { return ending.holds(frame.key); })) end_all(connection);
+  if (std::ranges::any_of(pass.endings, [&](const auto& ending) { return ending.holds(frame.key); }))
+    end_all(connection, pass);
   bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
   remote::ExposureTable::Ending ending;
   answer.value = static_cast<std::uint64_t>(
       transfers_.answer_to(frame.key, frame.location, static_cast<ripc_status>(frame.value), ending));
-  endings_.push_back(std::move(ending));
+  pass.endings.push_back(std::move(ending));
   (void)connection.enqueue(answer);
 }
 
-// A thread that is woken finds all that has come together, and sleeps no more for the rest of it. One that looks for
-// an offer is awake.
-void RdmaBulk::on_finished(const bulk::Frame& frame) noexcept {
-  EventSet::Waker waker = finishes_.answered(frame);
-  if (waker && loop_.in_loop_thread()) wakers_.push_back(std::move(waker));
-}
-
-void RdmaBulk::handled(QueuePairConnection& connection) noexcept {
+void RdmaBulk::handled(QueuePairConnection& connection, Pass& pass) noexcept {
   if (connection_count() > 1) flush_all();
-  if (!loop_.in_loop_thread()) return;
-  wakers_.clear();
-  end_all(connection);
+  pass.wakers.clear();
+  end_all(connection, pass);
 }
 
-void RdmaBulk::end_all(QueuePairConnection& connection) noexcept {
-  if (endings_.empty()) return;
+void RdmaBulk::end_all(QueuePairConnection& connection, Pass& pass) noexcept {
+  if (pass.endings.empty()) return;
   connection.settle();
   std::vector<remote::ExposureTable::Watcher> watchers;
-  for (auto& ending : std::exchange(endings_, {}))
+  for (auto& ending : std::exchange(pass.endings, {}))
     watchers.push_back(remote::ExposureTable::complete(std::move(ending)));
   for (const auto& watcher : watchers) tell(watcher);
-}
-
-// The completions that make room are looked at before the loop comes to this.
-void RdmaBulk::ask_again(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
-  in_responder(connection, [frame](RdmaBulk& self, QueuePairConnection& target) {
-    (void)self.frame(target, frame);
-    target.flush();
-  });
 }
 
 // As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
@@ -389,7 +374,7 @@ bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& f
   // Answered; or the connection is being lost.
   if (status == RIPC_OK || status == RIPC_PEER_DEAD) return true;
   if (status == RIPC_AGAIN) {
-    ask_again(connection, frame);
+    frame_in_responder(connection, frame);
     return true;
   }
   // It cannot be read at all; or it could, but may not be registered: the limit of locked memory, or one of the device.
@@ -425,7 +410,7 @@ bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& 
   if (destination) (void)grants_.end_frame(&connection, frame, RIPC_CANCELLED);
   if (status == RIPC_PEER_DEAD) return true;
   if (status == RIPC_AGAIN) {
-    ask_again(connection, frame);
+    frame_in_responder(connection, frame);
     return true;
   }
   const ripc_status reply = status == RIPC_REVOKED ? RIPC_REVOKED : RIPC_UNSUPPORTED;
@@ -443,15 +428,7 @@ bool RdmaBulk::on_written(QueuePairConnection& connection, const bulk::Frame& fr
 
 void RdmaBulk::operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {
   if (status == RIPC_OK) connection.prove();
-  if (pulls_.read_done(connection, id, status)) return;
-  if (loop_.in_loop_thread()) {
-    pushes_.write_done(connection, id, status);
-  } else {
-    in_responder(connection, [id, status](RdmaBulk& self, QueuePairConnection& target) {
-      self.pushes_.write_done(target, id, status);
-      target.flush();
-    });
-  }
+  if (!pulls_.read_done(connection, id, status)) pushes_.write_done(connection, id, status);
 }
 
 }  // namespace ripc::internal::verbs

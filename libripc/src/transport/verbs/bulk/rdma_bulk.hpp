@@ -23,6 +23,8 @@ namespace ripc::internal::verbs {
 class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullTable, RdmaPushTable>,
                        public QueuePairConnection::Handler,
                        public std::enable_shared_from_this<RdmaBulk> {
+  using Pass = QueuePairConnection::Pass;
+
  public:
   // `peer`: the other end of the control connection, whose rail is the first; `registrar`: of this side's device there.
   RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop,
@@ -86,10 +88,10 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
   // ---- QueuePairConnection::Handler ----
-  bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept override;
+  bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame, Pass& pass) noexcept override;
   void operation_done(QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept override;
   void room(QueuePairConnection& connection) noexcept override { pulls_.room(connection); }
-  void handled(QueuePairConnection& connection) noexcept override;
+  void handled(QueuePairConnection& connection, Pass& pass) noexcept override;
   void lost(QueuePairConnection& connection, bool violation) noexcept override;
 
  private:
@@ -102,16 +104,13 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   template <typename Do>
   void for_each_connection(Do&& todo) const noexcept;
   void flush_all() noexcept;
-  void in_responder(QueuePairConnection& connection,
-                    std::function<void(RdmaBulk&, QueuePairConnection&)> task) noexcept;
+  void frame_in_responder(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   void offer(std::span<const wire::Descriptor> items) noexcept;
   using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const RemoteKey& remote_key)>;
   ripc_status open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
-  void ask_again(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
-  void on_finish(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
-  void on_finished(const wire::bulk::Frame& frame) noexcept;
-  void end_all(QueuePairConnection& connection) noexcept;
+  void on_finish(QueuePairConnection& connection, const wire::bulk::Frame& frame, Pass& pass) noexcept;
+  void end_all(QueuePairConnection& connection, Pass& pass) noexcept;
   bool on_ask_read(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_ask_write(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
   bool on_written(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
@@ -128,11 +127,6 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   std::vector<spi::RailReport> possible_rails_;  // under mutex_
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};
-
-  // The responder's, while it handles what has come: threads to wake, and transfers whose Finish was answered,
-  // by enqueue().
-  std::vector<EventSet::Waker> wakers_;
-  std::vector<remote::ExposureTable::Ending> endings_;
 
   std::uint64_t activity_ = 0;  // the responder's: on all connections, at the last probe
 };
