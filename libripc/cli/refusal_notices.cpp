@@ -56,7 +56,8 @@ void RefusalNotices::look_at_counters() {
       counted(refused->handshakes_refused, "connections", "another cluster key, a user of RIPC_PEERS, too slow") +
       counted(refused->links_refused, "links", "calls= of the trust file") +
       counted(refused->records_refused, "records", "holds= and joins= of the trust file, or older than a takeover") +
-      counted(refused->packets_refused, "packets", "by another cluster's multicast, or somebody on the path") +
+      counted(refused->packets_refused, "packets",
+              "by another cluster's multicast, a host with a wrong clock, or somebody on the path") +
       ". docs/security.md says more.");
 }
 

@@ -20,7 +20,7 @@ struct MulticastCounters {
   std::uint64_t packets_received = 0;  // without our own, which come back
   std::uint64_t bytes_received = 0;
   std::uint64_t own_packets = 0;  // ours that came back; only with receives_own_packets
-  std::uint64_t copies = 0;       // without a key: the same packet by another way; with a key also: replayed
+  std::uint64_t copies = 0;       // the same packet by another way
 
   // Dropped, and nothing was changed by it:
   std::uint64_t malformed = 0;
@@ -29,6 +29,7 @@ struct MulticastCounters {
   std::uint64_t unsigned_ones = 0;  // we have a key, the packet has no MAC
   std::uint64_t forged = 0;         // its MAC, or its signature, is wrong
   std::uint64_t stale = 0;          // its time is too far from ours
+  std::uint64_t replayed = 0;       // it has come before, and not by another way: that takes less than a second
   std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
   std::uint64_t refused_users = 0;  // of processes of this host whose user is not admitted
   std::uint64_t unknown_users = 0;  // of unidentified users of this host: only ends are taken from them

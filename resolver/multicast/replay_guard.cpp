@@ -9,7 +9,7 @@ namespace ripc::internal::resolver {
 bool ReplayGuard::may_forget_oldest(Nanoseconds now) const {
   if (tolerance_ == 0) return true;
   const Context& oldest = contexts_.at(order_.front());
-  return oldest.timestamps.back() + tolerance_ < now;
+  return oldest.packets.back().timestamp + tolerance_ < now;
 }
 
 ReplayGuard::Verdict ReplayGuard::check(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) const {
@@ -20,11 +20,11 @@ ReplayGuard::Verdict ReplayGuard::check(std::uint64_t context, std::uint64_t tim
   const auto found = contexts_.find(context);
   if (found == contexts_.end())
     return contexts_.size() >= max_contexts_ && !may_forget_oldest(now) ? Verdict::full : Verdict::fresh;
-  const auto& seen = found->second.timestamps;
+  const auto& packets = found->second.packets;
+  const auto seen = std::ranges::find(packets, timestamp, &Packet::timestamp);
+  if (seen != packets.end()) return elapsed(seen->came_at, now) <= kLongestWay ? Verdict::copy : Verdict::replayed;
   // Where time stamps are not authenticated, one from the far future must not make those that follow look old.
-  if (tolerance_ != 0 && timestamp <= seen.front()) return Verdict::copy;
-  if (std::find(seen.begin(), seen.end(), timestamp) != seen.end()) return Verdict::copy;
-  return Verdict::fresh;
+  return tolerance_ != 0 && timestamp < packets.front().timestamp ? Verdict::replayed : Verdict::fresh;
 }
 
 ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) {
@@ -43,9 +43,9 @@ ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t ti
   } else {
     order_.splice(order_.end(), order_, found->second.order);
   }
-  auto& seen = found->second.timestamps;
-  seen.front() = timestamp;
-  std::sort(seen.begin(), seen.end());
+  auto& packets = found->second.packets;
+  packets.front() = {timestamp, now};
+  std::ranges::sort(packets, {}, &Packet::timestamp);
   return Verdict::fresh;
 }
 

@@ -18,15 +18,17 @@ namespace ripc::internal::resolver {
 class ReplayGuard {
  public:
   static constexpr std::size_t kRemembered = 32;
+  static constexpr Nanoseconds kLongestWay = 1'000'000'000;  // of what is sent over several networks at once
 
   // tolerance: how far a time stamp may be from our clock; 0: any (then time stamps only tell copies apart).
   ReplayGuard(std::size_t max_contexts, Nanoseconds tolerance) : max_contexts_(max_contexts), tolerance_(tolerance) {}
 
   enum class Verdict : std::uint8_t {
     fresh,
-    copy,   // seen before
-    stale,  // its time is too far from ours: recorded long ago, or a clock is wrong
-    full,   // too many contexts are active to protect this one
+    copy,      // seen a moment before: it took another way
+    replayed,  // seen before that
+    stale,     // its time is too far from ours: recorded long ago, or a clock is wrong
+    full,      // too many contexts are active to protect this one
   };
 
   // What accept() would say; changes nothing. `now`: wall clock in nanoseconds.
@@ -36,8 +38,12 @@ class ReplayGuard {
   Verdict accept(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now);
 
  private:
+  struct Packet {
+    std::uint64_t timestamp = 0;  // 0: none
+    Nanoseconds came_at = 0;
+  };
   struct Context {
-    std::array<std::uint64_t, kRemembered> timestamps{};  // sorted, oldest first; 0: none
+    std::array<Packet, kRemembered> packets{};  // the oldest time stamp first
     std::list<std::uint64_t>::iterator order;
   };
   bool may_forget_oldest(Nanoseconds now) const;

@@ -232,8 +232,13 @@ bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
     case ReplayGuard::Verdict::copy:
       ++counters_.copies;
       break;
+    case ReplayGuard::Verdict::replayed:
+      ++counters_.replayed;
+      if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_replayed);
+      break;
     case ReplayGuard::Verdict::stale:
       ++counters_.stale;
+      if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_replayed);
       break;
     case ReplayGuard::Verdict::full:  // more contexts than max_peers are active
       break;

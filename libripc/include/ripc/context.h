@@ -98,9 +98,10 @@ typedef struct ripc_security_statistics {
   uint64_t links_refused;      /* of members that the trust file does not let call the service */
   uint64_t records_refused;    /* of services, that the trust file does not allow, with a wrong signature, or from
                                   before a takeover */
-  uint64_t packets_refused;    /* of connections, links, multicast and ZooKeeper, that were forged; of links, that came
-                                  again; of multicast, from users of this host who are not admitted. Multicast packets
-                                  that came again are dropped uncounted: they may come by several networks */
+  uint64_t packets_refused;    /* of connections, links, multicast and ZooKeeper, that were forged; of links and
+                                  multicast, that came again; of multicast, whose time is more than 30 s from ours, and
+                                  from users of this host who are not admitted. What comes again by multicast within a
+                                  second is not counted: it may have come by another network */
   uint64_t trust_reloads;      /* changes of the trust file that are in force */
   uint64_t trust_failures;     /* changes that cannot be used, see ripc_trust_status() */
 } ripc_security_statistics;

@@ -17,7 +17,8 @@ struct Counters {
   // After the handshakes, by all connections and links, and by the resolvers:
   // Records and datagrams whose tag was wrong or missing, and nodes of ZooKeeper without a record of their ID.
   std::atomic<std::uint64_t> packets_forged{0};
-  std::atomic<std::uint64_t> packets_replayed{0};      // datagrams of links that had come before
+  // Datagrams of links that had come before; multicast packets too, and those whose time is too far from ours.
+  std::atomic<std::uint64_t> packets_replayed{0};
   std::atomic<std::uint64_t> packets_not_admitted{0};  // by multicast, of a user that is not admitted
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t count = 1) noexcept {

@@ -47,6 +47,11 @@ inline MulticastOptions loopback_options(const std::string& keys = "") {
 
 using support::eventually;
 
+// Packets that were seen before, by another way or not.
+inline std::uint64_t came_again(const resolver::MulticastCounters& counters) {
+  return counters.copies + counters.replayed;
+}
+
 // A context as the multicast resolver sees one.
 class MulticastContext {
  public:

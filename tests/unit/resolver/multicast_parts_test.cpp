@@ -292,11 +292,19 @@ TEST(MulticastReplayGuard, APacketIsFreshOnce) {
   EXPECT_EQ(guard.accept(1, kNow - 5, kNow), ReplayGuard::Verdict::copy);
 }
 
-TEST(MulticastReplayGuard, WhatIsOlderThanAllThatIsRememberedIsACopy) {
+TEST(MulticastReplayGuard, WhatIsOlderThanAllThatIsRememberedWasReplayed) {
   ReplayGuard guard(10, 1000);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
     EXPECT_EQ(guard.accept(1, kNow + i, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::copy);
+  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::replayed);
+}
+
+TEST(MulticastReplayGuard, ACopyByAnotherWayComesWithinASecond) {
+  constexpr Nanoseconds kSecond = 1'000'000'000;
+  ReplayGuard guard(10, 10 * kSecond);
+  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept(1, kNow, kNow + kSecond), ReplayGuard::Verdict::copy);
+  EXPECT_EQ(guard.accept(1, kNow, kNow + kSecond + 1), ReplayGuard::Verdict::replayed);
 }
 
 TEST(MulticastReplayGuard, TimesFarFromOursAreStale) {

@@ -10,7 +10,8 @@ package org.libripc;
  * @param recordsRefused records of services that the trust file does not allow, with a wrong
  *     signature, or from before a takeover
  * @param packetsRefused what was forged, of connections, links, multicast and ZooKeeper; what came
- *     again, of links; and multicast packets of users of this host who are not admitted
+ *     again, of links, and of multicast after more than a second; and multicast packets whose time
+ *     is more than 30 s from ours, or of users of this host who are not admitted
  * @param trustReloads changes of the trust file that are in force
  * @param trustFailures changes that cannot be used; {@link Ripc#checkTrust()} says why
  */
