@@ -162,7 +162,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
       is_held = was_record && is_alive(holder);
       if (is_held) {
         if (Status status = spi::check_holder(record, holder, takeover); !status.ok()) return status;
-        if (Status status = check_fence(holder); !status.ok()) return status;
+        if (Status status = check_fence(record, holder); !status.ok()) return status;
       }
     } else if (!(locked.status() == RIPC_NO_SERVICE)) {
       return refuse_locked_out(record, takeover, locked.status());
@@ -192,15 +192,23 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
 }
 
 // The holder must learn that it has lost its ID: else it goes on, and its clients stay with it.
-Status LocalResolver::check_fence(const spi::ServiceRecord& holder) const {
-  const std::optional<uid_t> stranger = directory_->stranger_at(holder.context);
-  if (holder.context == own_context_ || !stranger) return {};
+Status LocalResolver::check_fence(const spi::ServiceRecord& record, const spi::ServiceRecord& holder) const {
+  if (holder.context == own_context_) return {};
+  const std::string held = "The service ID " + id_text(holder.id) + " is held by process " + std::to_string(holder.pid);
+  if (const std::optional<uid_t> stranger = directory_->stranger_at(holder.context))
+    return Status(RIPC_PERMISSION,
+                  held + " of user " + std::to_string(*stranger) +
+                      ", which would not learn of a takeover: one of the two processes does not admit the other's "
+                      "user. End that process, take another ID, or start both with RIPC_PEERS=group or RIPC_PEERS=any "
+                      "if the users trust each other.");
+  const bool is_reached = std::ranges::any_of(holder.addresses, [&](const spi::Address& theirs) {
+    return std::ranges::find(record.addresses, theirs.transport, &spi::Address::transport) != record.addresses.end();
+  });
+  if (is_reached) return {};
   return Status(RIPC_PERMISSION,
-                "The service ID " + id_text(holder.id) + " is held by process " + std::to_string(holder.pid) +
-                    " of user " + std::to_string(*stranger) +
-                    ", which would not learn of a takeover: one of the two processes does not admit the other's user. "
-                    "End that process, take another ID, or start both with RIPC_PEERS=group or RIPC_PEERS=any if the "
-                    "users trust each other.");
+                held +
+                    ", which would not learn of a takeover: the two processes have no transport in "
+                    "common. End that process, take another ID, or give both the same RIPC_TRANSPORTS.");
 }
 
 // A record that may be read but not changed still says whether its holder is alive.

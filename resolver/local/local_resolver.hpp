@@ -97,7 +97,7 @@ class LocalResolver final : public spi::Resolver {
   Result<spi::ServiceRecord> read_whole(ripc_service_id id) const;
   Result<spi::ServiceRecord> remove_stale(ripc_service_id id, Deadline deadline);
   // RIPC_PERMISSION: no message reaches the holder.
-  Status check_fence(const spi::ServiceRecord& holder) const;
+  Status check_fence(const spi::ServiceRecord& record, const spi::ServiceRecord& holder) const;
   Status refuse_locked_out(const spi::ServiceRecord& record, bool takeover, Status status) const;
   // What it takes to withdraw a record. Made when it is published, so that nothing stands in the way of its end.
   struct Registration {

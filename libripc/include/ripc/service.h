@@ -48,8 +48,9 @@ RIPC_API ripc_status ripc_id_from_name(const char *name, ripc_service_id *id);
  *
  * RIPC_ID_IN_USE: the ID has a living holder, and takeover is 0. RIPC_NAME_COLLISION: the ID comes from the name, and a
  * living service with another name, or with none, holds it, whatever takeover says. RIPC_PERMISSION: it may not be
- * taken over. The holder is another user's process of this host, and one of the two does not admit the other.
- * RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * taken over. The holder is a process of this host that would not learn of it: it is another user's, and one of the
+ * two does not admit the other, or the two have no transport in common. RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
+ * RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_service_options *options,
                                            ripc_service **service);
 /* Registers `count` services together. Where other hosts are asked whether an ID is taken (30 ms each), the call waits

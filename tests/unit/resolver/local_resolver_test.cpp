@@ -109,6 +109,18 @@ TEST_F(LocalResolverTest, TakeoverReplacesALivingHolderAndReturnsItsRecord) {
   EXPECT_EQ(*one_.resolve(kLocalService), two_.last);
 }
 
+TEST_F(LocalResolverTest, AHolderWithoutACommonTransportKeepsTheId) {
+  ASSERT_TRUE(one_.publish(kLocalService).ok());
+  ServiceRecord record = two_.record(kLocalService);
+  record.addresses = {{"verbs", "elsewhere"}};
+  const Status refused = two_->publish(record, true, nullptr);
+  EXPECT_EQ(refused.code(), RIPC_PERMISSION);
+  EXPECT_TRUE(mentions(refused, "RIPC_TRANSPORTS")) << refused.text();
+  EXPECT_EQ(*two_.resolve(kLocalService), one_.last);
+  record.addresses.push_back(one_.last.addresses.back());
+  EXPECT_TRUE(two_->publish(record, true, nullptr).ok()) << "one is enough";
+}
+
 TEST_F(LocalResolverTest, TakeoverWithoutAHolderDisplacesNoOne) {
   ASSERT_TRUE(one_.publish(kLocalService, "server", true).ok());
   EXPECT_TRUE(one_.displaced.empty());
