@@ -124,16 +124,18 @@ Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
   Result<Resolution> result = RIPC_NO_SERVICE;
   for (;;) {
     const std::uint32_t seen = found->changes.load(std::memory_order_acquire);
+    bool is_last = false;
+    {
+      const std::lock_guard lock(mutex_);
+      result = (*watch)->failure;
+      is_last = (*watch)->was_looked_at && deadline.expired();
+    }
+    // After that: a look tells what it has found before it is over.
     {
       const std::lock_guard lock(found->mutex);
       if (found->service) result = *found->service;
     }
-    if (result.ok()) break;
-    {
-      const std::lock_guard lock(mutex_);
-      result = (*watch)->failure;
-      if ((*watch)->was_looked_at && deadline.expired()) break;
-    }
+    if (result.ok() || is_last) break;
     // The end of each look is a change, too.
     if (wait_for_change(context_.loop(), found->changes, seen, deadline.expired() ? Deadline::never() : deadline) ==
         RIPC_INTERRUPTED) {
