@@ -226,18 +226,16 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const s
 
 // The lock is held.
 bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
-  switch (guard_.check(header.context, header.timestamp, realtime_now())) {
+  const ReplayGuard::Verdict verdict = guard_.check(header.context, header.timestamp, realtime_now());
+  switch (verdict) {
     case ReplayGuard::Verdict::fresh:
       return true;
     case ReplayGuard::Verdict::copy:
       ++counters_.copies;
       break;
     case ReplayGuard::Verdict::replayed:
-      ++counters_.replayed;
-      if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_replayed);
-      break;
     case ReplayGuard::Verdict::stale:
-      ++counters_.stale;
+      ++(verdict == ReplayGuard::Verdict::stale ? counters_.stale : counters_.replayed);
       if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_replayed);
       break;
     case ReplayGuard::Verdict::full:  // more contexts than max_peers are active

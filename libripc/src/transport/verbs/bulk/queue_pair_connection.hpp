@@ -69,7 +69,7 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
 
   // What one thread handles together. The handler collects here what it does when it has handled all of it.
   struct Pass {
-    bool is_poll = false;  // of a receiver that looks for an offer: such a one may be anywhere, so it ends no ticket
+    bool is_poll = false;  // of a receiver that looks for an offer: it ends no ticket and opens no memory
     std::vector<EventSet::Waker> wakers{};
     std::vector<remote::ExposureTable::Ending> endings{};  // of transfers, whose Finish has been answered by enqueue()
   };
