@@ -28,15 +28,15 @@ constexpr std::size_t kBuffer = kTogether * kMaxSealedRecord;  // each way
 // Walks over ranges of memory; a range that begins nowhere takes what is written and keeps nothing.
 class Cursor {
  public:
-  Cursor(std::span<iovec> ranges, SecureSocket::Memory memory) noexcept
-      : ranges_(ranges), may_fault_(memory == SecureSocket::Memory::foreign) {
+  // `copy`: for memory that may be unmapped; null: it stays.
+  Cursor(std::span<iovec> ranges, const CheckedCopy* copy) noexcept : ranges_(ranges), copy_(copy) {
     for (const iovec& range : ranges) left_ += range.iov_len;
   }
   std::size_t left() const noexcept { return left_; }
   // The next bytes, if they lie in one piece that stays; else null.
   std::byte* in_one_piece(std::size_t size) noexcept {
     std::byte* const at = next();
-    return !may_fault_ && ranges_[index_].iov_len - at_ >= size ? at : nullptr;
+    return copy_ == nullptr && ranges_[index_].iov_len - at_ >= size ? at : nullptr;
   }
   void skip(std::size_t size) noexcept {
     (void)each(size, [](std::byte*, std::size_t, std::size_t piece) { return piece; });
@@ -44,7 +44,7 @@ class Cursor {
   // The bytes copied: fewer than `size` if memory is missing.
   std::size_t read(std::byte* to, std::size_t size) noexcept {
     return each(size, [&](std::byte* at, std::size_t done, std::size_t piece) {
-      if (may_fault_) return checked_read(to + done, at, piece);
+      if (copy_ != nullptr) return copy_->read(to + done, at, piece);
       std::memcpy(to + done, at, piece);
       return piece;
     });
@@ -52,7 +52,7 @@ class Cursor {
   std::size_t write(const std::byte* from, std::size_t size) noexcept {
     return each(size, [&](std::byte* at, std::size_t done, std::size_t piece) {
       if (at == nullptr) return piece;
-      if (may_fault_) return checked_write(at, from + done, piece);
+      if (copy_ != nullptr) return copy_->write(at, from + done, piece);
       std::memcpy(at, from + done, piece);
       return piece;
     });
@@ -84,7 +84,7 @@ class Cursor {
   }
 
   const std::span<iovec> ranges_;
-  const bool may_fault_;
+  const CheckedCopy* const copy_;
   std::size_t index_ = 0, at_ = 0, left_ = 0;
 };
 
@@ -102,6 +102,7 @@ struct SecureSocket::State {
   std::unique_ptr<std::byte[]> out = std::make_unique_for_overwrite<std::byte[]>(kBuffer);
   std::size_t out_begin = 0, out_end = 0;  // sealed and not sent
   bool held = false;                       // the next byte to be sent is in it already
+  CheckedCopy from_program;
 
   // For receiving.
   security::RecordOpener opener;
@@ -110,6 +111,7 @@ struct SecureSocket::State {
   std::size_t in_begin = 0, in_end = 0;      // sealed, behind it
   bool drained = false;                      // the last read found less than there was room for
   bool broken = false;
+  CheckedCopy to_program;
   const CountersPointer counters;
 };
 
@@ -162,7 +164,9 @@ bool SecureSocket::flush() noexcept {
 ssize_t SecureSocket::seal(std::span<iovec> ranges, Memory memory) noexcept {
   State& state = *state_;
   if (!flush()) return -1;
-  Cursor cursor(ranges, memory);
+  CheckedCopy* const copy = memory == Memory::foreign ? &state.from_program : nullptr;
+  std::byte* const scratch = copy != nullptr ? copy->scratch(kMaxRecordText) : nullptr;
+  Cursor cursor(ranges, copy);
   std::size_t accepted = 0;
   if (state.held && cursor.left() != 0) {
     cursor.skip(1);
@@ -174,12 +178,13 @@ ssize_t SecureSocket::seal(std::span<iovec> ranges, Memory memory) noexcept {
     while (cursor.left() != 0 && !is_missing && kBuffer - state.out_end >= kMaxSealedRecord) {
       std::byte* const record = state.out.get() + state.out_end;
       const std::size_t wanted = std::min(cursor.left(), kMaxRecordText);
-      const std::byte* const from = cursor.in_one_piece(wanted);
+      const std::byte* from = cursor.in_one_piece(wanted);
       std::size_t text = wanted;
       if (from != nullptr) {
         cursor.skip(wanted);
       } else {
-        text = cursor.read(record + kRecordHead, wanted);
+        text = cursor.read(scratch != nullptr ? scratch : record + kRecordHead, wanted);
+        from = scratch;
       }
       is_missing = text != wanted;
       if (text == 0) break;
@@ -254,7 +259,9 @@ ssize_t SecureSocket::fill() noexcept {
 
 ssize_t SecureSocket::open(std::span<iovec> ranges, Memory memory) noexcept {
   State& state = *state_;
-  Cursor cursor(ranges, memory);
+  CheckedCopy* const copy = memory == Memory::foreign ? &state.to_program : nullptr;
+  std::byte* const scratch = copy != nullptr ? copy->scratch(kMaxRecordText) : nullptr;
+  Cursor cursor(ranges, copy);
   const std::size_t wanted = cursor.left();
   const auto stop = [&](int error) {
     errno = error;
@@ -279,7 +286,9 @@ ssize_t SecureSocket::open(std::span<iovec> ranges, Memory memory) noexcept {
       if (result <= 0) return stop(errno);
       continue;
     }
-    std::byte* const to = text && *text <= cursor.left() ? cursor.in_one_piece(*text) : nullptr;
+    const bool is_whole = text && *text <= cursor.left();
+    std::byte* const place = is_whole ? cursor.in_one_piece(*text) : nullptr;
+    std::byte* const to = is_whole && place == nullptr ? scratch : place;
     state.broken = !text || !state.opener.open(state.in.get() + state.in_begin, to);
     if (state.broken) {
       security::Counters::add(state.counters->packets_forged);
@@ -289,8 +298,15 @@ ssize_t SecureSocket::open(std::span<iovec> ranges, Memory memory) noexcept {
     state.text_end = state.text_begin + *text;
     state.in_begin += kRecordOverhead + *text;
     if (to == nullptr) continue;
+    if (to == place) {
+      cursor.skip(*text);
+    } else if (const std::size_t done = cursor.write(to, *text); done != *text) {
+      // What is not taken waits where the next call looks for it.
+      std::memcpy(state.in.get() + state.text_begin + done, to + done, *text - done);
+      state.text_begin += done;
+      return stop(EFAULT);
+    }
     state.text_begin = state.text_end;
-    cursor.skip(*text);
   }
   return static_cast<ssize_t>(wanted);
 }

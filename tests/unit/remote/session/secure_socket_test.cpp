@@ -118,6 +118,30 @@ TEST(SecureSocket, ForeignMemoryThatIsGoneIsAnErrorAndTheStreamGoesOn) {
   ::munmap(gone, page);
 }
 
+TEST(SecureSocket, WhatIsLeftOfARecordWhoseForeignMemoryEndsIsNotLost) {
+  Pair pair;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const memory = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const there = static_cast<std::byte*>(memory);
+  ASSERT_EQ(::mprotect(there + page, page, PROT_NONE), 0);
+  const Bytes sent = some(2 * page);
+  Bytes received = Bytes(2 * page);
+  std::copy_n(sent.begin(), page, there);
+  iovec ranges{there, 2 * page};
+  EXPECT_EQ(pair.one.send({&ranges, 1}, Memory::foreign), static_cast<ssize_t>(page)) << "what there is";
+  ASSERT_EQ(pair.two.receive(received.data(), page), static_cast<ssize_t>(page));
+  EXPECT_TRUE(std::equal(there, there + page, received.begin()));
+  ASSERT_EQ(pair.one.send(sent.data(), sent.size()), static_cast<ssize_t>(sent.size()));
+  std::fill_n(there, page, std::byte{0});
+  ranges = {there, 2 * page};
+  EXPECT_EQ(pair.two.receive({&ranges, 1}, Memory::foreign), static_cast<ssize_t>(page));
+  std::copy_n(there, page, received.begin());
+  ASSERT_EQ(pair.two.receive(received.data() + page, page), static_cast<ssize_t>(page));
+  EXPECT_EQ(received, sent);
+  ::munmap(memory, 2 * page);
+}
+
 TEST(SecureSocket, AForgedRecordEndsItAndIsCounted) {
   Pair pair;
   const Bytes sent = some(20'000);

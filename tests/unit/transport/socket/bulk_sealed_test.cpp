@@ -84,7 +84,7 @@ TEST_F(BulkSealed, RegisteredMemoryTakesNoCheckedCopyOnEitherSide) {
   std::array<ripc_status, 4> outcomes{};
   // What the kernel is asked to copy is missing, then.
   std::thread([&] {
-    is_forbidden = support::forbid({SYS_process_vm_readv, SYS_process_vm_writev}, EFAULT);
+    is_forbidden = support::forbid({SYS_pwrite64, SYS_pread64, SYS_process_vm_readv, SYS_process_vm_writev}, EFAULT);
     if (!is_forbidden) return;
     for (std::size_t registered = 0; registered < outcomes.size(); ++registered) {
       if ((registered & 1) != 0) add(source_);
