@@ -8,6 +8,7 @@
 
 #include "capi/compose.hpp"
 #include "capi/handles.hpp"
+#include "resolver/multicast/counters.hpp"
 #include "resolver/zookeeper/ensemble_check.hpp"
 #include "ripc/ripc.h"
 
@@ -45,6 +46,8 @@ void check_encryption(Report& report, const Settings& settings);
 
 // Whether services of other hosts can be found: listens and asks for some tenths of a second.
 void check_multicast(Report& report, const Settings& settings);
+// What it refused meanwhile, each with what it means.
+void check_refused(Report& report, const resolver::MulticastCounters& counters);
 
 // Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.
 void check_zookeeper(Report& report, const Settings& settings);

@@ -21,7 +21,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// What was refused while we listened, each with what it means.
+}  // namespace
+
 void check_refused(Report& report, const resolver::MulticastCounters& counters) {
   const auto add = [&](std::uint64_t count, std::string_view what, std::string_view advice) {
     if (count != 0) report.add(Level::limited, "multicast", std::to_string(count) + std::string(what), advice);
@@ -43,14 +44,15 @@ void check_refused(Report& report, const resolver::MulticastCounters& counters) 
       "processes that end make some; if there are more, see docs/security.md (Users of one host)");
   add(counters.stale, " packets have a time that is too far from ours: they were ignored",
       "synchronise the clocks of the hosts (NTP): with a cluster key they may differ by 30 seconds");
+  add(counters.replayed, " packets came again after a second or more: they were ignored",
+      "a device repeats packets, or someone records and sends them: look for it on the way between the hosts, or use "
+      "another group: RIPC_MULTICAST");
   add(counters.other_version, " packets come from another version of libripc: they were ignored",
       "use one version, or another group for each: RIPC_MULTICAST");
   add(counters.malformed, " packets are not of libripc: they were ignored",
       "another program uses this group and port: choose others with RIPC_MULTICAST");
   add(counters.send_failures, " packets could not be sent", "look at the interfaces and the firewall of this host");
 }
-
-}  // namespace
 
 void check_multicast(Report& report, const Settings& settings) {
   if (settings.network.is_closed) return;  // check_network() says so

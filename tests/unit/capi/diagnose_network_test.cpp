@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the self-check says of encryption and identities, and of the clock of a ZooKeeper ensemble; how much it can say.
+// What the self-check says of encryption and identities, of refused multicast packets, and of the clock of a ZooKeeper
+// ensemble; how much it can say.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -102,6 +103,25 @@ TEST(DiagnoseNetwork, ATrustFileOfOneHostNeedsNoIdentity) {
 TEST(DiagnoseNetwork, TheAdviceOnEncryptionFitsTheOptionToo) {
   const Said off = encryption(RIPC_ENCRYPT_OFF, {"shm", "socket"});
   EXPECT_TRUE(has(off.advice, "options.encrypt")) << off.advice;
+}
+
+TEST(DiagnoseNetwork, PacketsThatAreTooOldAndThoseThatComeAgainAreTwoFindings) {
+  const auto refused = [](const resolver::MulticastCounters& by) {
+    return said_by([&](Report& report) { check_refused(report, by); });
+  };
+  resolver::MulticastCounters counters;
+  counters.copies = 5;
+  EXPECT_TRUE(refused(counters).empty()) << "the same packets by another way";
+  counters.stale = 2;
+  counters.replayed = 3;
+  const std::vector<Said> findings = refused(counters);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_TRUE(has(findings[0].text, "2 packets have a time")) << findings[0].text;
+  EXPECT_TRUE(has(findings[0].advice, "NTP")) << findings[0].advice;
+  EXPECT_EQ(findings[1].level, Level::limited);
+  EXPECT_TRUE(has(findings[1].text, "3 packets came again")) << findings[1].text;
+  EXPECT_TRUE(has(findings[1].advice, "repeats packets")) << findings[1].advice;
+  EXPECT_FALSE(has(findings[1].advice, "NTP")) << findings[1].advice;
 }
 
 TEST(DiagnoseNetwork, TextsThatAreTooLongEndWithThreeDots) {
