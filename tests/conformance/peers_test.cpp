@@ -241,14 +241,14 @@ TEST_P(OtherUsers, NoOneReachesIntoTheProcessOfAnotherUser) {
   Puppet puppet(other_user(RIPC_PEERS_ANY));
   ASSERT_EQ(puppet.register_id(kRefusingId), "RIPC_OK");
   const std::string to = std::to_string(id_of(service_));
-  const Bytes data = pattern(1000, 3);
-  ASSERT_EQ(puppet.status_of("request " + to + " 1000"), "RIPC_OK");
+  const Bytes data = pattern(100'000, 3);
+  ASSERT_EQ(puppet.status_of("request " + to + " 100000"), "RIPC_OK");
   const Message question = receive(service_);
   ASSERT_EQ(send_text(service_, kRefusingId, "the way back"), RIPC_OK);  // needs the puppet's responder
   ASSERT_EQ(puppet.status_of("receive"), "RIPC_OK");
   Bytes window(data.size());
   ASSERT_EQ(ripc_window_post(service_.get(), window.data(), window.size(), 1), RIPC_OK);
-  ASSERT_EQ(puppet.call("send_long " + to + " 1000 3 foreign 0"), "RIPC_OK");
+  ASSERT_EQ(puppet.call("send_long " + to + " 100000 3 foreign 0"), "RIPC_OK");
 
   puppet.signal(SIGSTOP);
   int status = 0;

@@ -159,33 +159,57 @@ TEST_P(ReturnBuffers, BrokenOnesAreRefused) {
 
 // ---- The pull path -----------------------------------------------------------------------------------------------
 
-TEST_P(ReturnBuffers, WhatDoesNotFitTravelsAsALongItem) {
-  Bytes buffer(1000, 0xee);
-  const Bytes data = pattern(1001, 6);
-  Bytes window(2000);
-  post(window, 9);
-  const std::uint64_t id = request(buffer);
-  const Ticket ticket = reply(receive(server_), {item(data, RIPC_ITEM_RETURN, 0)});
-  const Message answer = receive(client_);
-  EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), id);
-  EXPECT_TRUE(holds(view_of(answer, 0), RIPC_VIEW_WINDOW, data));
-  EXPECT_EQ(view_of(answer, 0).cookie, 9u);
-  ASSERT_NE(ticket, nullptr);
-  EXPECT_EQ(final_status(ticket), RIPC_OK);
-  EXPECT_EQ(buffer, Bytes(1000, 0xee));
+TEST_P(ReturnBuffers, WhatDoesNotFitTravelsAsAnAutoItem) {
+  for (const std::size_t size : {kCarried, kWritten}) {
+    Bytes buffer(size - 1, 0xee);
+    const Bytes data = pattern(size, 6);
+    Bytes window(size);
+    post(window, 9);
+    const std::uint64_t id = request(buffer);
+    const Ticket ticket = reply(receive(server_), {item(data, RIPC_ITEM_RETURN, 0)});
+    const Message answer = receive(client_);
+    EXPECT_EQ(ripc_message_get_in_reply_to(answer.get()), id);
+    EXPECT_TRUE(not_returned(view_of(answer, 0), data));
+    EXPECT_EQ(view_of(answer, 0).cookie, size == kWritten ? 9u : 0u);
+    ASSERT_EQ(ticket != nullptr, size == kWritten);
+    if (ticket != nullptr) {
+      EXPECT_EQ(final_status(ticket), RIPC_OK);
+    }
+    EXPECT_EQ(buffer, Bytes(size - 1, 0xee));
+    ripc_window_withdraw(client_.get(), 9, nullptr);
+  }
 }
 
-TEST_P(ReturnBuffers, ASecondItemForTheSameBufferTravelsAsALongItem) {
-  Bytes buffer(1000);
-  const Bytes first = pattern(500, 7);
-  const Bytes second = pattern(600, 8);
-  Bytes window(1000);
-  post(window, 9);
-  request(buffer);
-  const Ticket ticket = reply(receive(server_), {item(first, RIPC_ITEM_RETURN, 0), item(second, RIPC_ITEM_RETURN, 0)});
+TEST_P(ReturnBuffers, ASecondItemForTheSameBufferTravelsAsAnAutoItem) {
+  for (const std::size_t size : {kCarried, kWritten}) {
+    Bytes buffer(size);
+    const Bytes first = pattern(500, 7);
+    const Bytes second = pattern(size, 8);
+    Bytes window(size);
+    post(window, 9);
+    request(buffer);
+    const Ticket ticket =
+        reply(receive(server_), {item(first, RIPC_ITEM_RETURN, 0), item(second, RIPC_ITEM_RETURN, 0)});
+    const Message answer = receive(client_);
+    EXPECT_TRUE(returned(view_of(answer, 0), 0, buffer, first));
+    EXPECT_TRUE(not_returned(view_of(answer, 1), second));
+    ripc_window_withdraw(client_.get(), 9, nullptr);
+  }
+}
+
+TEST_P(ReturnBuffers, TheMessageCarriesSmallOnesAndTheReceiverCopiesThem) {
+  Bytes small(kCarried);
+  Bytes large(kWritten);
+  const std::array<ripc_return_buffer, 2> returns = {{{small.data(), small.size()}, {large.data(), large.size()}}};
+  request(returns);
+  const Bytes first = pattern(kCarried, 18);
+  const Bytes second = pattern(kWritten, 19);
+  const Ticket ticket = reply(receive(server_), {item(first, RIPC_ITEM_RETURN, 0), item(second, RIPC_ITEM_RETURN, 1)});
   const Message answer = receive(client_);
-  EXPECT_TRUE(returned(view_of(answer, 0), 0, buffer, first));
-  EXPECT_TRUE(holds(view_of(answer, 1), RIPC_VIEW_WINDOW, second));
+  EXPECT_TRUE(returned(view_of(answer, 0), 0, small, first));
+  EXPECT_EQ(view_of(answer, 0).copied, 2u) << "out of the queue, and into the buffer";
+  EXPECT_TRUE(returned(view_of(answer, 1), 1, large, second));
+  EXPECT_LE(view_of(answer, 1).copied, 1u);
 }
 
 TEST_P(ReturnBuffers, AReplyMayMixAllKinds) {

@@ -6,6 +6,10 @@
 
 namespace conformance {
 
+// The message carries the first, and not the second: that is written into its return buffer, or pulled.
+inline constexpr std::size_t kCarried = 1000;
+inline constexpr std::size_t kWritten = 100'000;
+
 class ReturnBufferTest : public PairTest {
  protected:
   // Sends a request with these return buffers; returns its id.
@@ -45,6 +49,11 @@ class ReturnBufferTest : public PairTest {
     ASSERT_EQ(ripc_window_post(client_.get(), window.data(), window.size(), cookie), RIPC_OK);
   }
 };
+
+// Whether an item with these bytes came to no return buffer: short if its message carried it, else into a window.
+inline testing::AssertionResult not_returned(const ripc_item_view& view, const Bytes& bytes) {
+  return holds(view, bytes.size() == kWritten ? RIPC_VIEW_WINDOW : RIPC_VIEW_SHORT, bytes);
+}
 
 // Whether an item came into this return buffer with exactly these bytes.
 inline testing::AssertionResult returned(const ripc_item_view& view, std::uint32_t index, const Bytes& buffer,

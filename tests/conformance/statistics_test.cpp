@@ -6,6 +6,8 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "allocation_counter.hpp"
 #include "harness.hpp"
@@ -250,19 +252,23 @@ TEST_P(Costs, ALentItemIsNotCopied) {
   EXPECT_EQ(statistics_of(client_).payload_copies + statistics_of(server_).payload_copies, 0u);
 }
 
-TEST_P(Costs, AReturnedItemIsCopiedOnceInAll) {
-  const auto buffer = lease(client_context_, 100'000);
-  const ripc_return_buffer one{buffer.get(), 100'000};
-  ripc_send_options options = send_options();
-  options.return_count = 1;
-  options.returns = &one;
-  ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
-  const Message question = receive(server_);
-  const Bytes data = pattern(100'000, 2);
-  const ripc_item filled = item(data, RIPC_ITEM_RETURN);
-  ASSERT_EQ(ripc_reply(server_.get(), question.get(), &filled, 1, nullptr, nullptr), RIPC_OK);
-  EXPECT_EQ(view_of(receive(client_), 0).copied, 0u) << "the replier did it";
-  EXPECT_EQ(statistics_of(client_).payload_copies + statistics_of(server_).payload_copies, 1u);
+TEST_P(Costs, AReturnedItemIsCopiedOnceInAllAndASmallOneAlsoIntoAndOutOfTheMessage) {
+  std::uint64_t before = 0;
+  for (const auto& [size, copies, by_receiver] : {std::tuple{100'000u, 1u, 0u}, std::tuple{1000u, 3u, 2u}}) {
+    const auto buffer = lease(client_context_, size);
+    const ripc_return_buffer one{buffer.get(), size};
+    ripc_send_options options = send_options();
+    options.return_count = 1;
+    options.returns = &one;
+    ASSERT_EQ(ripc_send(client_.get(), server_id(), nullptr, 0, &options, nullptr), RIPC_OK);
+    const Message question = receive(server_);
+    const Bytes data = pattern(size, 2);
+    const ripc_item filled = item(data, RIPC_ITEM_RETURN);
+    ASSERT_EQ(ripc_reply(server_.get(), question.get(), &filled, 1, nullptr, nullptr), RIPC_OK);
+    EXPECT_EQ(view_of(receive(client_), 0).copied, by_receiver) << "the replier did the others";
+    const std::uint64_t after = statistics_of(client_).payload_copies + statistics_of(server_).payload_copies;
+    EXPECT_EQ(after - std::exchange(before, after), copies) << size;
+  }
 }
 
 // ---- Wakes -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "require.hpp"
 #include "wire/call.hpp"
@@ -18,8 +19,12 @@ namespace call = ripc::internal::wire::call;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   const ripc::internal::Result<call::Returned> returned = call::decode_returned(bytes);
-  require(returned.ok() == (size == call::kReturnedSize));
-  if (returned.ok()) require(std::ranges::equal(call::encode_returned(*returned), bytes));
+  if (returned.ok()) {
+    std::vector<std::byte> again(size);
+    require(call::kReturnedSize + returned->bytes.size() == size);
+    call::encode_returned(*returned, again.data());
+    require(std::ranges::equal(again, bytes));
+  }
   call::Header header;
   const ripc_status status = call::decode(bytes, header);
   if (status != RIPC_OK) {

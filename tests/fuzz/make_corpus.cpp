@@ -67,6 +67,7 @@ void write_packets(const std::filesystem::path& folder) {
     encoder.add(ripc::internal::wire::Returned{.return_index = 0, .length = 4000});
     encoder.add(
         ripc::internal::wire::Directed{.return_index = 1, .descriptor = {.key = 4, .location = 128, .length = 2}});
+    encoder.add_carried(2, text("carried"));
     encoder.add_payload(text("done"));
     write(folder / "reply_filled", flatten(encoder));
   }
@@ -102,7 +103,7 @@ void write_packets(const std::filesystem::path& folder) {
   bytes.pop_back();
   write(folder / "refused_truncated", bytes);
   bytes = short_message();
-  bytes[0] = std::byte{3};
+  bytes[0] = std::byte{0xff};
   write(folder / "refused_version", bytes);
   bytes = short_message();
   bytes[3] = std::byte{0xff};
@@ -194,7 +195,7 @@ void write_controls(const std::filesystem::path& folder) {
   control::encode(control::Bye{}, bytes);
   bytes[1] = std::byte{17};
   write(folder / "refused_type", bytes);
-  bytes[0] = std::byte{3};
+  bytes[0] = std::byte{0xff};
   write(folder / "refused_version", bytes);
 }
 
@@ -248,6 +249,9 @@ void write_call(const std::filesystem::path& folder) {
   write_header("opened", {.kind = call::Kind::opened, .number = 0x5eed, .session = 7, .incarnation = 9, .code = 8});
   write_header("request", {.kind = call::Kind::request, .number = 8, .session = 7, .incarnation = 9, .time = 5000000});
   write_header("answer", {.kind = call::Kind::answer, .number = 8, .session = 7, .incarnation = 1, .code = 200});
+  Bytes returned(call::kReturnedSize + 7);
+  call::encode_returned({1, 7, text("carried")}, returned.data());
+  write(folder / "refused_returned", returned);  // it is no header
   write_header("cancel", {.kind = call::Kind::cancel, .number = 8, .session = 7, .incarnation = 9});
   write_header("ask", {.kind = call::Kind::ask, .number = 8, .session = 7, .incarnation = 9});
   write_header(

@@ -26,7 +26,9 @@ bool add_item(Encoder& encoder, const Packet& packet, const DecodedItem& item) {
     case ItemType::descriptor:
       return encoder.add(packet.descriptor(item));
     case ItemType::returned:
-      return encoder.add(packet.returned(item));
+      if (packet.carried(item).empty()) return encoder.add(packet.returned(item));
+      require(packet.carried(item).size() == packet.returned(item).length);
+      return encoder.add_carried(packet.returned(item).return_index, packet.carried(item));
     case ItemType::directed:
       return encoder.add(packet.directed(item));
     case ItemType::grant:

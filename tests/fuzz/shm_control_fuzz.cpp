@@ -25,7 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ripc::internal::Result<control::Message> result = control::decode(bytes);
   if (!result.ok()) {
     const ripc::internal::Status& status = result.status();
-    require(status == RIPC_CORRUPT || (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{2}));
+    require(status == RIPC_CORRUPT ||
+            (status == RIPC_VERSION_MISMATCH && bytes[0] != std::byte{control::kProtocolVersion}));
     return 0;
   }
   require(size <= control::kMaxSize && std::to_integer<std::size_t>(bytes[1]) == result.value().index() + 1);

@@ -27,7 +27,7 @@ typedef enum ripc_item_kind {
                            receiver needs a window for it, or the ticket ends with RIPC_NO_WINDOW; see ripc_send() */
   RIPC_ITEM_SHORT = 1,  /* in the message itself */
   RIPC_ITEM_LONG = 2,   /* pulled by the receiver from the caller's memory, whatever its size */
-  RIPC_ITEM_RETURN = 3, /* replies only: written into return buffer `return_index` of the request */
+  RIPC_ITEM_RETURN = 3, /* replies only: goes into return buffer `return_index` of the request */
   RIPC_ITEM_GIVEN = 4   /* as RIPC_ITEM_SHORT, from a leased buffer that is given away with the message */
 } ripc_item_kind;
 
@@ -144,10 +144,11 @@ RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, c
 
 /* Sends to the source of `message`, as the reply to it. Otherwise like ripc_send().
  *
- * Items of kind RIPC_ITEM_RETURN are written into the request's return buffers during the call. One that does not fit,
- * or whose buffer is gone or used, travels long from a copy instead. One that this process may not write, or that the
- * requester moves faster, is pulled into its return buffer, also from a copy. The right to write ends with the first
- * reply.
+ * Items of kind RIPC_ITEM_RETURN go into the request's return buffers. The message carries those of up to 64 KiB, if
+ * it has room for them, and the requester copies them when it receives it. Larger ones are written during the call. One
+ * that this process may not write, or that the requester moves faster, is pulled into its return buffer from a copy.
+ * One that does not fit, or whose buffer is gone or used, travels as a RIPC_ITEM_AUTO instead. The right to write ends
+ * with the first reply.
  *
  * The message stays the caller's. Its contents may be sent. It may be released at once if none of them is a LONG
  * item. */

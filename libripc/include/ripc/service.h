@@ -77,7 +77,7 @@ typedef struct ripc_service_statistics {
   uint64_t messages_sent, messages_received;
   uint64_t short_bytes_sent, short_bytes_received;
   uint64_t long_items_sent, long_items_received, long_bytes_received;
-  uint64_t items_lent, items_returned, items_discarded; /* returned: written into a peer's return buffer */
+  uint64_t items_lent, items_returned, items_discarded; /* returned: sent for a peer's return buffer */
   uint64_t again;                                       /* sends that found no room */
   uint64_t wakes_sent;                                  /* system calls made to wake a sleeping receiver */
   uint64_t sleeps;                                      /* times receive went to sleep */

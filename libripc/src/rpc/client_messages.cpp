@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What servers send to a client.
+#include <algorithm>
+
 #include "rpc/call_message.hpp"
 #include "rpc/client.hpp"
 
@@ -48,6 +50,7 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
     if (!returned.ok() || returned->index >= call->returns.size()) continue;
     const ripc_return_buffer& buffer = call->returns[returned->index];
     if (returned->size > buffer.size) continue;
+    std::ranges::copy(returned->bytes, static_cast<std::byte*>(buffer.data));
     view.data = buffer.data;
     view.size = static_cast<std::size_t>(returned->size);
     view.kind = RIPC_VIEW_RETURNED;

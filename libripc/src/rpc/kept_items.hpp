@@ -14,7 +14,8 @@ namespace ripc::internal::rpc {
 class KeptItems {
  public:
   // Copies the items. LONG ones are not copied, but stay where they are. May throw std::bad_alloc; then it is empty.
-  // What was GIVEN becomes AUTO: the copy is an ordinary one.
+  // What was GIVEN becomes AUTO: the copy is an ordinary one. So does what was to RETURN: a wire::call::Returned, with
+  // the bytes that its answer may have carried.
   void assign(std::span<const ripc_item> items);
   void clear() noexcept {
     items_.clear();
@@ -25,6 +26,8 @@ class KeptItems {
   std::span<ripc_item> items() noexcept { return items_; }
   std::span<const ripc_item> items() const noexcept { return items_; }
   std::size_t bytes() const noexcept { return bytes_.size(); }
+  // What the copies of these take.
+  static std::size_t bytes_of(std::span<const ripc_item> items) noexcept;
 
  private:
   std::vector<ripc_item> items_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How requests end: with an answer, which may have to be kept, or without one.
 #include <algorithm>
-#include <array>
 #include <new>
 
 #include "core/protocol/outgoing.hpp"
@@ -131,25 +130,12 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
 
 bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now,
                   std::size_t most) {
-  std::array<std::array<std::byte, wire::call::kReturnedSize>, RIPC_MAX_RETURNS> returned;
-  std::array<ripc_item, RIPC_RPC_MAX_ITEMS> kept;
-  std::size_t bytes = 0;
-  std::size_t count = 0;
   slot.returned = 0;
-  for (std::size_t index = 0; index < items.size(); ++index) {
-    kept[index] = items[index];
-    if (items[index].kind == RIPC_ITEM_RETURN) {
-      if (count == returned.size()) return false;
-      returned[count] = wire::call::encode_returned({items[index].return_index, items[index].size});
-      kept[index] = {returned[count].data(), wire::call::kReturnedSize, RIPC_ITEM_SHORT, 0};
-      slot.returned |= std::uint64_t{1} << index;
-      ++count;
-    }
-    bytes += kept[index].size;
-  }
-  if (session.kept_bytes + bytes > most && slot.returned == 0 && session.kept_bytes != 0) return false;
+  for (std::size_t index = 0; index < items.size(); ++index)
+    slot.returned |= std::uint64_t{items[index].kind == RIPC_ITEM_RETURN} << index;
+  if (session.kept_bytes + KeptItems::bytes_of(items) > most && session.kept_bytes != 0) return false;
   if (!slot.answer) slot.answer = std::make_unique<KeptItems>();
-  slot.answer->assign(std::span(kept).first(items.size()));
+  slot.answer->assign(items);
   slot.is_kept = true;
   slot.kept_at = now;
   session.kept_bytes += slot.answer->bytes();

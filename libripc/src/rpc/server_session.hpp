@@ -32,7 +32,7 @@ struct ServerSession {
     std::uint32_t number = 0;
     std::uint32_t code = 0;  // of the answer, or a status
     ripc_request* request = nullptr;
-    std::uint64_t returned = 0;  // which items of the answer were written into return buffers
+    std::uint64_t returned = 0;  // which items of the answer are in return buffers
     Nanoseconds kept_at = 0;
     std::unique_ptr<KeptItems> answer;     // made once it is needed
     std::shared_ptr<core::Ticket> ticket;  // of an answer that travels long

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/call.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "wire/bytes.hpp"
@@ -61,16 +62,18 @@ ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   return is_valid(header) && (has_items || bytes.size() == kHeaderSize) ? RIPC_OK : RIPC_CORRUPT;
 }
 
-std::array<std::byte, kReturnedSize> encode_returned(Returned returned) noexcept {
-  std::array<std::byte, kReturnedSize> bytes;
-  store_le(bytes.data(), returned.index);
-  store_le(bytes.data() + 4, returned.size);
-  return bytes;
+void encode_returned(const Returned& returned, std::byte* to) noexcept {
+  store_le(to, returned.index);
+  store_le(to + 4, returned.size);
+  std::ranges::copy(returned.bytes, to + kReturnedSize);
 }
 
 Result<Returned> decode_returned(std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() != kReturnedSize) return RIPC_CORRUPT;
-  return Returned{load_le<std::uint32_t>(bytes.data()), load_le<std::uint64_t>(bytes.data() + 4)};
+  if (bytes.size() < kReturnedSize) return RIPC_CORRUPT;
+  const Returned returned{load_le<std::uint32_t>(bytes.data()), load_le<std::uint64_t>(bytes.data() + 4),
+                          bytes.subspan(kReturnedSize)};
+  if (!returned.bytes.empty() && returned.bytes.size() != returned.size) return RIPC_CORRUPT;
+  return returned;
 }
 
 std::uint32_t time_left(Nanoseconds nanoseconds) noexcept {

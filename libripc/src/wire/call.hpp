@@ -7,7 +7,6 @@
 // Everything here may be called from any thread. Nothing allocates.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,7 +16,7 @@
 
 namespace ripc::internal::wire::call {
 
-inline constexpr std::uint8_t kVersion = 2;
+inline constexpr std::uint8_t kVersion = 3;
 inline constexpr std::size_t kHeaderSize = 32;
 inline constexpr std::uint32_t kMaxSlots = 256;  // a power of two, as each number of slots
 inline constexpr std::uint32_t kNoTimeLimit = UINT32_MAX;
@@ -30,12 +29,12 @@ enum class Kind : std::uint8_t {
   open = 1,     // the client wants a session: `number` is its nonce, `code` how many slots
   opened = 2,   // the answer: the session, the server's incarnation, `code` slots
   request = 3,  // call `number` of the session: `code` is the method, `time` what is left, in microseconds
-  answer = 4,   // of call `number`: `code` is the handler's. Repeated, `incarnation` has bit i set if item i only tells
-                // which return buffer was written: u32 index | u64 size
-  cancel = 5,   // the client does not wait for call `number` any more
-  ask = 6,      // what became of call `number`?
-  state = 7,    // that: flags, `code` is a status. Without a session: of the nonce `number`, whose session was refused,
-                // or has ended with its server
+  answer =
+      4,  // of call `number`: `code` is the handler's. Repeated, `incarnation` has bit i set if item i is a Returned
+  cancel = 5,  // the client does not wait for call `number` any more
+  ask = 6,     // what became of call `number`?
+  state = 7,   // that: flags, `code` is a status. Without a session: of the nonce `number`, whose session was refused,
+               // or has ended with its server
 };
 
 // Whether it goes to the calling side.
@@ -74,14 +73,17 @@ void encode(const Header& header, std::byte* to) noexcept;
 // that must be 0 and is not, or the other way round. The caller checks what sessions and numbers mean.
 ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept;
 
-// One return buffer that was written, as a repeated answer tells of it.
+// An item in a return buffer, as a repeated answer tells of it: u32 index | u64 size, and its bytes if the first answer
+// carried them.
 struct Returned {
   std::uint32_t index = 0;
   std::uint64_t size = 0;
+  std::span<const std::byte> bytes;  // of the item, or none
 };
 inline constexpr std::size_t kReturnedSize = 12;
-std::array<std::byte, kReturnedSize> encode_returned(Returned returned) noexcept;
-// RIPC_CORRUPT: another size.
+// Writes kReturnedSize bytes and those of the item.
+void encode_returned(const Returned& returned, std::byte* to) noexcept;
+// RIPC_CORRUPT: a part of it. The result's bytes lie in `bytes`.
 Result<Returned> decode_returned(std::span<const std::byte> bytes) noexcept;
 
 // What is left of a call's time, in the unit of the header: rounded up, so that no call ends early.

@@ -9,10 +9,15 @@ namespace ripc::internal::wire {
 
 namespace {
 
-// Sizes of the bodies by item type; payload has any.
+// Sizes of the bodies by item type; payload has any, and returned may have more.
 constexpr std::array<std::uint32_t, 8> kBodySizes = {
     0,          kDescriptorSize,       kReturnedSize,         kDirectedSize,
     kGrantSize, sizeof(std::uint64_t), sizeof(std::uint64_t), sizeof(std::uint64_t)};
+
+bool is_body_size(std::uint32_t type, std::uint32_t length) noexcept {
+  return length == kBodySizes[type] ||
+         (type == static_cast<std::uint32_t>(ItemType::returned) && length > kReturnedSize);
+}
 
 void store_descriptor(std::byte* bytes, const Descriptor& descriptor) noexcept {
   store_le<std::uint64_t>(bytes, descriptor.key);
@@ -93,6 +98,19 @@ bool Encoder::add(const Returned& returned) noexcept {
   });
 }
 
+bool Encoder::add_carried(std::uint32_t return_index, std::span<const std::byte> bytes) noexcept {
+  // Each item to come has its range.
+  if (range_count_ + 1 + (kMaxPacketItems - count_) > ranges_.size()) return false;
+  if (bytes.size() > kMaxItemBody - kReturnedSize) return false;
+  if (!add(Returned{return_index, bytes.size()})) return false;
+  if (bytes.empty()) return true;
+  --count_;
+  body_size_ -= kReturnedSize;
+  add_entry(ItemType::returned, kReturnedSize + bytes.size());
+  std::construct_at(&ranges_[range_count_++], bytes);
+  return true;
+}
+
 bool Encoder::add(const Directed& directed) noexcept {
   return add_fixed(ItemType::directed, kDirectedSize, [&](std::byte* body) {
     store_le<std::uint32_t>(body, directed.return_index);
@@ -149,7 +167,7 @@ Status Packet::decode(std::span<const std::byte> bytes) noexcept {
     const auto entry = load_le<std::uint32_t>(start + kHeaderSize + index * kTableEntrySize);
     const std::uint32_t type = entry >> 28;
     const std::uint32_t length = entry & kMaxItemBody;
-    if (type != 0 && (type >= kBodySizes.size() || length != kBodySizes[type])) return RIPC_CORRUPT;
+    if (type != 0 && (type >= kBodySizes.size() || !is_body_size(type, length))) return RIPC_CORRUPT;
     counts.add(type);
     items_[index] = DecodedItem{static_cast<ItemType>(type), static_cast<std::uint32_t>(offset), length};
     offset += length;
@@ -160,6 +178,12 @@ Status Packet::decode(std::span<const std::byte> bytes) noexcept {
   }
 
   bytes_ = bytes;
+  std::size_t carrying = 0;
+  for (std::size_t index = 0; counts.of(ItemType::returned) != 0 && index < items; ++index) {
+    if (items_[index].type != ItemType::returned || carried(items_[index]).empty()) continue;
+    if (carried(items_[index]).size() != returned(items_[index]).length) return RIPC_CORRUPT;
+    if (++carrying > RIPC_MAX_RETURNS) return RIPC_CORRUPT;
+  }
   count_ = items;
   kind_ = static_cast<PacketKind>(kind);
   is_unordered_ = flags != 0;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// SPDX-License-Identifier: Apache-2.0
 // The packet: the one encoding of messages, replies and notifications on every transport. docs/wire.md is its
 // specification. Little-endian, versioned; the decoder trusts nothing.
 //
@@ -7,7 +6,8 @@
 //   table    4 bytes per item   bits 0-27 length of the item's bytes in the body, bits 28-31 type
 //   body     the items' bytes, one after the other, no padding
 //
-// Every item that is not plain payload has a fixed-size body, listed with its type below.
+// Every item that is not plain payload has a fixed-size body, listed with its type below. Only a returned item may go
+// on with its bytes.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace ripc::internal::wire {
 
-inline constexpr std::uint8_t kVersion = 2;
+inline constexpr std::uint8_t kVersion = 3;
 inline constexpr std::size_t kHeaderSize = 16;
 inline constexpr std::size_t kTableEntrySize = 4;
 // Items of one packet: RIPC_MAX_ITEMS of the application (payload, descriptor, returned, directed) and RIPC_MAX_RETURNS
@@ -37,7 +37,7 @@ inline constexpr std::uint8_t kUnordered = 1;
 enum class ItemType : std::uint8_t {
   payload = 0,     // any length: a short item
   descriptor = 1,  // Descriptor: a long item to be pulled
-  returned = 2,    // Returned: a long item that is already in a return buffer
+  returned = 2,    // Returned: an item that is already in a return buffer, or whose bytes follow
   directed = 3,    // Directed: a long item to be pulled into a return buffer
   grant = 4,       // Grant: a return buffer attached by the sender
   request = 5,     // u64 request id; the message carries grants
@@ -63,6 +63,7 @@ struct Grant {
 };
 inline constexpr std::size_t kGrantSize = 24;
 
+// Followed by as many bytes if they are carried, else by nothing: then they were written.
 struct Returned {
   std::uint32_t return_index;
   std::uint64_t length;
@@ -114,6 +115,8 @@ class Encoder {
   bool add(const Descriptor& descriptor) noexcept;
   bool add(const Grant& grant) noexcept;
   bool add(const Returned& returned) noexcept;
+  // Also false when bytes are carried for RIPC_MAX_RETURNS buffers already.
+  bool add_carried(std::uint32_t return_index, std::span<const std::byte> bytes) noexcept;
   bool add(const Directed& directed) noexcept;
   bool add_request(std::uint64_t request) noexcept;
   bool add_reply(std::uint64_t request) noexcept;
@@ -153,6 +156,9 @@ class Encoder {
   bool add_number(ItemType type, std::uint64_t number) noexcept;
   const std::byte* join_leading(std::size_t head_size) noexcept;
 
+  // The head's, then one for each item, and another one for the bytes that a return buffer is carried.
+  static constexpr std::size_t kMaxRanges = 1 + kMaxPacketItems + RIPC_MAX_RETURNS;
+
   // The arrays stay uninitialised: only what is written is ever read, and the first cache lines serve small packets.
   std::uint64_t first_word_;  // of the header; the count of items comes in last
   std::size_t count_ = 0;
@@ -162,7 +168,7 @@ class Encoder {
   std::size_t leading_ = 0;  // fixed-size bodies that come before any payload, and so join the head's range
   std::array<std::byte, kHeadCapacity> head_;
   union {  // a union only because the default constructor of a span would clear each of them
-    std::array<Range, kMaxPacketItems + 1> ranges_;
+    std::array<Range, kMaxRanges> ranges_;
   };
   std::array<std::uint16_t, kMaxPacketItems> fixed_offsets_;  // in fixed_, of the items that have one
   // The fixed-size bodies, behind room for the head.
@@ -187,6 +193,7 @@ class Packet {
   // - an unknown kind, flag or type, a source that is 0 or a group;
   // - more items than allowed (in all, of the application, or grants), or a fixed-size body of another size;
   // - a header, table or body that runs past the end, bytes left over, 4 GiB or more;
+  // - a returned item with some of its bytes, or more than RIPC_MAX_RETURNS with all of them;
   // - grants without request, two request items or two reply items, a message with a handle;
   // - a notification without a handle as its first item, or with anything but payload after it.
   // After a failure there are no items, and the other values mean nothing. Never allocates. The caller checks what the
@@ -207,7 +214,13 @@ class Packet {
   Grant grant(const DecodedItem& item) const noexcept {
     return {u64(item.offset), u64(item.offset + 8), u64(item.offset + 16)};
   }
-  Returned returned(const DecodedItem& item) const noexcept { return {u32(item.offset), u64(item.offset + 4)}; }
+  Returned returned(const DecodedItem& item) const noexcept {
+    return {u32(item.offset), u64(std::size_t{item.offset} + 4)};
+  }
+  // The bytes of a returned item; none if they were written.
+  std::span<const std::byte> carried(const DecodedItem& item) const noexcept {
+    return body(item).subspan(kReturnedSize);
+  }
   Directed directed(const DecodedItem& item) const noexcept {
     return {u32(item.offset), descriptor_at(std::size_t{item.offset} + 4)};
   }

@@ -21,7 +21,7 @@
 
 namespace ripc::internal::wire::session_control {
 
-inline constexpr std::uint8_t kProtocolVersion = 7;
+inline constexpr std::uint8_t kProtocolVersion = 8;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a frame
 inline constexpr std::size_t kMaxHandshakeSize = 512;           // of one of the first three types

@@ -127,6 +127,35 @@ TEST_F(Incoming, AnotherServiceCannotAnswer) {
   EXPECT_EQ(requests_.next(0), id);
 }
 
+TEST_F(Incoming, WhatThePacketCarriesIsCopiedIntoTheReturnBufferOnce) {
+  const std::uint64_t request = ask(far_);
+  const std::array bytes{std::byte{1}, std::byte{2}};
+  const std::array others{std::byte{3}, std::byte{4}};
+  encoder_.add_carried(0, bytes);
+  encoder_.add_carried(0, others);
+  encoder_.add_reply(request);
+  const Placed placed = place_packet(encoder_);
+  EXPECT_EQ(views_[0].kind, RIPC_VIEW_RETURNED);
+  EXPECT_EQ(views_[0].data, far_.data());
+  EXPECT_EQ(views_[0].size, bytes.size());
+  EXPECT_EQ(views_[0].copied, 2u);
+  EXPECT_TRUE(std::ranges::equal(bytes, std::span(far_).first(bytes.size())));
+  EXPECT_EQ(views_[1].kind, RIPC_VIEW_SHORT) << "the second one stays where it is";
+  EXPECT_TRUE(std::ranges::equal(others, std::span(static_cast<const std::byte*>(views_[1].data), views_[1].size)));
+  EXPECT_EQ(placed.short_bytes, others.size());
+  EXPECT_EQ(placed.copies, 2u) << "out of the queue, and into the buffer";
+  EXPECT_EQ(placed.discarded, 0u);
+}
+
+TEST_F(Incoming, WhatThePacketCarriesForNobodyIsShort) {
+  const std::array bytes{std::byte{1}, std::byte{2}};
+  encoder_.add_carried(0, bytes);
+  encoder_.add_reply(77);
+  EXPECT_EQ(place_packet(encoder_).short_bytes, bytes.size());
+  EXPECT_EQ(views_[0].kind, RIPC_VIEW_SHORT);
+  EXPECT_EQ(views_[0].size, bytes.size());
+}
+
 TEST_F(Incoming, WhatClaimsToBeWrittenAndIsNotFails) {
   const std::uint64_t request = ask(far_);  // whose channel says that no one wrote
   encoder_.add(wire::Returned{0, 100});

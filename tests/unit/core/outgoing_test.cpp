@@ -73,12 +73,28 @@ TEST(ItemPlan, SaysSoAlsoWhereTheSumOfTheSizesWrapsAround) {
 }
 
 TEST(ItemPlan, ExposesReturnedItemsWhereNothingMayBeWritten) {
-  const std::vector<ripc_item> items{item(8, RIPC_ITEM_RETURN), item(8, RIPC_ITEM_SHORT)};
+  const std::vector<ripc_item> items{item(kLimit, RIPC_ITEM_RETURN), item(8, RIPC_ITEM_SHORT),
+                                     item(8, RIPC_ITEM_RETURN)};
   ItemPlan plan;
   ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit).ok());
   plan.choose_returns(items, Message{}, false);
   EXPECT_EQ(plan[0], Protocol::exposed);
   EXPECT_EQ(plan[1], Protocol::payload);
+  EXPECT_EQ(plan[2], Protocol::payload) << "the packet has it";
+}
+
+TEST(ItemPlan, CarriesWhatItReturnsWhileThePacketHasRoom) {
+  const auto carried = Protocol::carried;
+  const auto directed = Protocol::directed;
+  EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN), item(300, RIPC_ITEM_RETURN)}), (Protocols{carried, carried}));
+  EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN), item(500, RIPC_ITEM_RETURN)}), (Protocols{directed, carried}));
+  EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN), item(700, RIPC_ITEM_AUTO)}), (Protocols{carried, Protocol::exposed}));
+  EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN)}, 0, 500), (Protocols{directed}));
+  ItemPlan roomy;
+  const std::vector<ripc_item> items{item(kMostCarried, RIPC_ITEM_RETURN), item(kMostCarried + 1, RIPC_ITEM_RETURN)};
+  ASSERT_TRUE(roomy.choose(items, 0, 4 * kMostCarried, 4 * kMostCarried).ok());
+  EXPECT_EQ(roomy[0], carried);
+  EXPECT_EQ(roomy[1], directed);
 }
 
 TEST(ItemPlan, EncodesWhatItChose) {

@@ -3,6 +3,7 @@
 // lost with a path or with a server that ends.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -289,6 +290,59 @@ ripc_call_result end_in_send(std::optional<wire::call::State> late) {
   network.run(100 * kMillisecond);
   EXPECT_EQ(ends.size(), 2U);
   return ends.back();
+}
+
+TEST(CallReturns, ARepeatedAnswerBringsWhatTheFirstOneCarried) {
+  FakeNetwork network(1);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  ripc_request* taken = nullptr;
+  const auto take = [](void* user, ripc_request* request) { *static_cast<ripc_request**>(user) = request; };
+  ASSERT_TRUE(server.server->handle(1, {take, &taken, false}).ok());
+  std::array<std::byte, 8> carried_to{}, written_to{}, too_small{};
+  const std::array<ripc_return_buffer, 3> rooms{
+      {{carried_to.data(), carried_to.size()}, {written_to.data(), written_to.size()}, {too_small.data(), 2}}};
+  std::vector<ripc_item_view> views;
+  CallRequest request;
+  request.to = kServer;
+  request.method = 1;
+  request.now = network.now;
+  request.deadline = network.now + 30'000 * kMillisecond;
+  request.returns = rooms;
+  request.done = [](void* user, const ripc_call_result* result) {
+    static_cast<std::vector<ripc_item_view>*>(user)->assign(result->items, result->items + result->item_count);
+    ripc_message_release(result->message);
+  };
+  request.user = &views;
+  ASSERT_TRUE(client.client->begin(request, nullptr).ok());
+  network.run(100 * kMillisecond);
+  ASSERT_NE(taken, nullptr);
+
+  const std::array bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  std::vector<std::vector<std::byte>> answer(4, std::vector<std::byte>(wire::call::kHeaderSize));
+  wire::call::encode(
+      {.kind = wire::call::Kind::answer, .number = taken->number, .session = taken->session, .incarnation = 7},
+      answer[0].data());
+  for (std::uint32_t index = 0; index < 3; ++index) {
+    const bool is_carried = index != 1;
+    answer[index + 1].resize(wire::call::kReturnedSize + (is_carried ? bytes.size() : 0));
+    wire::call::encode_returned(
+        {index, bytes.size(), is_carried ? std::span<const std::byte>(bytes) : std::span<const std::byte>()},
+        answer[index + 1].data());
+  }
+  client.received(kServer, answer);
+  ASSERT_EQ(views.size(), 3u);
+  for (std::size_t index = 0; index < 2; ++index) {
+    EXPECT_EQ(views[index].kind, RIPC_VIEW_RETURNED);
+    EXPECT_EQ(views[index].return_index, index);
+    EXPECT_EQ(views[index].data, rooms[index].data);
+    EXPECT_EQ(views[index].size, bytes.size());
+  }
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), carried_to.begin()));
+  EXPECT_EQ(written_to, (std::array<std::byte, 8>{})) << "the first answer wrote it";
+  EXPECT_EQ(views[2].kind, RIPC_VIEW_FAILED) << "it does not fit";
+  EXPECT_EQ(too_small, (std::array<std::byte, 8>{}));
+  server.server->drop(*taken, RIPC_CANCELLED, wire::call::State::may_have_run);
 }
 
 TEST(CallInSend, EndsWithARefusalThatComesBeforeTheSendReturns) {

@@ -6,6 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "core/protocol/outgoing.hpp"
+#include "wire/call.hpp"
+
 namespace ripc::internal::rpc {
 namespace {
 
@@ -30,6 +33,25 @@ TEST(KeptItems, AreCopiesButForWhatIsLent) {
   EXPECT_EQ(text_of(kept.items()[3]), "given");
   EXPECT_EQ(kept.items()[3].kind, static_cast<std::uint32_t>(RIPC_ITEM_AUTO));
   EXPECT_EQ(kept.bytes(), 10u);
+}
+
+TEST(KeptItems, TellOfReturnBuffersAndBringWhatAPacketMayHaveCarried) {
+  const std::string small = "small";
+  const std::string large(core::kMostCarried + 1, 'x');
+  const ripc_item items[] = {{small.data(), small.size(), RIPC_ITEM_RETURN, 3},
+                             {large.data(), large.size(), RIPC_ITEM_RETURN, 4}};
+  KeptItems kept;
+  kept.assign(items);
+  EXPECT_EQ(kept.bytes(), KeptItems::bytes_of(items));
+  for (const std::size_t index : {0u, 1u}) {
+    const ripc_item& item = kept.items()[index];
+    EXPECT_EQ(item.kind, static_cast<std::uint32_t>(RIPC_ITEM_AUTO));
+    const auto returned = wire::call::decode_returned(core::bytes_of(item));
+    ASSERT_TRUE(returned.ok());
+    EXPECT_EQ(returned->index, items[index].return_index);
+    EXPECT_EQ(returned->size, items[index].size);
+    EXPECT_EQ(returned->bytes.size(), index == 0 ? small.size() : 0);
+  }
 }
 
 TEST(KeptItems, TakeNoNewMemoryWhenTheyAreUsedAgain) {

@@ -45,7 +45,7 @@ TEST(CallHeader, HasTheBytesOfTheSpecification) {
                               .incarnation = 0x2827262524232221,
                               .code = 0x34333231,
                               .time = 0x44434241});
-  const unsigned char expected[] = {2,    3,    0,    0,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13,
+  const unsigned char expected[] = {3,    3,    0,    0,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13,
                                     0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26,
                                     0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44};
   ASSERT_EQ(bytes.size(), sizeof expected);
@@ -108,11 +108,24 @@ TEST(CallHeader, TellsTimeThatIsNeverShorterThanItIs) {
 }
 
 TEST(CallHeader, TellsWhichReturnBufferWasWritten) {
-  const Result<Returned> returned = decode_returned(encode_returned({15, std::uint64_t{1} << 40}));
+  std::array<std::byte, kReturnedSize> encoded;
+  encode_returned({15, std::uint64_t{1} << 40, {}}, encoded.data());
+  const Result<Returned> returned = decode_returned(encoded);
   ASSERT_TRUE(returned.ok());
   EXPECT_EQ(returned->index, 15u);
   EXPECT_EQ(returned->size, std::uint64_t{1} << 40);
-  EXPECT_EQ(decode_returned({}).status(), RIPC_CORRUPT);
+  EXPECT_TRUE(returned->bytes.empty());
+}
+
+TEST(CallHeader, CarriesTheBytesForAReturnBufferOrNone) {
+  const std::array bytes{std::byte{1}, std::byte{2}};
+  std::array<std::byte, kReturnedSize + bytes.size()> encoded;
+  encode_returned({0, bytes.size(), bytes}, encoded.data());
+  const Result<Returned> returned = decode_returned(encoded);
+  ASSERT_TRUE(returned.ok());
+  EXPECT_TRUE(std::ranges::equal(returned->bytes, bytes));
+  for (const std::size_t size : {std::size_t{0}, kReturnedSize - 1, kReturnedSize + 1})
+    EXPECT_EQ(decode_returned(std::span(encoded).first(size)).status(), RIPC_CORRUPT) << size;
 }
 
 }  // namespace

@@ -162,6 +162,7 @@ TEST(PacketHostile, EachRejectionReasonIsRecognised) {
       {"descriptor one byte long", {.table = {{1, 25}}}, RIPC_CORRUPT},
       {"empty descriptor", {.table = {{1, 0}}}, RIPC_CORRUPT},
       {"returned of another size", {.table = {reply, {2, 11}}}, RIPC_CORRUPT},
+      {"returned with more bytes than it says", {.table = {reply, {2, 13}}}, RIPC_CORRUPT},
       {"directed of another size", {.table = {reply, {3, 24}}}, RIPC_CORRUPT},
       {"grant of another size", {.table = {request, {4, 28}}}, RIPC_CORRUPT},
       {"request of another size", {.table = {{5, 4}}}, RIPC_CORRUPT},
@@ -198,6 +199,15 @@ TEST(PacketHostile, EachRejectionReasonIsRecognised) {
   };
   for (const Case& test : cases) {
     EXPECT_EQ(decode_and_check(test.packet.build()), test.status) << test.reason;
+  }
+}
+
+TEST(PacketHostile, NoMoreItemsCarryBytesThanThereAreReturnBuffers) {
+  for (const std::size_t count : {16u, 17u}) {
+    Bytes bytes = Raw{.table = many(count, {2, kReturnedSize + 1})}.build();
+    for (std::size_t index = 0; index < count; ++index)
+      bytes[packet_size(count, index * (kReturnedSize + 1)) + 4] = std::byte{1};
+    EXPECT_EQ(decode_and_check(bytes), count > RIPC_MAX_RETURNS ? RIPC_CORRUPT : RIPC_OK);
   }
 }
 

@@ -30,7 +30,7 @@ TEST(PacketEncoder, TheShortExampleIsByteForByteAsSpecified) {
   ASSERT_TRUE(encoder.add_payload(text("ping")));
   ASSERT_TRUE(encoder.add_payload(text("42")));
   const Bytes bytes = flatten(encoder);
-  EXPECT_EQ(bytes, to_bytes({2,    1,    0,    2,    7,    0,   0, 0,     // version, kind, flags, items, tag
+  EXPECT_EQ(bytes, to_bytes({3,    1,    0,    2,    7,    0,   0, 0,     // version, kind, flags, items, tag
                              1,    1,    0,    0,    0,    0,   0, 0x80,  // source
                              4,    0,    0,    0,    2,    0,   0, 0,     // table
                              0x70, 0x69, 0x6e, 0x67, 0x34, 0x32}));
@@ -73,6 +73,8 @@ TEST(PacketEncoder, EachItemTypeHasItsSpecifiedBody) {
        [](Encoder& e) {
          return e.add(Returned{1, 2});
        }},
+      {"carried", 0x2000000e, "01 00 00 00 02 00 00 00 00 00 00 00 61 62",
+       [](Encoder& e) { return e.add_carried(1, text("ab")); }},
       {"directed", 0x3000001c, "01 00 00 00 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00",
        [](Encoder& e) {
          return e.add(Directed{1, {2, 3, 4}});
@@ -150,6 +152,7 @@ TEST(PacketEncoder, RefusesMoreItemsThanAPacketHoldsAndStaysAsItWas) {
   EXPECT_FALSE(encoder.add(kDescriptor));
   EXPECT_FALSE(encoder.add(Grant{}));
   EXPECT_FALSE(encoder.add(Returned{}));
+  EXPECT_FALSE(encoder.add_carried(0, text("x")));
   EXPECT_FALSE(encoder.add(Directed{}));
   EXPECT_FALSE(encoder.add_request(1));
   EXPECT_FALSE(encoder.add_reply(1));
@@ -157,6 +160,36 @@ TEST(PacketEncoder, RefusesMoreItemsThanAPacketHoldsAndStaysAsItWas) {
   EXPECT_EQ(encoder.item_count(), kMaxPacketItems);
   EXPECT_EQ(encoder.size(), size);
   EXPECT_EQ(encoder.finish().size(), kMaxPacketItems + 1);
+}
+
+TEST(PacketEncoder, CarriesBytesForAsManyReturnBuffersAsThereMayBe) {
+  Encoder encoder(PacketKind::message, 0, kSource);
+  for (std::size_t index = 0; index < RIPC_MAX_ITEMS - RIPC_MAX_RETURNS; ++index)
+    ASSERT_TRUE(encoder.add_payload(text("x")));
+  for (std::uint32_t index = 0; index < RIPC_MAX_RETURNS; ++index) ASSERT_TRUE(encoder.add_carried(index, text("yz")));
+  ASSERT_TRUE(encoder.add_reply(1) && encoder.add_request(2));
+  for (std::size_t index = 0; index < RIPC_MAX_RETURNS; ++index) ASSERT_TRUE(encoder.add(Grant{}));
+  const Bytes bytes = flatten(encoder);
+  EXPECT_EQ(encoder.size(), bytes.size());
+  Packet packet;
+  ASSERT_TRUE(packet.decode(bytes).ok());
+  const auto& last = packet.items()[RIPC_MAX_ITEMS - 1];
+  EXPECT_EQ(packet.returned(last), (Returned{RIPC_MAX_RETURNS - 1, 2}));
+  EXPECT_EQ(to_string(packet.carried(last)), "yz");
+}
+
+TEST(PacketEncoder, CarriesNoMoreThanItHasRoomFor) {
+  const std::byte byte{};
+  Encoder encoder(PacketKind::message, 0, kSource);
+  EXPECT_FALSE(encoder.add_carried(0, {&byte, kMaxItemBody - kReturnedSize + 1}));
+  EXPECT_EQ(encoder.size(), kHeaderSize);
+  ASSERT_TRUE(encoder.add_payload(text("first")));  // what comes before any payload takes no range of its own
+  std::size_t carried = 0;
+  while (encoder.add_carried(0, text("x"))) ++carried;
+  EXPECT_EQ(carried, std::size_t{RIPC_MAX_RETURNS});
+  while (encoder.add_payload(text("y"))) ++carried;
+  EXPECT_EQ(carried, kMaxPacketItems - 1);
+  EXPECT_EQ(flatten(encoder).size(), encoder.size());
 }
 
 TEST(PacketEncoder, RefusesAnItemLargerThanATableEntryCanSay) {

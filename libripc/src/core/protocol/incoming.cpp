@@ -2,6 +2,7 @@
 #include "core/protocol/incoming.hpp"
 
 #include <bitset>
+#include <cstring>
 
 namespace ripc::internal::core {
 
@@ -40,21 +41,30 @@ class ReturnBuffers {
   }
   ripc_item_view take_written(const wire::Returned& returned) noexcept {
     const auto& [index, length] = returned;
-    if (!is_usable(index, length) || !written_[index]) {
-      const bool is_due = !answered_.empty() && !answered_.mapped().cancelling;
-      return failed_view(is_due ? RIPC_CORRUPT : RIPC_CANCELLED, length, index);
-    }
-    used_.set(index);
-    return {.data = answered_.mapped().buffers[index].data,
-            .size = static_cast<std::size_t>(length),
-            .kind = RIPC_VIEW_RETURNED,
-            .status = RIPC_OK,
-            .cookie = 0,
-            .return_index = index,
-            .copied = 0};
+    if (is_usable(index, length) && written_[index]) return use(returned, 0);
+    const bool is_due = !answered_.empty() && !answered_.mapped().cancelling;
+    return failed_view(is_due ? RIPC_CORRUPT : RIPC_CANCELLED, length, index);
+  }
+  // What no buffer takes is shown where it lies.
+  ripc_item_view take_carried(const wire::Returned& returned, const std::byte* bytes) noexcept {
+    const auto& [index, length] = returned;
+    if (!is_usable(index, length) || answered_.mapped().cancelling)
+      return short_view(bytes, static_cast<std::size_t>(length));
+    if (length != 0) std::memcpy(answered_.mapped().buffers[index].data, bytes, length);
+    return use(returned, 2);
   }
 
  private:
+  ripc_item_view use(const wire::Returned& returned, std::uint32_t copies) noexcept {
+    used_.set(returned.return_index);
+    return {.data = answered_.mapped().buffers[returned.return_index].data,
+            .size = static_cast<std::size_t>(returned.length),
+            .kind = RIPC_VIEW_RETURNED,
+            .status = RIPC_OK,
+            .cookie = 0,
+            .return_index = returned.return_index,
+            .copied = copies};
+  }
   bool is_usable(std::uint32_t index, std::uint64_t length) const noexcept {
     if (answered_.empty()) return false;
     const auto& buffers = answered_.mapped().buffers;
@@ -138,8 +148,14 @@ Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& sou
       continue;
     }
     if (decoded.type == wire::ItemType::returned) {
-      view = buffers.take_written(packet.returned(decoded));
+      const wire::Returned returned = packet.returned(decoded);
+      const std::size_t carried = packet.carried(decoded).size();
+      view = carried != returned.length
+                 ? buffers.take_written(returned)
+                 : buffers.take_carried(returned, message.storage + decoded.offset + wire::kReturnedSize);
       if (view.kind == RIPC_VIEW_FAILED) ++placed.discarded;
+      if (view.kind == RIPC_VIEW_SHORT) placed.short_bytes += carried;
+      if (view.kind == RIPC_VIEW_RETURNED && carried != 0) ++placed.copies;
       continue;
     }
     IncomingItem& item = *next++;
@@ -154,6 +170,7 @@ Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& sou
       take_window(item, destinations);
     }
   }
+  if (placed.short_bytes != 0 || placed.copies != 0) ++placed.copies;  // out of the queue
   return placed;
 }
 

@@ -75,6 +75,7 @@ struct Destinations {
 
 struct Placed {
   std::size_t short_bytes = 0;
+  std::size_t copies = 0;     // of payload
   std::size_t discarded = 0;  // items in return buffers that no one waits for
 };
 // Decides where each item goes, and fills in the views of those that are here already. `items` are those that are

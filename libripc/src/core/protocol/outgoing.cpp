@@ -37,6 +37,33 @@ std::size_t sum(std::size_t one, std::size_t other) noexcept {
   return one + std::min(other, std::numeric_limits<std::size_t>::max() - one);
 }
 
+// Bytes of the packet's body for an item, at most.
+std::size_t bytes_inside(std::size_t size, Protocol protocol) noexcept {
+  switch (protocol) {
+    case Protocol::payload:
+      return size;
+    case Protocol::carried:
+      return wire::kReturnedSize + size;
+    case Protocol::exposed:
+      return wire::kDescriptorSize;
+    default:
+      return wire::kDirectedSize;
+  }
+}
+
+// How an item travels if its bytes leave the packet.
+Protocol outside(Protocol protocol) noexcept {
+  return protocol == Protocol::payload   ? Protocol::exposed
+         : protocol == Protocol::carried ? Protocol::directed
+                                         : protocol;
+}
+
+// Bytes that this takes out of the packet.
+std::size_t saving(std::size_t size, Protocol protocol) noexcept {
+  const std::size_t without = bytes_inside(size, outside(protocol));
+  return std::max(bytes_inside(size, protocol), without) - without;
+}
+
 }  // namespace
 
 Status too_large(std::size_t size, std::size_t limit) {
@@ -61,20 +88,23 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
     const bool is_long = kind == RIPC_ITEM_LONG || (kind == RIPC_ITEM_AUTO && size > auto_limit);
     // Nothing makes such an item fit, and the sum below must not wrap around.
     if (kind == RIPC_ITEM_SHORT && size > limit) return too_large(items, limit);
-    protocols_[index] = is_long ? Protocol::exposed : Protocol::payload;
-    body += is_long ? wire::kDescriptorSize : kind == RIPC_ITEM_RETURN ? wire::kDirectedSize : size;
+    protocols_[index] = is_long                    ? Protocol::exposed
+                        : kind != RIPC_ITEM_RETURN ? Protocol::payload
+                        : size <= kMostCarried     ? Protocol::carried
+                                                   : Protocol::directed;
+    body += bytes_inside(size, protocols_[index]);
   }
   while (wire::packet_size(entries, body) > auto_limit) {
-    const ripc_item* largest = nullptr;
+    std::size_t most = 0, largest = 0;
     for (std::size_t index = 0; index < items.size(); ++index) {
-      const ripc_item& item = items[index];
-      if (item.kind == RIPC_ITEM_AUTO && protocols_[index] == Protocol::payload && item.size > wire::kDescriptorSize &&
-          (largest == nullptr || item.size >= largest->size))
-        largest = &item;
+      const std::size_t saved = items[index].kind == RIPC_ITEM_SHORT ? 0 : saving(items[index].size, protocols_[index]);
+      if (saved == 0 || saved < most) continue;
+      most = saved;
+      largest = index;
     }
-    if (largest == nullptr) break;
-    protocols_[static_cast<std::size_t>(largest - items.data())] = Protocol::exposed;
-    body -= largest->size - wire::kDescriptorSize;
+    if (most == 0) break;
+    protocols_[largest] = outside(protocols_[largest]);
+    body -= most;
   }
   packet_size_ = wire::packet_size(entries, body);
   if (packet_size_ > limit) return too_large(packet_size_, limit);
@@ -87,14 +117,15 @@ void ItemPlan::choose_returns(std::span<const ripc_item> items, const Message& r
   for (std::size_t index = 0; index < items.size(); ++index) {
     const ripc_item& item = items[index];
     if (item.kind != RIPC_ITEM_RETURN) continue;
-    protocols_[index] = Protocol::exposed;
+    const bool is_carried = protocols_[index] == Protocol::carried;
+    protocols_[index] = is_carried ? Protocol::payload : Protocol::exposed;  // if no return buffer takes it
     const std::uint32_t target = item.return_index;
     if (!may_write || target >= attachments->grants.size() || used[target]) continue;
     const wire::Grant& grant = attachments->grants[target];
     if (item.size > grant.length) continue;
-    const ripc_status status = attachments->source->push(grant, bytes_of(item));
+    const ripc_status status = is_carried ? RIPC_OK : attachments->source->push(grant, bytes_of(item));
     if (status != RIPC_OK && status != RIPC_UNSUPPORTED) continue;
-    protocols_[index] = status == RIPC_OK ? Protocol::returned : Protocol::directed;
+    protocols_[index] = is_carried ? Protocol::carried : status == RIPC_OK ? Protocol::returned : Protocol::directed;
     used.set(target);
   }
 }
@@ -109,6 +140,10 @@ ItemPlan::Encoded ItemPlan::encode(std::span<const ripc_item> items, std::span<c
       case Protocol::payload:
         added = encoder.add_payload(bytes_of(item));
         encoded.short_bytes += item.size;
+        break;
+      case Protocol::carried:
+        added = encoder.add_carried(item.return_index, bytes_of(item));
+        ++encoded.returned;
         break;
       case Protocol::exposed:
         added = encoder.add(descriptors[encoded.pulled++]);

@@ -4,8 +4,9 @@
 // knows its path:
 //
 //   path     choice                                                          made by
-//   shm      a return buffer: written up to 256 KiB, else pulled             ShmSource::push
-//   remote   a return buffer: pushed; above 1 MiB pulled if there are rails  BulkBackend::is_better_pulled
+//   any      a return buffer: in the packet up to kMostCarried               ItemPlan::choose
+//   shm      a larger one: written up to 256 KiB, else pulled                ShmSource::push
+//   remote   a larger one: pushed; above 1 MiB pulled if there are rails     BulkBackend::is_better_pulled
 //   sockets  a packet: by datagram, or by the link's connection              UdpChannel::want_stream_locked
 //   sockets  a pulled item: over one rail up to 128 KiB, else over all       RailPace::kUndivided
 //   verbs    a pulled item: likewise, up to 1 MiB                            RdmaPullTable::pull
@@ -76,8 +77,13 @@ Status too_large(std::span<const ripc_item> items, std::size_t limit);
 
 // ---- Item by item --------------------------------------------------------------------------------------------
 
+// The largest item that a packet carries for a return buffer. Over sockets that takes 0.2 to 0.6 times as long as to
+// write it, and over shared memory 0.6 to 1.0 times (docs/performance/long-messages.md).
+inline constexpr std::size_t kMostCarried = std::size_t{64} << 10;
+
 enum class Protocol : std::uint8_t {
   payload,   // in the packet
+  carried,   // in the packet, to be copied into a return buffer
   exposed,   // pulled by the receiver, into a window
   returned,  // written into a return buffer already
   directed,  // pulled by the receiver, into a return buffer
@@ -86,10 +92,11 @@ enum class Protocol : std::uint8_t {
 // How each item of one message travels.
 class ItemPlan {
  public:
-  // Which items travel in a packet of at most `limit` bytes: AUTO ones leave it, the largest first, until it has no
-  // more than `auto_limit`, or none of them. RIPC_TOO_LARGE: it cannot.
+  // Which items travel in a packet of at most `limit` bytes: AUTO and RETURN ones leave it, the largest first, until it
+  // has no more than `auto_limit`, or none of them. RIPC_TOO_LARGE: it cannot.
   Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit, std::size_t auto_limit);
-  // Of a reply. Writes what it returns, unless !may_write, and decides how each item that it returns travels.
+  // Of a reply. Decides how each item that it returns travels, and writes those that do not travel in the packet. With
+  // !may_write, nothing reaches a return buffer.
   void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);
 
   // Bytes of the packet, at most.

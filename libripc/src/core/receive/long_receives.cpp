@@ -199,7 +199,7 @@ ripc_status LongReceives::place_items(LongReceive& receive, const wire::Packet* 
       place(*packet, receive.source, receive.lend, parts_.destinations, *receive.message, receive.items);
   increase(parts_.counters.items_discarded, placed.discarded);
   increase(parts_.counters.short_bytes, placed.short_bytes);
-  if (placed.short_bytes != 0) increase(parts_.counters.copies);
+  increase(parts_.counters.copies, placed.copies);
   return RIPC_OK;
 }
 

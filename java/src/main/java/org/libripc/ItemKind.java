@@ -20,8 +20,8 @@ public enum ItemKind {
    */
   LONG,
   /**
-   * In replies only: written into a return buffer of the request; what cannot be written there
-   * travels long, from a copy. The memory is the caller's when the send has returned.
+   * In replies only: goes into a return buffer of the request; what the buffer cannot take travels
+   * as {@link #AUTO}. The memory is the caller's when the send has returned.
    */
   RETURN
 }

@@ -209,8 +209,8 @@ public final class Outgoing {
   }
 
   /**
-   * Adds an item of a reply that is written into return buffer {@code index} of the request.
-   * Returns this.
+   * Adds an item of a reply that goes into return buffer {@code index} of the request. Returns
+   * this.
    */
   public Outgoing addReturn(ByteBuffer item, int index) {
     if (index < 0 || index >= Layout.MAX_RETURNS) throw new IndexOutOfBoundsException(index);

@@ -64,16 +64,29 @@ class ReturnBufferTest extends PairTest {
 
   @Test
   @Tag("verbs")
-  void whatDoesNotFitTheReturnBufferTravelsAsALongItem() throws Exception {
+  void whatDoesNotFitTheReturnBufferTravelsAsAnAutoItem() throws Exception {
     client.send(
         server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
-    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(50_000)));
+    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(100_000)));
     try (Message asked = receive(server)) {
-      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 2), 0));
+      server.reply(asked, new Outgoing().addReturn(pattern(100_000, 2), 0));
     }
     try (Message answer = receive(client)) {
       assertEquals(ViewKind.WINDOW, answer.kind(0));
-      assertEquals(pattern(50_000, 2), answer.item(0));
+      assertEquals(pattern(100_000, 2), answer.item(0));
+    }
+  }
+
+  @Test
+  void whatTheMessageCarriesAndNoReturnBufferTakesIsShort() throws Exception {
+    client.send(
+        server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
+    try (Message asked = receive(server)) {
+      server.reply(asked, new Outgoing().addReturn(pattern(1000, 2), 0));
+    }
+    try (Message answer = receive(client)) {
+      assertEquals(ViewKind.SHORT, answer.kind(0));
+      assertEquals(pattern(1000, 2), answer.item(0));
     }
   }
 
@@ -231,20 +244,20 @@ class ReturnBufferTest extends PairTest {
 
   @Test
   void theRightToWriteEndsWithTheFirstReply() throws Exception {
-    ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(50_000));
+    ReturnBuffer buffer = new ReturnBuffer(ByteBuffer.allocateDirect(100_000));
     client.send(server.id(), new Outgoing().attach(buffer));
-    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(50_000)));
+    client.post(new ReceiveWindow(ByteBuffer.allocateDirect(100_000)));
     try (Message asked = receive(server)) {
-      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 1), 0));
-      server.reply(asked, new Outgoing().addReturn(pattern(50_000, 2), 0));
+      server.reply(asked, new Outgoing().addReturn(pattern(100_000, 1), 0));
+      server.reply(asked, new Outgoing().addReturn(pattern(100_000, 2), 0));
     }
     try (Message first = receive(client)) {
       assertEquals(ViewKind.RETURNED, first.kind(0));
     }
     try (Message second = receive(client)) {
       assertEquals(ViewKind.WINDOW, second.kind(0));
-      assertEquals(pattern(50_000, 2), second.item(0));
+      assertEquals(pattern(100_000, 2), second.item(0));
     }
-    assertEquals(pattern(50_000, 1), buffer.buffer());
+    assertEquals(pattern(100_000, 1), buffer.buffer());
   }
 }
