@@ -64,7 +64,8 @@ Item borrow(Range&& range) noexcept {
   const Bytes bytes = bytes_of(range);
   return {bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
 }
-// Replies only: goes into return buffer `index` of the request. What the buffer cannot take travels as an item().
+// Replies only: goes into return buffer `index` of the request. What the buffer cannot take travels
+// short or long.
 inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
   return {bytes.data(), bytes.size(), RIPC_ITEM_RETURN, index};
 }

@@ -144,11 +144,12 @@ RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, c
 
 /* Sends to the source of `message`, as the reply to it. Otherwise like ripc_send().
  *
- * Items of kind RIPC_ITEM_RETURN go into the request's return buffers. The message carries those of up to 64 KiB, if
- * it has room for them, and the requester copies them when it receives it. Larger ones are written during the call. One
- * that this process may not write, or that the requester moves faster, is pulled into its return buffer from a copy.
- * One that does not fit, or whose buffer is gone or used, travels as a RIPC_ITEM_AUTO instead. The right to write ends
- * with the first reply.
+ * Items of kind RIPC_ITEM_RETURN go into the request's return buffers. The message carries small ones if it has room
+ * for them: up to 4 KiB on one host, and up to 64 KiB between hosts. The requester copies them when it receives the
+ * message. Larger ones are written during the call. An item that this process may not write, or that the requester
+ * moves faster, is pulled into its return buffer from a copy. An item that does not fit, or whose buffer is gone or
+ * used, is a short item if the message carries it. Otherwise it travels long, from a copy. The right to write ends with
+ * the first reply.
  *
  * The message stays the caller's. Its contents may be sent. It may be released at once if none of them is a LONG
  * item. */

@@ -12,7 +12,7 @@ namespace ripc::internal::rpc {
 namespace {
 
 wire::call::Returned returned_of(const ripc_item& item) noexcept {
-  const bool is_carried = item.size <= core::kMostCarried;
+  const bool is_carried = item.size <= spi::kMostCarried;
   return {item.return_index, item.size, is_carried ? core::bytes_of(item) : spi::Bytes()};
 }
 

@@ -65,6 +65,10 @@ struct Exposure {
   const memory::Hold* hold;  // tells how long the memory stays; stays with core
 };
 
+// The largest item that a packet carries for a return buffer, on any path. Over sockets that takes 0.2 to 0.6 times as
+// long as to write it there (docs/performance/long-messages.md).
+inline constexpr std::size_t kMostCarried = std::size_t{64} << 10;
+
 class Channel;
 
 // A network's way to send one packet to several channels at once.
@@ -85,6 +89,7 @@ class Channel {
   struct Facts {
     std::uint64_t incarnation = 0;  // the registration that it leads to; 0: unknown
     std::size_t packet_limit = 0;
+    std::size_t most_carried = kMostCarried;  // on this path
     // A packet that was sent may not arrive, though the peer lives.
     bool loses = true;
     // The peer tells of each end of a transfer as it is: Host::transfer_finished() comes for each that was looked at
@@ -102,6 +107,7 @@ class Channel {
   std::size_t packet_limit() const noexcept { return packet_limit_.load(std::memory_order_relaxed); }
   // Any. Packets of up to so many bytes go at once; larger ones, up to the limit, after widen().
   std::size_t ready_limit() const noexcept { return ready_limit_.load(std::memory_order_relaxed); }
+  std::size_t most_carried() const noexcept { return facts_.most_carried; }
   std::uint64_t incarnation() const noexcept { return facts_.incarnation; }
   bool loses() const noexcept { return facts_.loses; }
   bool reports_ends() const noexcept { return facts_.reports_ends; }

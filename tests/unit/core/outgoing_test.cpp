@@ -21,7 +21,7 @@ ripc_item item(std::size_t size, std::uint32_t kind) {
 std::vector<Protocol> chosen(const std::vector<ripc_item>& items, std::size_t returns = 0,
                              std::size_t auto_limit = kLimit) {
   ItemPlan plan;
-  const Status status = plan.choose(items, returns, kLimit, auto_limit);
+  const Status status = plan.choose(items, returns, kLimit, auto_limit, 700);
   std::vector<Protocol> protocols;
   if (!status.ok()) {
     EXPECT_EQ(status.code(), RIPC_TOO_LARGE);
@@ -76,7 +76,7 @@ TEST(ItemPlan, ExposesReturnedItemsWhereNothingMayBeWritten) {
   const std::vector<ripc_item> items{item(kLimit, RIPC_ITEM_RETURN), item(8, RIPC_ITEM_SHORT),
                                      item(8, RIPC_ITEM_RETURN)};
   ItemPlan plan;
-  ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit).ok());
+  ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit, kLimit).ok());
   plan.choose_returns(items, Message{}, false);
   EXPECT_EQ(plan[0], Protocol::exposed);
   EXPECT_EQ(plan[1], Protocol::payload);
@@ -90,17 +90,14 @@ TEST(ItemPlan, CarriesWhatItReturnsWhileThePacketHasRoom) {
   EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN), item(500, RIPC_ITEM_RETURN)}), (Protocols{directed, carried}));
   EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN), item(700, RIPC_ITEM_AUTO)}), (Protocols{carried, Protocol::exposed}));
   EXPECT_EQ(chosen({item(600, RIPC_ITEM_RETURN)}, 0, 500), (Protocols{directed}));
-  ItemPlan roomy;
-  const std::vector<ripc_item> items{item(kMostCarried, RIPC_ITEM_RETURN), item(kMostCarried + 1, RIPC_ITEM_RETURN)};
-  ASSERT_TRUE(roomy.choose(items, 0, 4 * kMostCarried, 4 * kMostCarried).ok());
-  EXPECT_EQ(roomy[0], carried);
-  EXPECT_EQ(roomy[1], directed);
+  EXPECT_EQ(chosen({item(700, RIPC_ITEM_RETURN)}), (Protocols{carried}));
+  EXPECT_EQ(chosen({item(701, RIPC_ITEM_RETURN)}), (Protocols{directed})) << "more than the path carries";
 }
 
 TEST(ItemPlan, EncodesWhatItChose) {
   const std::vector<ripc_item> items{item(10, RIPC_ITEM_SHORT), item(20, RIPC_ITEM_LONG), item(30, RIPC_ITEM_LONG)};
   ItemPlan plan;
-  ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit).ok());
+  ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit, kLimit).ok());
   const std::array<wire::Descriptor, 2> descriptors{wire::Descriptor{1, 0, 20}, wire::Descriptor{2, 0, 30}};
   wire::Encoder encoder(wire::PacketKind::message, 5, 7);
   const ItemPlan::Encoded encoded = plan.encode(items, descriptors, encoder);

@@ -37,7 +37,7 @@ TEST(KeptItems, AreCopiesButForWhatIsLent) {
 
 TEST(KeptItems, TellOfReturnBuffersAndBringWhatAPacketMayHaveCarried) {
   const std::string small = "small";
-  const std::string large(core::kMostCarried + 1, 'x');
+  const std::string large(spi::kMostCarried + 1, 'x');
   const ripc_item items[] = {{small.data(), small.size(), RIPC_ITEM_RETURN, 3},
                              {large.data(), large.size(), RIPC_ITEM_RETURN, 4}};
   KeptItems kept;

@@ -80,7 +80,7 @@ Status too_large(std::span<const ripc_item> items, std::size_t limit) {
 }
 
 Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit,
-                        std::size_t auto_limit) {
+                        std::size_t auto_limit, std::size_t most_carried) {
   const std::size_t entries = items.size() + returns + 1;
   std::size_t body = returns * wire::kGrantSize + sizeof(std::uint64_t);
   for (std::size_t index = 0; index < items.size(); ++index) {
@@ -90,7 +90,7 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
     if (kind == RIPC_ITEM_SHORT && size > limit) return too_large(items, limit);
     protocols_[index] = is_long                    ? Protocol::exposed
                         : kind != RIPC_ITEM_RETURN ? Protocol::payload
-                        : size <= kMostCarried     ? Protocol::carried
+                        : size <= most_carried     ? Protocol::carried
                                                    : Protocol::directed;
     body += bytes_inside(size, protocols_[index]);
   }

@@ -4,7 +4,7 @@
 // knows its path:
 //
 //   path     choice                                                          made by
-//   any      a return buffer: in the packet up to kMostCarried               ItemPlan::choose
+//   any      a return buffer: in the packet up to most_carried               Channel::Facts
 //   shm      a larger one: written up to 256 KiB, else pulled                ShmSource::push
 //   remote   a larger one: pushed; above 1 MiB pulled if there are rails     BulkBackend::is_better_pulled
 //   sockets  a packet: by datagram, or by the link's connection              UdpChannel::want_stream_locked
@@ -77,10 +77,6 @@ Status too_large(std::span<const ripc_item> items, std::size_t limit);
 
 // ---- Item by item --------------------------------------------------------------------------------------------
 
-// The largest item that a packet carries for a return buffer. Over sockets that takes 0.2 to 0.6 times as long as to
-// write it, and over shared memory 0.6 to 1.0 times (docs/performance/long-messages.md).
-inline constexpr std::size_t kMostCarried = std::size_t{64} << 10;
-
 enum class Protocol : std::uint8_t {
   payload,   // in the packet
   carried,   // in the packet, to be copied into a return buffer
@@ -93,8 +89,10 @@ enum class Protocol : std::uint8_t {
 class ItemPlan {
  public:
   // Which items travel in a packet of at most `limit` bytes: AUTO and RETURN ones leave it, the largest first, until it
-  // has no more than `auto_limit`, or none of them. RIPC_TOO_LARGE: it cannot.
-  Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit, std::size_t auto_limit);
+  // has no more than `auto_limit`, or none of them. RETURN ones above `most_carried` are not in it. RIPC_TOO_LARGE: it
+  // cannot.
+  Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit, std::size_t auto_limit,
+                std::size_t most_carried);
   // Of a reply. Decides how each item that it returns travels, and writes those that do not travel in the packet. With
   // !may_write, nothing reaches a return buffer.
   void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);

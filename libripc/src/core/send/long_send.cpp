@@ -52,8 +52,8 @@ Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* t
   ripc_status wide = RIPC_TOO_LARGE;
   for (int attempt = 0; attempt < kAttempts && wide == RIPC_TOO_LARGE; ++attempt) {
     const std::size_t limit = (*channel)->packet_limit();
-    Status planned =
-        prepared.plan.choose(arguments.items, arguments.returns.size(), limit, std::min(limit, arguments.auto_limit));
+    Status planned = prepared.plan.choose(arguments.items, arguments.returns.size(), limit,
+                                          std::min(limit, arguments.auto_limit), (*channel)->most_carried());
     if (!planned.ok()) return planned;
     // A path that cannot be prepared has a lower limit from then on. What is gone is found out below.
     const std::size_t size = prepared.plan.packet_size();

@@ -32,6 +32,9 @@ std::string reason_of(Reach reach) {
   }
 }
 
+// In a packet 3 KiB for a return buffer take 0.75 times as long as written there, 8 KiB 1.16 times, 64 KiB 2.3 times.
+constexpr std::size_t kMostCarried = 4096;
+
 const ServiceLine* line_of(const ShmChannel::Parts& parts) noexcept {
   return reinterpret_cast<const ServiceLine*>(parts.state_page.data()) + parts.state_slot;
 }
@@ -41,6 +44,7 @@ const ServiceLine* line_of(const ShmChannel::Parts& parts) noexcept {
 ShmChannel::ShmChannel(Parts parts)
     : Channel({.incarnation = parts.incarnation,
                .packet_limit = parts.geometry.packet_limit(),
+               .most_carried = kMostCarried,
                .loses = false,
                .registration_line = &line_of(parts)->registration,
                .registration = parts.registration}),

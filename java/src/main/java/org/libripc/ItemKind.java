@@ -21,7 +21,7 @@ public enum ItemKind {
   LONG,
   /**
    * In replies only: goes into a return buffer of the request; what the buffer cannot take travels
-   * as {@link #AUTO}. The memory is the caller's when the send has returned.
+   * short, or long from a copy. The memory is the caller's when the send has returned.
    */
   RETURN
 }
