@@ -20,18 +20,18 @@ RIPC_API ripc_status ripc_buffer_lease(ripc_context *context, size_t size, void 
 /* Ends the lease. Memory that a ticket still needs is kept until the ticket completes. RIPC_INVALID_ARGUMENT if `data`
  * is not the start of a lease. */
 RIPC_API ripc_status ripc_buffer_release(ripc_context *context, void *data);
-/* The lease or registration that holds `address`: where it starts and how large it is. RIPC_INVALID_ARGUMENT if none
+/* The lease or registration that contains `address`: where it starts and how large it is. RIPC_INVALID_ARGUMENT if none
  * does. */
 RIPC_API ripc_status ripc_buffer_find(ripc_context *context, const void *address, void **data, size_t *size);
 /* Registers memory that the application owns, so that long messages from and into it need no set-up. An RDMA device
- * registers it at its first use, and keeps it until the last registration ends. Sockets encrypt and decrypt it where it
- * lies. Until the last registration ends, it must stay mapped, with the same pages. A range that is registered again is
- * counted. RIPC_INVALID_ARGUMENT: there are no bytes, or some are of the pool and not all of one lease. */
+ * registers it at its first use, and keeps it until the last registration ends. Sockets encrypt and decrypt it in
+ * place. Until the last registration ends, it must stay mapped, with the same pages. Repeated registrations of a range
+ * are counted. RIPC_INVALID_ARGUMENT: the range is empty, or has bytes of the pool that are not all in one lease. */
 RIPC_API ripc_status ripc_memory_register(ripc_context *context, void *data, size_t size);
-/* Ends one registration. After the last one of a range, messages that still travel from it fail with RIPC_CANCELLED and
- * are never delivered. Later contents of the memory cannot be delivered either. Messages still land in it while it is
- * mapped, as in other memory; one that was landing when it is unmapped is lost, and its sender learns it.
- * RIPC_INVALID_ARGUMENT: no registered range starts at `data`. */
+/* Ends one registration. After the last one of a range, messages whose bytes are still being read from it fail with
+ * RIPC_CANCELLED and are never delivered. Later contents of the memory cannot be delivered either. Messages can still
+ * arrive in it while it is mapped, as in any other memory. A message that is arriving when it is unmapped is lost, and
+ * its sender learns of it. RIPC_INVALID_ARGUMENT: no registered range starts at `data`. */
 RIPC_API ripc_status ripc_memory_unregister(ripc_context *context, void *data);
 
 typedef struct ripc_pool_statistics {

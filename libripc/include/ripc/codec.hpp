@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libripc for C++: typed calls. A Codec says how a type travels; FlatBuffers, Protocol Buffers or plain memory.
+// libripc for C++: typed calls. A Codec defines how a type travels: as FlatBuffers, Protocol Buffers or plain memory.
 //
 //   template <>
 //   struct ripc::Codec<Point> : ripc::PlainCodec<Point> {};
@@ -25,10 +25,10 @@ namespace ripc {
 
 // How values of T travel. Specialise it for T, with two static functions:
 //
-//   static auto encode(const T& value, auto&& send)      returns send(items), a std::span<const Item>; what they point
-//                                                        to must last until that returns, so it may be local
-//   static std::optional<T> decode(const auto& received) from the items of a Request or a CallResult; nothing if they
-//                                                        are no T. The T may point into them.
+//   static auto encode(const T& value, auto&& send)      returns send(items), a std::span<const Item>; the memory of
+//                                                        the items must last until send() returns, so it may be local
+//   static std::optional<T> decode(const auto& received) makes a T of the items of a Request or a CallResult; nothing
+//                                                        if they are not a T. The T may point into the items.
 template <typename T>
 struct Codec;
 
@@ -41,7 +41,7 @@ concept Coded = requires(const T& value, const Request& request, const CallResul
   { Codec<T>::decode(result) } -> std::same_as<std::optional<T>>;
 };
 
-// For plain values, as they lie in memory: for peers with the same byte order and layout.
+// Sends plain values as they are in memory. Both peers must have the same byte order and layout.
 template <typename T>
 struct PlainCodec {
   static auto encode(const T& value, auto&& send) {
@@ -71,14 +71,14 @@ struct Codec<std::string> {
   }
 };
 
-// The end of a typed call.
+// How a typed call ended.
 template <typename T>
 struct TypedResult {
   CallResult result;       // keeps what `value` may point to
-  std::optional<T> value;  // none if it was not answered, or the answer is no T
+  std::optional<T> value;  // nullopt if the call was not answered, or the answer is not a T
 };
 
-// As Call, for an answer of type T.
+// Like Call, for an answer of type T.
 template <typename T>
 class [[nodiscard]] TypedCall : public Call {
  public:
@@ -90,7 +90,7 @@ class [[nodiscard]] TypedCall : public Call {
   }
 };
 
-// As Rpc::call(): co_await gives a TypedResult<Answer>.
+// Like Rpc::call(), but co_await gives a TypedResult<Answer>.
 template <typename Answer, typename Question>
 requires Coded<Answer> && Coded<Question> TypedCall<Answer> call_typed(Rpc& rpc, ServiceId to, std::uint32_t method,
                                                                        const Question& question,
@@ -100,7 +100,7 @@ requires Coded<Answer> && Coded<Question> TypedCall<Answer> call_typed(Rpc& rpc,
   });
 }
 
-// As Request::reply().
+// Like Request::reply(), with a typed answer.
 template <Coded Answer>
 Result<Ticket> reply_typed(Request& request, const Answer& answer, std::uint32_t code = 0) {
   return Codec<Answer>::encode(answer, [&](std::span<const Item> items) { return request.reply(items, code); });
@@ -121,8 +121,8 @@ void answer_typed(Request& request, const Answer& answer) {
 
 }  // namespace detail
 
-// As Rpc::on(). The handler gets (const Question&, const Request&), which last until it ends, and returns an Answer or
-// a Task<Answer>. A request that is no Question is dropped with RIPC_CORRUPT.
+// Like Rpc::on(). The handler gets (const Question&, const Request&), which are valid until it ends, and returns an
+// Answer or a Task<Answer>. A request that does not hold a Question is dropped with RIPC_CORRUPT.
 template <Coded Question, typename Handler>
 requires std::invocable<Handler&, const Question&, const Request&> Error on_typed(Rpc& rpc, std::uint32_t method,
                                                                                   Handler handler,

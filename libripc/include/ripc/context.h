@@ -26,17 +26,18 @@ typedef enum ripc_peer_policy {
 /* Whether this context connects to other hosts: through the transports socket and verbs, and through the multicast and
  * ZooKeeper resolvers. Shared memory does not depend on it. */
 typedef enum ripc_network {
-  RIPC_NETWORK_KEY = 0,  /* the default: only with a cluster key, with hosts that have the same one */
+  RIPC_NETWORK_KEY = 0,  /* the default: only with a cluster key, and only to hosts that have the same key */
   RIPC_NETWORK_OPEN = 1, /* without a key: everyone who reaches this host's ports is a peer */
   RIPC_NETWORK_OFF = 2   /* never */
 } ripc_network;
 
-/* Whether what goes between hosts by sockets is encrypted. With a cluster key it is authentic in any case; without one
- * it is neither. Shared memory does not leave the host, and RDMA devices do not encrypt. */
+/* Whether traffic between hosts over sockets is encrypted. With a cluster key it is authenticated in any case; without
+ * one it is neither encrypted nor authenticated. Shared memory does not leave the host, and RDMA devices do not
+ * encrypt. */
 typedef enum ripc_encrypt {
   RIPC_ENCRYPT_OFF = 0,     /* never */
-  RIPC_ENCRYPT_AUTO = 1,    /* the default: with peers that have a cluster key and do not say off */
-  RIPC_ENCRYPT_REQUIRED = 2 /* or there is no connection; RDMA is not used */
+  RIPC_ENCRYPT_AUTO = 1,    /* the default: with peers that have a cluster key and have not chosen off */
+  RIPC_ENCRYPT_REQUIRED = 2 /* always, else there is no connection; RDMA is not used */
 } ripc_encrypt;
 
 typedef struct ripc_context_options {
@@ -59,8 +60,8 @@ typedef struct ripc_context_options {
 
 RIPC_API void ripc_context_options_init(ripc_context_options *options);
 
-/* Makes a cluster key: a new file, mode 0600, with a random key. Contexts that are created later find it there; other
- * hosts join with a copy of the file.
+/* Makes a cluster key: a new file, mode 0600, with a random key. Contexts that are created later find the key there;
+ * other hosts join with a copy of the file.
  *
  * `file`: NULL is the default place of this user, $XDG_CONFIG_HOME/ripc/cluster.key, else ~/.config/ripc/cluster.key.
  * Missing folders of that place are made with mode 0700. `replace`: if not 0, replaces an existing file. `path`: NULL,
@@ -77,16 +78,16 @@ RIPC_API ripc_status ripc_cluster_key_create(const char *file, uint32_t replace,
  * leaves the host gives RIPC_PERMISSION if it was asked for by name.
  *
  * A key, identity or trust file that exists and cannot be used is an error: RIPC_PERMISSION (others may read or write
- * it, or this user may not read it), RIPC_INVALID_ARGUMENT (what it says), RIPC_REFUSED (the signature of the trust
- * file). One that is named and missing is RIPC_SYSTEM.
+ * it, or this user may not read it), RIPC_INVALID_ARGUMENT (its contents), RIPC_REFUSED (the signature of the trust
+ * file). A named file that is missing gives RIPC_SYSTEM.
  * RIPC_UNSUPPORTED: a ZooKeeper ensemble is named, but its client library is not installed; or this build has none of
  * the transports. An ensemble that does not answer is no error. RIPC_LIMIT: the path of the runtime directory is too
  * long where /proc is not mounted. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_INVALID_ARGUMENT, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_context_create(const ripc_context_options *options, ripc_context **context);
 
 /* Ends every service, ticket and registration of the context and frees it. Messages and tickets that the application
- * still holds become invalid. No other call on the context may be running. In a callback of the context, whose thread
- * it would wait for, it ends the program with a sentence on standard error. NULL is ignored. */
+ * still holds become invalid. No other call on the context may be running. Called in a callback of the context, it
+ * would wait for its own thread, so it ends the program with a sentence on standard error. NULL is ignored. */
 RIPC_API void ripc_context_destroy(ripc_context *context);
 
 /* What the context has refused since it was created, by all transports and resolvers. docs/security.md says what each
@@ -95,13 +96,13 @@ typedef struct ripc_security_statistics {
   size_t size;
   uint64_t handshakes_refused; /* connections: another cluster key or none, no member, no encryption, a user not
                                   admitted, too slow */
-  uint64_t links_refused;      /* of members that the trust file does not let call the service */
-  uint64_t records_refused;    /* of services, that the trust file does not allow, with a wrong signature, or from
+  uint64_t links_refused;      /* of members that the trust file does not allow to call the service */
+  uint64_t records_refused;    /* of services: not allowed by the trust file, with a wrong signature, or from
                                   before a takeover */
-  uint64_t packets_refused;    /* of connections, links, multicast and ZooKeeper, that were forged; of links and
-                                  multicast, that came again; of multicast, whose time is more than 30 s from ours, and
-                                  from users of this host who are not admitted. What comes again by multicast within a
-                                  second is not counted: it may have come by another network */
+  uint64_t packets_refused;    /* forged: of connections, links, multicast and ZooKeeper; repeated: of links and
+                                  multicast; also those of multicast whose time is more than 30 s from ours, and those
+                                  from users of this host who are not admitted. A multicast packet that is repeated
+                                  within a second is not counted: it may have come by another network */
   uint64_t trust_reloads;      /* changes of the trust file that are in force */
   uint64_t trust_failures;     /* changes that cannot be used, see ripc_trust_status() */
 } ripc_security_statistics;

@@ -26,12 +26,12 @@ typedef struct ripc_finding {
 typedef void (*ripc_finding_visitor)(void *user, const ripc_finding *finding);
 
 /* Checks this machine and this process for what a context with these options needs. It visits each finding in the
- * calling thread; *finding is valid during the call. options may be NULL. RIPC_OK also if something is broken: the
- * levels say so.
+ * calling thread; *finding is valid during the call. options may be NULL. It returns RIPC_OK even if something is
+ * broken: the levels of the findings say so.
  *
- * It needs no context: it starts one of its own, and a child process, which end before it returns. The runtime
- * directory is made if it is not there. It takes some tenths of a second. With a ZooKeeper ensemble it takes some
- * seconds, and one more for each server that does not answer. RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * It needs no context: it starts its own, and a child process; both end before it returns. The runtime directory is
+ * made if it is missing. It takes a few tenths of a second. With a ZooKeeper ensemble it takes a few seconds, plus one
+ * for each server that does not answer. RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_diagnose(const ripc_context_options *options, ripc_finding_visitor visitor, void *user);
 
 #ifdef __cplusplus

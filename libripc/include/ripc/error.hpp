@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libripc for C++: the one error policy, and time. Part of ripc/ripc.hpp; include that.
 //
-// libripc throws nothing but std::bad_alloc, and that only where a comment allows it. A call that can fail returns an
-// Error, or a Result that holds a value or an Error. Both are [[nodiscard]]. An Error is RIPC_OK, or a status code with
-// a sentence that says what happened and what to do next.
+// libripc throws only std::bad_alloc, and only where a comment says so. A call that can fail returns an Error, or a
+// Result that holds a value or an Error. Both are [[nodiscard]]. An Error is RIPC_OK, or a status code with a sentence
+// that says what happened and what to do next.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -57,7 +57,7 @@ class [[nodiscard]] Error {
   Error() noexcept = default;
   // A status with the general sentence for it (ripc_status_text). Does not allocate.
   Error(ripc_status code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor): statuses are errors
-  // A status with a sentence of its own. If there is no memory for that, it has the general one.
+  // A status with its own sentence. If there is no memory for that sentence, the Error has the general one.
   Error(ripc_status code, std::string text) noexcept : code_(code) {
     try {
       if (text.empty()) return;
@@ -75,7 +75,7 @@ class [[nodiscard]] Error {
 
   // The outcome of this thread's last call into ripc.h. RIPC_AGAIN, RIPC_EMPTY, RIPC_PENDING and RIPC_INTERRUPTED,
   // which a working program meets all the time, keep their general sentence and do not allocate. RIPC_TIMEOUT does not
-  // allocate either when a wait was over. The others take the sentence from ripc_last_error().
+  // allocate either if a wait simply ran out of time. The others take the sentence from ripc_last_error().
   static Error from_last_call(ripc_status code) noexcept {
     if (code <= RIPC_INTERRUPTED && code != RIPC_TIMEOUT) return Error(code);
     const std::string_view sentence = ripc_last_error();
@@ -112,7 +112,7 @@ namespace detail {
   std::abort();
 }
 
-// The C interface sees a text only up to a zero, and would take another file.
+// The C interface reads a string only up to its first zero byte, and would use a different file.
 inline bool has_zero(const std::string& text) noexcept { return text.find('\0') != std::string::npos; }
 inline Error zero_in_text() noexcept {
   return Error::with_static_text(RIPC_INVALID_ARGUMENT,
@@ -125,9 +125,9 @@ inline Error no_function() noexcept {
 
 }  // namespace detail
 
-// A value, or the Error that explains why there is none. It moves as its value does. Asking a failed Result for its
-// value ends the program, with the error's sentence on standard error. What is asked of a temporary is moved out of it,
-// so that it can be kept in a reference: `for (const auto& one : *context.services())`.
+// A value, or the Error that explains why there is none. Moving it moves the value. Asking a failed Result for its
+// value ends the program, with the error's sentence on standard error. The value of a temporary Result is moved out, so
+// that a reference can keep it: `for (const auto& one : *context.services())`.
 template <typename T>
 class [[nodiscard]] Result {
   static_assert(!std::is_same_v<T, ripc_status> && !std::is_same_v<T, Error>, "return the Error itself");
@@ -167,7 +167,8 @@ class [[nodiscard]] Result {
 
 namespace detail {
 
-// Collects what a visitor gets. Exceptions must not cross the C interface, so a lack of memory waits here.
+// Collects the values that a visitor gets. Exceptions must not cross the C interface, so a lack of memory is noted here
+// until finish() reports it.
 template <typename Value>
 struct Collected {
   template <typename Make>

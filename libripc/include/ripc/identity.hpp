@@ -14,10 +14,10 @@ namespace ripc {
 
 namespace detail {
 
-// NULL for a file that is not named.
+// NULL if no file is named.
 inline const char* file_or_default(const std::string& file) noexcept { return file.empty() ? nullptr : file.c_str(); }
 
-// The path that a call for this file writes to the place it is given.
+// Runs `call` for this file, and returns the path that it writes into the buffer it is given.
 template <typename Call>
 Result<std::string> path_of(const std::string& file, const Call& call) {
   if (has_zero(file)) return zero_in_text();

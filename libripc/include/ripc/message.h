@@ -46,7 +46,7 @@ RIPC_API uint64_t ripc_message_get_in_reply_to(const ripc_message *message);
 /* Return buffers attached by the sender, and the room in each. */
 RIPC_API size_t ripc_message_get_return_count(const ripc_message *message);
 RIPC_API size_t ripc_message_get_return_size(const ripc_message *message, size_t index);
-/* Gives the message back. Its short items and lent views end here. Any thread. NULL is ignored. */
+/* Gives the message back. Its short items and lent views become invalid. Any thread. NULL is ignored. */
 RIPC_API void ripc_message_release(ripc_message *message);
 
 /* Keeps the memory of a message's lent items readable after the message was given back and its sender has ended. The

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libripc for C++: what is sent and received: items, messages, tickets. Part of ripc/ripc.hpp; include that.
+// libripc for C++: the objects that are sent and received: items, messages, tickets. Part of ripc/ripc.hpp; include
+// that.
 //
 // Message and Ticket are move-only owners of one handle. They must be gone before the Context they come from.
 #pragma once
@@ -42,8 +43,8 @@ inline OutgoingMessage outgoing_message(std::span<const Item> items, std::uint32
   return {items.data(), static_cast<std::uint32_t>(items.size()), tag};
 }
 
-// In the message itself if it fits; otherwise the receiver pulls it from a copy. The text of a literal has no zero at
-// its end.
+// In the message itself if it fits; otherwise the receiver pulls it from a copy. A string literal is sent without its
+// terminating zero.
 inline Item item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_AUTO, 0}; }
 template <std::convertible_to<std::string_view> Text>
 Item item(const Text& text) noexcept {
@@ -55,22 +56,22 @@ template <std::convertible_to<std::string_view> Text>
 Item short_item(const Text& text) noexcept {
   return short_item(bytes_of(text));
 }
-// The receiver pulls it from where it lies, into a window or as a lent view. Nothing is copied, but the memory must not
-// change until the Ticket of the send has completed. So this takes no temporary that owns its memory, such as a
-// std::string made in the call. Memory of a Buffer may be released earlier. Memory of a received Message ends with it.
+// The receiver pulls the bytes directly from this memory, into a window or as a lent view. Nothing is copied, but the
+// memory must not change until the Ticket of the send has completed. So borrow() accepts no temporary that owns its
+// memory, such as a std::string made in the call. A Buffer may be released earlier. The memory of a received Message is
+// valid only as long as that Message.
 template <std::ranges::borrowed_range Range>
 requires requires(const Range& range) { bytes_of(range); }
 Item borrow(Range&& range) noexcept {
   const Bytes bytes = bytes_of(range);
   return {bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
 }
-// Replies only: goes into return buffer `index` of the request. What the buffer cannot take travels
-// short or long.
+// Replies only: goes into return buffer `index` of the request. Bytes that the buffer cannot take travel short or long.
 inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
   return {bytes.data(), bytes.size(), RIPC_ITEM_RETURN, index};
 }
 
-// In the message itself, from a leased buffer that is given away with the message. If the message was sent, call
+// In the message itself, from a leased buffer that is given away with the message. Once the message was sent, call
 // detach() on the Buffer of that lease.
 inline Item given_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_GIVEN, 0}; }
 
@@ -81,8 +82,8 @@ inline ReturnBuffer return_buffer(WritableBytes bytes) noexcept { return {bytes.
 
 // ---- Received items ------------------------------------------------------------------------------------------
 
-// One item of a received message. A cheap copy that borrows. Short items and lent views end with their Message. Bytes
-// in windows and return buffers are the caller's own memory.
+// One item of a received message. Cheap to copy; it borrows the bytes. Short items and lent views are valid only as
+// long as their Message. Bytes in windows and return buffers are the caller's own memory.
 class ItemView {
  public:
   ItemView() noexcept : view_{} {}
@@ -96,15 +97,15 @@ class ItemView {
     return view_.data == nullptr ? std::string_view()
                                  : std::string_view(static_cast<const char*>(view_.data), view_.size);
   }
-  // The size that the sender announced, also of an item that is missing.
+  // The size that the sender announced, even if the item is missing.
   std::size_t size() const noexcept { return view_.size; }
   bool ok() const noexcept { return view_.status == RIPC_OK; }
   // RIPC_OK, or why the item is missing.
   ripc_status status() const noexcept { return static_cast<ripc_status>(view_.status); }
   ripc_view_kind kind() const noexcept { return static_cast<ripc_view_kind>(view_.kind); }
-  // Of the window, for RIPC_VIEW_WINDOW.
+  // The cookie of the window, for RIPC_VIEW_WINDOW.
   std::uint64_t cookie() const noexcept { return view_.cookie; }
-  // Of the return buffer, for RIPC_VIEW_RETURNED.
+  // The index of the return buffer, for RIPC_VIEW_RETURNED.
   std::uint32_t return_index() const noexcept { return view_.return_index; }
   // How many times libripc copied the bytes on this side.
   std::uint32_t copied() const noexcept { return view_.copied; }
@@ -113,7 +114,7 @@ class ItemView {
   ripc_item_view view_;
 };
 
-// Who is at the other end, as it was proven.
+// The proven identity of the peer at the other end.
 struct Peer {
   Peer() = default;
   explicit Peer(const ripc_peer& peer) : identity(peer.identity) {
@@ -121,7 +122,7 @@ struct Peer {
   }
 
   std::string identity;               // its name in the trust file; "" if none is proven
-  std::optional<std::uint32_t> user;  // of this host; nullopt: on another host, or not known
+  std::optional<std::uint32_t> user;  // user ID on this host; nullopt: on another host, or unknown
 };
 
 // A received message. The destructor gives it back, in any thread. A moved-from or default-made Message is empty:
@@ -135,7 +136,7 @@ class Message {
   bool empty() const noexcept { return handle_ == nullptr; }
   // The sender.
   ServiceId source() const noexcept { return ripc_message_get_source(handle_.get()); }
-  // Who that is, as it was proven: ripc_message_peer().
+  // The sender's proven identity: see ripc_message_peer().
   Peer peer() const {
     ripc_peer peer;
     ripc_peer_init(&peer);
@@ -158,7 +159,7 @@ class Message {
   std::size_t return_size(std::size_t index) const noexcept {
     return ripc_message_get_return_size(handle_.get(), index);
   }
-  // Gives it back early. Its short items and lent views end here.
+  // Gives the message back early. Its short items and lent views become invalid.
   void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
   ripc_message* handle() const noexcept { return handle_.get(); }
@@ -169,11 +170,12 @@ class Message {
 
 // ---- Ticket --------------------------------------------------------------------------------------------------
 
-// The completion of a message of which something travels long. It also marks the end of the loan of what borrow() sent.
-// Any thread.
+// The completion of a message with at least one item that travels long. It also ends the loan of memory that borrow()
+// sent. Any thread.
 //
 // It owns the handle. Dropping it stops neither the message nor a loan, but then nothing reports the end. An empty
-// Ticket belongs to a message that travels short. That is complete when send() returns, so its status is RIPC_OK.
+// Ticket belongs to a message that travels short. Such a message is complete when send() returns, so its status is
+// RIPC_OK.
 class [[nodiscard]] Ticket {
  public:
   Ticket() noexcept = default;
@@ -191,7 +193,7 @@ class [[nodiscard]] Ticket {
   // Withdraws the message if the peer has not taken it yet. Returns the final status, or RIPC_PENDING if the peer holds
   // a lent view of it.
   Error cancel() noexcept { return finish(empty() ? RIPC_OK : ripc_ticket_cancel(handle_.get())); }
-  // Gives the handle back. The message goes on.
+  // Gives the handle back. The message continues.
   void release() noexcept { handle_.reset(); }
   // Borrowed, for calls into ripc.h.
   ripc_ticket* handle() const noexcept { return handle_.get(); }

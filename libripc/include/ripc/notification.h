@@ -32,9 +32,10 @@ RIPC_API ripc_status ripc_notification_register(ripc_service *service, ripc_noti
  * and the current run is the last. RIPC_INVALID_ARGUMENT: not registered. */
 RIPC_API ripc_status ripc_notification_unregister(ripc_service *service, const ripc_notification *notification);
 /* Runs the peer's callback with up to ripc_short_limit() bytes of arguments in AUTO or SHORT items. One item has at
- * most 61,408 bytes, and each further item takes 4 of them. What is larger is RIPC_TOO_LARGE: it goes in a message,
- * with ripc_send(), before the notification that says so. Unreliable, like a short message; errors as for ripc_send().
- * RIPC_INVALID_ARGUMENT: an item of another kind. A peer counts and ignores a handle that it does not know. */
+ * most 61,408 bytes, and each further item takes 4 of them. Larger arguments give RIPC_TOO_LARGE: send them in a
+ * message, with ripc_send(), before the notification that announces it. Unreliable, like a short message; errors as for
+ * ripc_send(). RIPC_INVALID_ARGUMENT: an item of another kind. A peer counts and ignores a handle that it does not
+ * know. */
 RIPC_API ripc_status ripc_notify(ripc_service *service, const ripc_notification *notification, const ripc_item *items,
                                  size_t count);
 

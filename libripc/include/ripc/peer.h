@@ -1,4 +1,4 @@
-/* Who sent a message, as it was proven.
+/* The proven identity of the sender of a message.
  * SPDX-License-Identifier: Apache-2.0
  */
 #ifndef RIPC_PEER_H
@@ -16,8 +16,8 @@ extern "C" {
 
 #define RIPC_IDENTITY_SIZE 72 /* bytes for a member's name in the trust file, which has at most 64, and its '\0' */
 
-/* The context that a message came from. What no one has proven is not there: "" and 0. Between hosts the identity is
- * proven by the peer's key, on one host also by the user whom the trust file names. */
+/* The context that a message came from. A field that nobody has proven is "" or 0. Between hosts the identity is proven
+ * by the peer's key, on one host also by the user whom the trust file names. */
 typedef struct ripc_peer {
   size_t size;
   uint32_t is_on_this_host;          /* 1: the kernel says whose process it is, see user; 0: another host, or unknown */

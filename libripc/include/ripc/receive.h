@@ -22,7 +22,7 @@ extern "C" {
  * window that is too small fails its item and stays posted.
  *
  * The memory belongs to the library until the message that used it was received, or the window was withdrawn. A message
- * that is withdrawn while it is pulled leaves its windows posted, with any contents. RIPC_LIMIT: more than 65536
+ * that is withdrawn while it is pulled leaves its windows posted, with undefined contents. RIPC_LIMIT: more than 65536
  * windows. */
 RIPC_API ripc_status ripc_window_post(ripc_service *service, void *data, size_t size, uint64_t cookie);
 /* The same for any service of the context. */
@@ -34,27 +34,27 @@ RIPC_API ripc_status ripc_context_window_withdraw(ripc_context *context, uint64_
 typedef enum ripc_receive_flags {
   RIPC_RECEIVE_LEND = 1 /* long items are views of the sender's memory where the path can lend, and of library memory
                            elsewhere; no window is used. A message keeps the flag of the call during which it begins to
-                           arrive, also if a later call receives it. Over a network several messages may begin */
+                           arrive, even if a later call receives it. Over a network several messages may begin */
 } ripc_receive_flags;
 
 /* Receives one message. With timeout 0 RIPC_EMPTY means that there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (see Signals
  * in ripc.h), RIPC_FENCED, RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
-/* Receives up to `capacity` messages that are there now; one call may leave some of them for the next. It waits only
- * for the first one. If that arrives while the call waits awake, it comes alone. RIPC_INVALID_ARGUMENT also if
- * `capacity` is 0. */
+/* Receives up to `capacity` messages that have arrived; one call may leave some of them for the next. It waits only for
+ * the first one. If that one arrives while the call polls for it, the call returns it alone. RIPC_INVALID_ARGUMENT also
+ * if `capacity` is 0. */
 RIPC_API ripc_status ripc_receive_many(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **messages,
                                        size_t capacity, size_t *count);
 
 /* Makes the running receive or room wait of this service, or the next one, return RIPC_INTERRUPTED. A receive that
- * finds a message returns that first. ripc_rpc_call_wait() leaves it to the next ripc_rpc_run(). Async-signal-safe, so
- * it does not say RIPC_FORKED: in a forked child it does nothing. */
+ * finds a message returns that first. ripc_rpc_call_wait() leaves the interrupt to the next ripc_rpc_run().
+ * Async-signal-safe, so it does not report RIPC_FORKED: in a forked child it does nothing. */
 RIPC_API ripc_status ripc_interrupt(ripc_service *service);
 
-/* A descriptor for poll and epoll (level-triggered). It becomes readable when, since a receive returned RIPC_EMPTY, a
- * message, an interrupt or requested room may have arrived. Only wait on it, after such a receive. It belongs to the
- * service. */
+/* A descriptor for poll and epoll (level-triggered). After a receive returned RIPC_EMPTY, it becomes readable when a
+ * message, an interrupt or requested room may have arrived. Only wait on it, and only after such a receive. It belongs
+ * to the service. */
 RIPC_API ripc_status ripc_service_get_fd(ripc_service *service, int *fd);
 
 /* A received message as ripc_receive_records() writes it. After this come `item_count` ripc_item_view, then the room in
@@ -68,19 +68,19 @@ typedef struct ripc_record {
   uint32_t item_count;
   uint32_t return_count;
   const char *peer_identity;     /* as ripc_message_peer() returns it; valid as long as the context */
-  uint32_t peer_is_on_this_host; /* likewise */
-  uint32_t peer_user;            /* likewise */
+  uint32_t peer_is_on_this_host; /* as ripc_message_peer() returns it */
+  uint32_t peer_user;            /* as ripc_message_peer() returns it */
 } ripc_record;
 
 /* The largest size of a record, without the bytes of its items. */
 #define RIPC_MAX_RECORD \
   (sizeof(ripc_record) + RIPC_MAX_ITEMS * sizeof(ripc_item_view) + RIPC_MAX_RETURNS * sizeof(uint64_t))
 
-/* Receives as ripc_receive_many(), and copies what is known about each message into `records`, one record after the
+/* Receives like ripc_receive_many(), and copies what is known about each message into `records`, one record after the
  * other. A short message needs no further call, which helps languages in which calls are expensive.
  *
- * `records` is a multiple of 8 and has `size` bytes. RIPC_MAX_RECORD of them are set aside for each of up to `capacity`
- * messages, but at most 64. The rest is for the bytes of short items.
+ * The address `records` is a multiple of 8, with room for `size` bytes. RIPC_MAX_RECORD of them are set aside for each
+ * of up to `capacity` messages, but at most 64. The rest is for the bytes of short items.
  *
  * The call gives a message back unless it has return buffers, lent items, or a short item that found no room. The view
  * of such a short item shows the message's own memory. Release those messages. Errors as for ripc_receive();

@@ -46,34 +46,35 @@ RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, 
  * RIPC_VERSION_MISMATCH, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, and RIPC_LIMIT and RIPC_PERMISSION as of ripc_send(). */
 RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 
-/* One of the ways that long items take to another host, or would take. Which of them long items leave out is decided by
- * the side that receives them, by the rates that it measures. A side that mostly sends has TCP's estimate, which may be
- * far too large where it sends little. */
+/* One of the ways by which long items reach, or could reach, another host. The receiving side decides which of them
+ * long items do not use, by the rates that it measures. A side that mostly sends knows only TCP's estimate, which may
+ * be far too high where it sends little. */
 typedef struct ripc_rail_info {
   size_t size;
   char device[64]; /* of this host: a network interface, or an RDMA device; "": the interface is gone */
   char local[64];  /* addresses */
   char peer[64];
-  uint64_t bytes_sent; /* with what goes with them; over RDMA only what this side reads and writes itself */
+  uint64_t bytes_sent; /* with protocol overhead; over RDMA only what this side itself reads and writes */
   uint64_t bytes_received;
-  uint64_t rate;        /* bytes per second, when last measured; 0: not yet */
-  uint32_t spare;       /* 1: the rate is less than a quarter of the fastest: a side that receives leaves it out */
-  uint32_t connections; /* open over it now */
+  uint64_t rate;        /* bytes per second, as last measured; 0: not measured yet */
+  uint32_t spare;       /* 1: less than a quarter of the fastest rate: a receiving side does not use it */
+  uint32_t connections; /* open over this rail now */
 } ripc_rail_info;
 typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);
 
-/* Visits each rail that leads to the process of a living service, in the calling thread. Its counts are of all long
- * items between the two processes, in both directions, since they connected. *rail is valid during the call. There is
- * none on one host over shared memory. The process that connected to the other one also sees rails without a
- * connection: before the first long item, or because they have failed. The other process does not. Finds the path if
- * there is none; errors as for ripc_find_path(). */
+/* Visits each rail that leads to the process of a living service, in the calling thread. Its counts cover all long
+ * items between the two processes, in both directions, since they connected. *rail is valid during the call. Shared
+ * memory on one host has no rails. Rails without a connection, before the first long item or after they have failed,
+ * are visible only to the process that connected to the other one. Finds the path if there is none; errors as for
+ * ripc_find_path(). */
 RIPC_API ripc_status ripc_list_rails(ripc_context *context, ripc_service_id id, ripc_rail_visitor visitor, void *user);
 
 /* Waits until a living service has this ID and a path to it works. The next send then finds it. Returns at once if it
- * is there; with timeout 0 it looks once. *info (may be NULL) is filled as by ripc_find_path(). RIPC_INTERRUPTED.
+ * is already there; with timeout 0 it looks only once. *info (may be NULL) is filled as by ripc_find_path().
+ * RIPC_INTERRUPTED.
  *
- * After the timeout, the status says what keeps the service away: RIPC_NO_SERVICE if there is none, else the errors of
- * ripc_find_path(). */
+ * After the timeout, the status says why the service cannot be used: RIPC_NO_SERVICE if there is none, else the errors
+ * of ripc_find_path(). */
 RIPC_API ripc_status ripc_wait_service(ripc_context *context, ripc_service_id id, uint64_t timeout,
                                        ripc_service_info *info);
 /* The same by name. RIPC_NAME_COLLISION: a service of another name holds the ID of this name. */
@@ -83,18 +84,18 @@ RIPC_API ripc_status ripc_wait_service_name(ripc_context *context, const char *n
 /* What happened to a watched service. *info is valid during the call.
  *
  *   RIPC_OK         The service is there, and *info says where, as ripc_find_path() does.
- *   any other       It has ended; *info is what it was, and `status` says why:
+ *   any other       It has ended; *info describes it as it was, and `status` says why:
  *   RIPC_CLOSED     Its holder unregistered it, or lost the ID.
  *   RIPC_PEER_DEAD  Its process ended, or cannot be reached any more.
  *   RIPC_FENCED     A newer registration has the ID; the next call reports it. */
 typedef void (*ripc_watch_callback)(void *user, ripc_status status, const ripc_service_info *info);
 
-/* Watches the service with this ID from now on. The callback runs in turn when the service is there (also if it is
+/* Watches the service with this ID from now on. The callback runs alternately when the service is there (also if it is
  * already) and when it has ended.
  *
- * No message is needed to find out. The end of a killed process is reported at once, on this host and on another. A
- * host that vanishes is reported after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open, as a send
- * does. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
+ * No message needs to be sent to find out. The end of a killed process is reported at once, on this host and on
+ * another. A host that vanishes is reported after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open, as
+ * a send does. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
 RIPC_API ripc_status ripc_service_watch(ripc_context *context, ripc_service_id id, ripc_watch_callback callback,
                                         void *user, ripc_watch **watch);
 /* Ends a watch and frees it. Call it before the context is destroyed. After it returns the callback does not run and

@@ -15,12 +15,14 @@
  *   Time      Nanoseconds on the monotonic clock. 0 means "do not wait", and RIPC_FOREVER "no limit". In options
  *             RIPC_DEFAULT_TIME, which _init sets, means the default that the field names.
  *   Forks     In a forked child, calls that use the parent's contexts, services, tickets or endpoints give
- *             RIPC_FORKED. To destroy, release or drop a handle does nothing there. The child makes its own context.
+ *             RIPC_FORKED. Destroying, releasing or dropping a handle does nothing there. The child makes its own
+ *             context.
  *   Signals   Two things end a wait with RIPC_INTERRUPTED: ripc_interrupt(), and a signal whose handler ran in the
  *             waiting thread while it slept, with SA_RESTART or without. Stopping and continuing the process
  *             (SIGSTOP, Ctrl-Z, a debugger) ends no wait, and neither does a signal without a handler. The thread
  *             may be about to sleep, so a handler that must end the wait in any case calls ripc_interrupt().
- *             ripc_ticket_wait() and ripc_rpc_call_wait() go on: they end with what they wait for, or in time.
+ *             ripc_ticket_wait() and ripc_rpc_call_wait() go on waiting: they end with the event that they wait for,
+ *             or at their timeout.
  *   Callbacks Run in the context's responder thread. They may send, post windows and release handles. They must
  *             not destroy the context. All callbacks share that thread, so they should be short.
  */

@@ -6,13 +6,14 @@
 //   while (auto message = service->receive())
 //     (void)service->reply(*message, message->item(0).bytes());
 //
-// What is sent may be temporary, or lie in the message that is answered. When send() and reply() return, they have
-// copied what the receiver has not read. Only borrow() makes no copy, and needs the memory until the Ticket completes.
+// The bytes to send may be temporary, or part of the message being answered. By the time send() and reply() return,
+// they have copied whatever the receiver has not read. Only borrow() makes no copy: its memory must last until the
+// Ticket completes.
 //
 // These rules hold for every declaration, unless its own comment says otherwise.
 //
 //   Ownership  Context, Service, Message, Ticket, Buffer, Registration, Notification and Watch are move-only. Each owns
-//              one handle. Everything made from a Context must be gone before it: declare the Context first.
+//              one handle. Destroy everything made from a Context before the Context itself: declare the Context first.
 //   Threads    Any thread may call; one thread at a time receives from one service. Calls on an object must not overlap
 //              its move or destruction.
 //   Errors     No exceptions: Error or Result (ripc/error.hpp). An empty object (default-made or moved-from) gives
@@ -39,7 +40,8 @@
 namespace ripc {
 
 namespace detail {
-// For a C interface that sees a text only up to a zero: a name with one in it becomes one that is not valid.
+// The C interface reads a string only up to its first zero byte, so a name that contains one is replaced by an invalid
+// name.
 inline const char* c_name(const std::string& name) noexcept {
   return name.find('\0') == std::string::npos ? name.c_str() : "\x01";
 }
@@ -66,7 +68,7 @@ inline const char* version() noexcept { return ripc_version(); }
 
 // ---- Options and results -------------------------------------------------------------------------------------
 
-// How the library is started. A field that is not set asks for the default of ripc_context_options.
+// How the library is started. A field that is not set selects the default of ripc_context_options.
 struct ContextOptions {
   std::string runtime_directory = {};
   std::string transports = {};  // comma-separated, first is preferred
@@ -88,10 +90,10 @@ struct ContextOptions {
 struct ServiceInfo {
   ServiceId id = 0;
   std::uint64_t incarnation = 0;
-  std::uint32_t pid = 0;  // of the holder, as it wrote it; 0 if unknown
+  std::uint32_t pid = 0;  // of the holder, as the holder published it; 0 if unknown
   std::string name;       // "" if it has none
   std::string transport;  // of the address
-  std::string address;    // transport:locator, the one that a send tries first
+  std::string address;    // transport:locator; a send tries this one first
   std::string reason;     // why this path
   std::string others;     // find_path(): the other paths and why each is not used
   std::vector<ServiceId> groups;
@@ -103,17 +105,17 @@ struct ServiceInfo {
   }
 };
 
-// One of the ways that long items take to another host, or would take, as Context::rails() returns it. A side that
-// mostly sends has TCP's estimate of the rates, which may be far too large where it sends little.
+// One of the ways by which long items reach, or could reach, another host, as Context::rails() returns it. A side that
+// mostly sends knows only TCP's estimate of the rate, which may be far too high where it sends little.
 struct RailInfo {
   std::string device;  // of this host: a network interface, or an RDMA device; "": the interface is gone
   std::string local;   // addresses
   std::string peer;
-  std::uint64_t bytes_sent = 0;  // with what goes with them; over RDMA only what this side reads and writes itself
+  std::uint64_t bytes_sent = 0;  // with protocol overhead; over RDMA only what this side itself reads and writes
   std::uint64_t bytes_received = 0;
-  std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
-  bool spare = false;             // the rate is less than a quarter of the fastest: a side that receives leaves it out
-  std::uint32_t connections = 0;  // open over it now
+  std::uint64_t rate = 0;         // bytes per second, as last measured; 0: not measured yet
+  bool spare = false;             // less than a quarter of the fastest rate: a receiving side does not use it
+  std::uint32_t connections = 0;  // open over this rail now
 };
 
 // One finding of diagnose(). Several may have the same subject. Texts that are too long end with "...".
@@ -148,14 +150,14 @@ struct Unwatch {
 // ---- Buffer --------------------------------------------------------------------------------------------------
 
 // A lease of registered memory from the context's pool. The destructor ends the lease. The library keeps memory that a
-// ticket still needs until that completes.
+// ticket still needs until the ticket completes.
 class Buffer {
  public:
   Buffer() noexcept = default;
 
   bool empty() const noexcept { return data_ == nullptr; }
   std::byte* data() const noexcept { return data_.get(); }
-  std::size_t size() const noexcept { return empty() ? 0 : data_.get_deleter().size; }  // as asked for
+  std::size_t size() const noexcept { return empty() ? 0 : data_.get_deleter().size; }  // as requested
   WritableBytes bytes() const noexcept { return {data(), size()}; }
   void release() noexcept { data_.reset(); }
   // The lease was given away with a message (given_item): this object no longer owns it.
@@ -169,7 +171,7 @@ class Buffer {
 };
 
 // The registration of memory that the application owns. The destructor ends it. After that nothing reads the memory,
-// and messages that still travel from it fail with RIPC_CANCELLED. Destroy it before the memory.
+// and messages whose bytes are still being read from it fail with RIPC_CANCELLED. Destroy it before the memory.
 class Registration {
  public:
   Registration() noexcept = default;
@@ -186,11 +188,11 @@ class Registration {
 
 // ---- Watch ---------------------------------------------------------------------------------------------------
 
-// Runs in the responder thread. If there is no memory for the texts of its arguments, the program ends.
+// Runs in the responder thread. The program ends if there is no memory for the strings in its arguments.
 using WatchCallback = std::function<void(ripc_status status, const ServiceInfo& info)>;
 
 // The result of Context::watch(). The destructor ends the watch; after that the callback does not run. Inside the
-// callback it returns at once. The callback may run before watch() has returned.
+// callback, the destructor returns at once. The callback may run before watch() has returned.
 class Watch {
  public:
   Watch() noexcept = default;
@@ -251,7 +253,8 @@ class Context {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Service(service);
   }
-  // Registers many services together, in the time of one: all, in the order of `options`, or none. Errors as above.
+  // Registers many services together, in the time that one takes: either all, in the order of `options`, or none.
+  // Errors as above.
   Result<std::vector<Service>> register_services(std::span<const ServiceOptions> options) {
     std::vector<ripc_service_options> c_options;
     for (const ServiceOptions& each : options) c_options.push_back(to_c(each));
@@ -279,16 +282,16 @@ class Context {
     return finish(status, info);
   }
   // Finds the path that a send to a living service takes, and connects if necessary. Errors as for resolve(). If no
-  // path works, the error of the last one tried, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
+  // path works, returns the error of the last one tried, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
   Result<ServiceInfo> find_path(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);
     const ripc_status status = ripc_find_path(handle_.get(), id, &info);
     return finish(status, info);
   }
-  // Waits until a living service has this ID, or this name, and a path to it works. Returns at once if it is there;
-  // kNoWait looks once. RIPC_INTERRUPTED. After the timeout RIPC_NO_SERVICE if there is none, else the errors of
-  // find_path(); by name also RIPC_NAME_COLLISION.
+  // Waits until a living service has this ID, or this name, and a path to it works. Returns at once if it is already
+  // there; kNoWait looks only once. RIPC_INTERRUPTED. After the timeout: RIPC_NO_SERVICE if there is no such service,
+  // else the errors of find_path(); by name also RIPC_NAME_COLLISION.
   Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
     ripc_service_info info;
     ripc_service_info_init(&info);
@@ -302,8 +305,9 @@ class Context {
         ripc_wait_service_name(handle_.get(), detail::c_name(name), detail::to_c(timeout), &info);
     return finish(status, info);
   }
-  // Runs the callback in turn when the service with this ID is there (also if it is already) and when it has ended. No
-  // message is needed to find out. The result owns the watch and the callback. RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // Watches the service with this ID. The callback runs alternately when the service is there (also if it is already)
+  // and when it has ended. No message needs to be sent to find out. The result owns the watch and the callback.
+  // RIPC_NO_MEMORY, RIPC_SYSTEM.
   //
   // The callback's status is RIPC_OK if the service is there. RIPC_CLOSED: its holder unregistered it, or lost the ID.
   // RIPC_PEER_DEAD: its process ended, or cannot be reached any more. RIPC_FENCED: a newer registration has the ID; the
@@ -322,7 +326,8 @@ class Context {
     const ripc_status status = ripc_list_services(handle_.get(), &Context::collect, &collected);
     return std::move(collected).finish(status);
   }
-  // Every rail that leads to the process of a living service, as ripc_list_rails() tells. Errors as for find_path().
+  // Every rail that leads to the process of a living service, as ripc_list_rails() describes. Errors as for
+  // find_path().
   Result<std::vector<RailInfo>> rails(ServiceId id) {
     detail::Collected<RailInfo> collected;
     const ripc_status status = ripc_list_rails(handle_.get(), id, &Context::collect_rail, &collected);
@@ -343,7 +348,7 @@ class Context {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Buffer(handle_.get(), static_cast<std::byte*>(data), size);
   }
-  // The lease or registration that holds `address`, borrowed. RIPC_INVALID_ARGUMENT if none does.
+  // The lease or registration that contains `address`; borrowed. RIPC_INVALID_ARGUMENT if none does.
   Result<WritableBytes> find_buffer(const void* address) noexcept {
     void* data = nullptr;
     std::size_t size = 0;
@@ -379,7 +384,7 @@ class Context {
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
   }
 
-  // Posts a window that any service of this context may use, after its own. As Service::post_window().
+  // Posts a window that any service of this context may use, after its own. Otherwise like Service::post_window().
   Error post_window(WritableBytes window, std::uint64_t cookie = 0) noexcept {
     const ripc_status status = ripc_context_window_post(handle_.get(), window.data(), window.size(), cookie);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
@@ -392,9 +397,9 @@ class Context {
   }
 
   // Checks this machine and this process for what a context with these options needs: ripc_diagnose(). Needs no
-  // context. Succeeds also if something is broken: the levels say so. It takes some tenths of a second; with a
-  // ZooKeeper ensemble some seconds, and one more for each server that does not answer. RIPC_INVALID_ARGUMENT,
-  // RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // context. Succeeds even if something is broken: the levels of the findings say so. It takes a few tenths of a
+  // second. With a ZooKeeper ensemble it takes a few seconds, plus one for each server that does not answer.
+  // RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_SYSTEM.
   static Result<std::vector<Finding>> diagnose(const ContextOptions& options = {}) {
     if (has_zero(options)) return detail::zero_in_text();
     const ripc_context_options c_options = to_c(options);

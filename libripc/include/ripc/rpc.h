@@ -1,12 +1,13 @@
 /* Calls: a request, its answer, and one known outcome. docs/calls.md introduces them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An endpoint makes calls from one service and answers calls to it. It takes over that service's receiving: no one else
- * receives from it, and messages that are no calls are dropped and counted. Both sides of a call need an endpoint.
+ * An endpoint makes calls from one service and answers calls to it. It takes over receiving for that service: nobody
+ * else receives from it, and messages that are not calls are dropped and counted. Both sides of a call need an
+ * endpoint.
  *
  *   At most once   A handler runs at most once for each call, whatever is lost, repeated or reordered on the way.
  *   One end        A call ends exactly once, at its deadline at the latest, with one ripc_call_outcome.
- *   Progress       ripc_rpc_run() receives, runs handlers and ends calls. One thread at a time is in it.
+ *   Progress       ripc_rpc_run() receives, runs handlers and ends calls. Only one thread at a time may be in it.
  *   Order          Calls may run and end in any order.
  *   Groups         A call to a group goes to one of its members.
  *
@@ -30,19 +31,19 @@ extern "C" {
 #endif
 
 typedef struct ripc_rpc ripc_rpc;         /* an endpoint */
-typedef struct ripc_request ripc_request; /* a call that has come and is not answered yet */
+typedef struct ripc_request ripc_request; /* an incoming call that is not answered yet */
 
 #define RIPC_RPC_MAX_ITEMS (RIPC_MAX_ITEMS - 1) /* arguments of one call, or items of one answer */
 #define RIPC_RPC_MAX_SLOTS 256
 
 typedef struct ripc_rpc_options {
   size_t size;
-  uint32_t slots;        /* calls under way to one server at once, a power of 2 up to RIPC_RPC_MAX_SLOTS; 0: 8 */
+  uint32_t slots;        /* calls in progress to one server, a power of 2 up to RIPC_RPC_MAX_SLOTS; 0: 8 */
   uint32_t queue;        /* calls to one server that wait for a slot or for the path; 0: 1024 */
   uint32_t max_sessions; /* clients served at once; 0: 65536 */
   uint32_t workers;      /* threads for handlers that are registered with RIPC_RPC_WORKER, up to 1024; 0: none */
   uint32_t worker_queue; /* requests that wait for a worker; 0: 1024 */
-  uint32_t recorded;     /* 1: what has no callback is read with ripc_rpc_run_records(), see ripc/rpc_records.h */
+  uint32_t recorded;     /* 1: events without callback are read with ripc_rpc_run_records(), see ripc/rpc_records.h */
 } ripc_rpc_options;
 
 RIPC_API void ripc_rpc_options_init(ripc_rpc_options *options);
@@ -50,18 +51,18 @@ RIPC_API void ripc_rpc_options_init(ripc_rpc_options *options);
 /* Makes the endpoint of `service`, which must have none yet and outlive it. options may be NULL. RIPC_ID_IN_USE: the
  * service has an endpoint. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
 RIPC_API ripc_status ripc_rpc_create(ripc_service *service, const ripc_rpc_options *options, ripc_rpc **rpc);
-/* Ends all calls in this thread: those that were sent may have run, the others did not; their status is RIPC_CLOSED.
- * Waits for running handlers of workers. Requests that are still held stay valid, and their replies give RIPC_CLOSED.
- * Requests that no handler has had, also those that were not received yet, are refused: their calls did not run. For
- * long arguments that are on their way it waits up to 100 ms.
- * No thread may be in ripc_rpc_run(). NULL is ignored. */
+/* Ends all calls in this thread: those that were sent may have run, the others did not run; their status is
+ * RIPC_CLOSED. Waits for running handlers of workers. Requests that are still held stay valid, and their replies give
+ * RIPC_CLOSED. Requests that no handler has had, including those not received yet, are refused: their calls did not
+ * run. It waits up to 100 ms for long arguments that are still on their way. No thread may be in ripc_rpc_run(). NULL
+ * is ignored. */
 RIPC_API void ripc_rpc_destroy(ripc_rpc *rpc);
 
 /* ---- Answering calls --------------------------------------------------------------------------------------- */
 
 /* Gets a request, which it owns until it answers, drops or refuses it: in the call or later, in any thread. After that,
- * keep no pointer to it. The functions below give RIPC_INVALID_ARGUMENT or 0, and do nothing. They do so only until its
- * memory serves another request or goes with the endpoint. */
+ * keep no pointer to it: the functions below give RIPC_INVALID_ARGUMENT or 0 and do nothing, but only until its memory
+ * is used for another request or freed with the endpoint. */
 typedef void (*ripc_rpc_handler)(void *user, ripc_request *request);
 
 typedef enum ripc_rpc_handler_flags {
@@ -84,23 +85,23 @@ RIPC_API ripc_status ripc_request_get_item(const ripc_request *request, size_t i
 /* The caller's return buffers, for items of kind RIPC_ITEM_RETURN in the answer. */
 RIPC_API size_t ripc_request_get_return_count(const ripc_request *request);
 RIPC_API size_t ripc_request_get_return_size(const ripc_request *request, size_t index);
-/* What is left of the caller's time in nanoseconds. 0: it is over, or the caller has cancelled; no answer is awaited.
- */
+/* For how long the caller still waits, in nanoseconds. 0: that time is over, or the caller has cancelled; nobody waits
+ * for the answer. */
 RIPC_API uint64_t ripc_request_time_left(const ripc_request *request);
 
 /* Answers with a code of the application's choice and up to RIPC_RPC_MAX_ITEMS items, of any kind that ripc_reply()
- * takes. With RIPC_OK the request is gone, and its views with it. The items may point into the request, except LONG
+ * takes. After RIPC_OK the request is gone, and its views with it. The items may point into the request, except LONG
  * ones. `ticket` is as for ripc_send().
  *
- * An answer of items that are copied never meets RIPC_AGAIN: it waits in the endpoint for room. With LONG or RETURN
- * items RIPC_AGAIN leaves the request as it was. RIPC_OK also if the caller does not wait any more. Any other status
- * says why no answer can be sent, as for ripc_send(), and leaves the request as it was. RIPC_CLOSED: the endpoint is
- * gone. */
+ * An answer whose items are all copied never gives RIPC_AGAIN: it waits in the endpoint for room. With LONG or RETURN
+ * items RIPC_AGAIN leaves the request as it was. It returns RIPC_OK even if the caller no longer waits. Any other
+ * status says why no answer can be sent, as for ripc_send(), and leaves the request as it was. RIPC_CLOSED: the
+ * endpoint is gone. */
 RIPC_API ripc_status ripc_request_reply(ripc_request *request, uint32_t code, const ripc_item *items, size_t count,
                                         ripc_ticket **ticket);
-/* Ends a request without an answer: its call may have run, and has this status. NULL is ignored. */
+/* Ends a request without an answer: the caller gets this status, and the call may have run. NULL is ignored. */
 RIPC_API void ripc_request_drop(ripc_request *request, ripc_status status);
-/* The same, of a request that nothing was done for: its call did not run. It counts as refused, not as run. */
+/* The same, for a request that nothing was done for: its call did not run. It counts as refused, not as run. */
 RIPC_API void ripc_request_refuse(ripc_request *request, ripc_status status);
 
 /* ---- Making calls ------------------------------------------------------------------------------------------ */
@@ -108,7 +109,7 @@ RIPC_API void ripc_request_refuse(ripc_request *request, ripc_status status);
 typedef enum ripc_call_outcome {
   RIPC_CALL_ANSWERED = 0,    /* the handler ran and replied */
   RIPC_CALL_DID_NOT_RUN = 1, /* no handler ran or will run: it is safe to call again */
-  RIPC_CALL_MAY_HAVE_RUN = 2 /* no one knows */
+  RIPC_CALL_MAY_HAVE_RUN = 2 /* it is unknown whether a handler ran */
 } ripc_call_outcome;
 
 /* How a call ended. `items` are valid until `message` is released. */
@@ -124,8 +125,8 @@ typedef struct ripc_call_result {
 
 RIPC_API void ripc_call_result_init(ripc_call_result *result);
 /* One sentence or two on how a call ended: whether it is safe to repeat it, why it was not answered, and what to do.
- * Takes the result's outcome and status: ripc_status_text() is about messages, and may advise to send again what has
- * run. Static; never NULL. */
+ * Takes the result's outcome and status: ripc_status_text() is about messages, and may advise sending again a call that
+ * has run. Static; never NULL. */
 RIPC_API const char *ripc_call_text(uint32_t outcome, ripc_status status);
 
 /* Runs once for each call that was begun, in the thread that is in ripc_rpc_run(), in ripc_rpc_cancel() or in
@@ -134,10 +135,10 @@ typedef void (*ripc_call_done)(void *user, const ripc_call_result *result);
 
 typedef struct ripc_call_options {
   size_t size;
-  uint64_t timeout;                  /* of the whole call; by default 5 seconds. From 1 s on up to 10 ms less */
+  uint64_t timeout;                  /* of the whole call; default 5 seconds. One of 1 s or more may end 10 ms early */
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
   const ripc_return_buffer *returns; /* memory for the answer; the library's until the call has ended */
-  const ripc_request *parent;        /* the call is made for this one: it gets no more time than that has left */
+  const ripc_request *parent;        /* the call is made for this request, and gets at most its remaining time */
   ripc_ticket_callback loan_ended;   /* runs once, in any thread, when LONG arguments are the caller's again: the call
                                         has ended, and the server has let go of the request. NULL: LONG arguments must
                                         be leased or registered */
@@ -149,13 +150,14 @@ typedef struct ripc_call_options {
 RIPC_API void ripc_call_options_init(ripc_call_options *options);
 
 /* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
- * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. With RIPC_OK `done` (may be NULL) will
- * run; with any other status nothing was sent, and neither it nor loan_ended will. Memory is as for ripc_send().
+ * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. After RIPC_OK, `done` (may be NULL) will
+ * run. After any other status nothing was sent, and neither `done` nor loan_ended will run. Memory is as for
+ * ripc_send().
  *
- * `to` may be a group. The call then goes to one living member: of two picked at random, the one with less under way,
- * weighed with its answer time. If that member dies or refuses before the call ran, another one gets the call, within
- * the same time. So it runs at most once, unless it is idempotent. It ends as that of a single service when every
- * member has refused it; RIPC_NO_SERVICE: there was no living member for the context's resolve_timeout.
+ * `to` may be a group. The call then goes to one living member: of two picked at random, the one with fewer calls in
+ * progress, weighted by its answer time. If that member dies or refuses before the call ran, another one gets the call,
+ * within the same time. So it runs at most once, unless it is idempotent. When every member has refused it, it ends
+ * like a call to a single service. RIPC_NO_SERVICE: there was no living member for the context's resolve_timeout.
  *
  * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the parent
  * has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
@@ -171,10 +173,10 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
 RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
                                    size_t count, const ripc_call_options *options, ripc_call_done done, void *user,
                                    uint64_t *call);
-/* The same, and waits for the end, which it writes to *result. It runs the endpoint meanwhile, unless another thread
- * does. What interrupts it meanwhile interrupts the next ripc_rpc_run(). RIPC_OK: the call ended, see *result, whose
- * message is the caller's. RIPC_INVALID_ARGUMENT also in a handler or a `done` that runs in ripc_rpc_run(), which it
- * would wait for. */
+/* The same, but waits for the end, which it writes to *result. Meanwhile it runs the endpoint, unless another thread
+ * does. Whatever interrupts this wait interrupts the next ripc_rpc_run() instead. RIPC_OK: the call ended, see *result,
+ * whose message is the caller's. RIPC_INVALID_ARGUMENT also in a handler or a `done` that runs in ripc_rpc_run(), which
+ * it would wait for. */
 RIPC_API ripc_status ripc_rpc_call_wait(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,
                                         size_t count, const ripc_call_options *options, ripc_call_result *result);
 /* Ends a call. `done` runs in this call, with RIPC_CANCELLED, and the return buffers are the caller's again. The server
@@ -183,9 +185,9 @@ RIPC_API ripc_status ripc_rpc_call_wait(ripc_rpc *rpc, ripc_service_id to, uint3
 RIPC_API ripc_status ripc_rpc_cancel(ripc_rpc *rpc, uint64_t call);
 
 /* Receives, runs handlers and ends calls until at least one of these has happened, or the time is over. *events (may be
- * NULL): how many have happened. With timeout 0 it does what there is to do, and RIPC_EMPTY means nothing.
- * RIPC_TIMEOUT, RIPC_INTERRUPTED, RIPC_AGAIN (another thread is in it), and the errors of ripc_receive(). A thread that
- * runs the endpoint in ripc_rpc_call_wait() makes way. */
+ * NULL): how many have happened. With timeout 0 it does what there is to do, and RIPC_EMPTY means that there was
+ * nothing. RIPC_TIMEOUT, RIPC_INTERRUPTED, RIPC_AGAIN (another thread is in it), and the errors of ripc_receive(). A
+ * thread that runs the endpoint in ripc_rpc_call_wait() makes way. */
 RIPC_API ripc_status ripc_rpc_run(ripc_rpc *rpc, uint64_t timeout, size_t *events);
 
 /* Counters since ripc_rpc_create(). */
@@ -207,7 +209,8 @@ typedef struct ripc_rpc_statistics {
 RIPC_API void ripc_rpc_statistics_init(ripc_rpc_statistics *statistics);
 RIPC_API ripc_status ripc_rpc_get_statistics(ripc_rpc *rpc, ripc_rpc_statistics *statistics);
 
-/* Times in nanoseconds, at most 1.6 % too large. One above 18 minutes counts as that. All are 0 if count is. */
+/* Times in nanoseconds, at most 1.6 % too large. A time above 18 minutes counts as 18 minutes. All are 0 if count
+ * is. */
 typedef struct ripc_latency {
   uint64_t count, minimum, mean, p50, p90, p99, p999, maximum;
 } ripc_latency;
@@ -227,9 +230,9 @@ typedef struct ripc_rpc_method_statistics {
   ripc_latency call_time;               /* of answered calls, from their begin; see below */
   /* Requests for it that came to this endpoint. */
   uint64_t requests_run, requests_refused, requests_expired;
-  /* Of requests that were answered: waiting for a worker, and the handler. Where the clock would cost a tenth of the
-   * call, one in 16 is measured after the first 64. That is so for calls over shared memory to single services, and for
-   * requests answered within a handler that no worker runs. */
+  /* For answered requests: the wait for a worker, plus the handler. Where the clock would cost a tenth of the call, one
+   * in 16 is measured after the first 64. That is so for calls over shared memory to single services, and for requests
+   * answered within a handler that no worker runs. */
   ripc_latency request_time;
 } ripc_rpc_method_statistics;
 

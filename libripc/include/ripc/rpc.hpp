@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libripc for C++: calls. Header-only, over ripc/rpc.h, which says what a call promises; docs/calls.md introduces them.
-// Not part of ripc/ripc.hpp: include it beside that.
+// Not part of ripc/ripc.hpp: include both.
 //
 //   auto rpc = ripc::Rpc::create(*service);
 //   (void)rpc->on(kEcho, [](ripc::Request request) { (void)request.reply(request.item(0).bytes()); });
@@ -11,11 +11,11 @@
 //     if (answer.answered()) std::puts("it is there");
 //   }
 //
-// The rules of ripc/ripc.hpp hold here too. Nothing throws, but for std::bad_alloc where the comment says "allocates".
+// The rules of ripc/ripc.hpp hold here too. Nothing throws, except std::bad_alloc where the comment says "allocates".
 //
-//   Ownership  Rpc, Request, CallResult and Task are move-only owners. An Rpc is gone before its Service.
-//   Threads    One thread at a time is in run(). Any thread may make, cancel and answer calls.
-//   Callbacks  Handlers and callbacks run in run(), unless it says otherwise. They must not throw or block.
+//   Ownership  Rpc, Request, CallResult and Task are move-only owners. Destroy an Rpc before its Service.
+//   Threads    Only one thread at a time may be in run(). Any thread may make, cancel and answer calls.
+//   Callbacks  Handlers and callbacks run in run(), unless their comment says otherwise. They must not throw or block.
 #pragma once
 
 #include <atomic>
@@ -45,18 +45,18 @@ namespace ripc {
 
 // ---- Request -------------------------------------------------------------------------------------------------
 
-// A call that has come: its arguments, and the right to answer it once, now or later, in any thread. Destroying it
-// without an answer drops it with RIPC_CANCELLED. An empty one, such as an answered one, has no items.
+// An incoming call: its arguments, and the right to answer it once, now or later, in any thread. Destroying an
+// unanswered Request drops it with RIPC_CANCELLED. An empty Request, such as an answered one, has no items.
 class Request {
  public:
   Request() noexcept = default;
-  // Takes ownership of what a ripc_rpc_handler gets.
+  // Takes ownership of the request that a ripc_rpc_handler gets.
   explicit Request(ripc_request* handle) noexcept : handle_(handle) {}
 
   bool empty() const noexcept { return handle_ == nullptr; }
   // The caller.
   ServiceId source() const noexcept { return ripc_request_get_source(handle_.get()); }
-  // Who that is, as it was proven.
+  // The caller's proven identity.
   Peer peer() const {
     ripc_peer peer;
     ripc_peer_init(&peer);
@@ -64,7 +64,7 @@ class Request {
     return Peer(peer);
   }
   std::uint32_t method() const noexcept { return ripc_request_get_method(handle_.get()); }
-  // The arguments. What they point to ends with the request. A wrong index gives a view with status
+  // The arguments. Their memory is valid only as long as the request. A wrong index gives a view with status
   // RIPC_INVALID_ARGUMENT.
   std::size_t item_count() const noexcept { return ripc_request_get_item_count(handle_.get()); }
   ItemView item(std::size_t index) const noexcept {
@@ -78,17 +78,18 @@ class Request {
   std::size_t return_size(std::size_t index) const noexcept {
     return ripc_request_get_return_size(handle_.get(), index);
   }
-  // What is left of the caller's time. Zero: it is over, or the caller has cancelled. No one awaits the answer then.
+  // The time for which the caller still waits. Zero: that time is over, or the caller has cancelled. Then nobody waits
+  // for the answer.
   Nanoseconds time_left() const noexcept {
     const std::uint64_t left = ripc_request_time_left(handle_.get());
     return left < static_cast<std::uint64_t>(kForever.count()) ? Nanoseconds(static_cast<std::int64_t>(left))
                                                                : kForever;
   }
 
-  // Answers with items and a code that the application gives a meaning. After that the request is empty. Items may
-  // point into the request, unless they are borrowed. RIPC_AGAIN only with items of borrow() or return_item(): then,
-  // and after any other error, the request is as it was. Without such items the Ticket is empty. The rest is as for
-  // Service::reply().
+  // Answers with items and a code whose meaning the application defines. After that the request is empty. Items may
+  // point into the request, unless they are borrowed. Only items of borrow() or return_item() can give RIPC_AGAIN.
+  // After it, and after any other error, the request is unchanged. Without such items the Ticket is empty. Otherwise
+  // like Service::reply().
   Result<Ticket> reply(std::span<const Item> items, std::uint32_t code = 0) noexcept {
     bool is_lent = false;
     for (const Item& each : items) is_lent = is_lent || each.kind == RIPC_ITEM_LONG || each.kind == RIPC_ITEM_RETURN;
@@ -104,9 +105,9 @@ class Request {
   }
   // One item().
   Result<Ticket> reply(Bytes bytes, std::uint32_t code = 0) noexcept { return reply({ripc::item(bytes)}, code); }
-  // Ends it without an answer: the call may have run, and has this status.
+  // Ends the request without an answer: the caller gets this status, and the call may have run.
   void drop(ripc_status status) noexcept { ripc_request_drop(handle_.release(), status); }
-  // The same, if nothing was done for it: the call did not run.
+  // The same, for a request that nothing was done for: the call did not run.
   void refuse(ripc_status status) noexcept { ripc_request_refuse(handle_.release(), status); }
   // Borrowed, for calls into ripc/rpc.h.
   ripc_request* handle() const noexcept { return handle_.get(); }
@@ -120,7 +121,8 @@ class Request {
 
 // ---- CallResult ----------------------------------------------------------------------------------------------
 
-// How a call ended, with the answer if there is one. A default-made one did not run, with RIPC_INVALID_ARGUMENT.
+// How a call ended, with the answer if there is one. A default-made result says that the call did not run, with
+// RIPC_INVALID_ARGUMENT.
 class CallResult {
  public:
   CallResult() noexcept = default;
@@ -135,17 +137,17 @@ class CallResult {
         error_(error_of(result)),
         message_(result.message) {}
 
-  // RIPC_CALL_ANSWERED, RIPC_CALL_DID_NOT_RUN (also if it could not begin: to call again is safe), or
+  // RIPC_CALL_ANSWERED, RIPC_CALL_DID_NOT_RUN (also if it could not begin: calling again is safe), or
   // RIPC_CALL_MAY_HAVE_RUN.
   ripc_call_outcome outcome() const noexcept { return outcome_; }
   bool answered() const noexcept { return outcome_ == RIPC_CALL_ANSWERED; }
-  // RIPC_OK if it was answered, else why not: ripc_rpc_call() lists what each means. Its text also says whether it is
-  // safe to call again (ripc_call_text).
+  // RIPC_OK if the call was answered, else why not: ripc_rpc_call() lists what each status means. The text also says
+  // whether it is safe to call again (ripc_call_text).
   const Error& error() const noexcept { return error_; }
   ripc_status status() const noexcept { return error_.code(); }
   // The code of the answer; 0 without one.
   std::uint32_t code() const noexcept { return code_; }
-  // The answer. What views point to ends with this object, but for bytes in return buffers. A wrong index gives a view
+  // The answer. Views are valid only as long as this object, except those of return buffers. A wrong index gives a view
   // with status RIPC_INVALID_ARGUMENT.
   std::size_t item_count() const noexcept { return message_.empty() ? 0 : count_; }
   ItemView item(std::size_t index) const noexcept {
@@ -170,23 +172,24 @@ class CallResult {
 
 // ---- Calls ---------------------------------------------------------------------------------------------------
 
-// How one call is made. Read while the call begins, but for the memory of the return buffers: that is the library's
-// until the call has ended.
+// How one call is made. The options are read only while the call begins. The memory of the return buffers belongs to
+// the library until the call has ended.
 struct CallOptions {
   Nanoseconds timeout = kDefaultTime;          // of the whole call: 5 seconds
   std::span<const ReturnBuffer> returns = {};  // memory for the answer, at most RIPC_MAX_RETURNS
-  const Request* parent = nullptr;             // the call is made for this one: it gets no more time than that has left
-  // Runs once, in any thread, when what borrow() lends is the caller's again. By then the call has ended, and the
-  // server has let go of the request. Without it, only leased or registered memory is lent.
+  const Request* parent = nullptr;             // the call is made for this request, and gets at most its remaining time
+  // Runs once, in any thread, when memory lent by borrow() is the caller's again. By then the call has ended, and the
+  // server has released the request. Without this callback, only leased or registered memory can be lent.
   ripc_ticket_callback loan_ended = nullptr;
   void* loan_user = nullptr;  // for loan_ended
-  // Running twice does no harm: a call to a group goes to another member also where it may have run.
+  // Running twice does no harm, so a call to a group goes to another member even if it may have run already.
   bool idempotent = false;
 };
 
 namespace detail {
 
-// Error::from_last_call(), and with the sentence also of RIPC_AGAIN: the general one is about a peer's room.
+// Like Error::from_last_call(), but RIPC_AGAIN also takes its sentence from ripc_last_error(): the general one is about
+// a peer's room.
 inline Error failed_rpc_call(ripc_status status) noexcept {
   if (status != RIPC_AGAIN) return Error::from_last_call(status);
   try {
@@ -196,12 +199,12 @@ inline Error failed_rpc_call(ripc_status status) noexcept {
   }
 }
 
-// begin(options for the C interface).
+// Calls `begin` with the options for the C interface.
 template <typename Begin>
 ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
   ripc_call_options c_options;
   ripc_call_options_init(&c_options);
-  // An empty request has no time left, as one that was answered.
+  // An empty request, like an answered one, has no time left.
   const bool is_over = options.parent != nullptr && options.parent->empty();
   c_options.timeout = is_over ? 0 : option_to_c(options.timeout);
   c_options.return_count = static_cast<std::uint32_t>(options.returns.size());
@@ -223,14 +226,15 @@ inline ripc_status begin_call(ripc_rpc* rpc, ServiceId to, std::uint32_t method,
 
 }  // namespace detail
 
-// A call under way, to be awaited once: co_await gives its CallResult. It has begun when this object is made, so
-// several can be under way before the first is awaited. It allocates nothing. Destroying it cancels the call: after
-// that its return buffers are the caller's, and no coroutine goes on because of it. Neither copied nor moved.
+// A call in progress, to be awaited once: co_await gives its CallResult. The call begins when this object is made, so
+// several can be in progress before the first is awaited. It allocates nothing. Destroying it cancels the call: after
+// that the return buffers are the caller's again, and the call resumes no coroutine. It can be neither copied nor
+// moved.
 //
-// Any thread makes and awaits it. It is destroyed where Task says.
+// Any thread may make and await it. Task says which thread may destroy it.
 class [[nodiscard]] Call {
  public:
-  // As Rpc::call(), which makes it.
+  // Made by Rpc::call(), which describes the arguments.
   Call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, std::span<const Item> items,
        const CallOptions& options) noexcept
       : rpc_(rpc) {
@@ -249,10 +253,10 @@ class [[nodiscard]] Call {
     while (!done()) std::this_thread::yield();
   }
 
-  // It has ended.
+  // Whether the call has ended.
   bool done() const noexcept { return state_.load(std::memory_order_acquire) == this; }
-  // Ends it in this call, with RIPC_CANCELLED; the coroutine that awaits it goes on in here. RIPC_INVALID_ARGUMENT: it
-  // has ended.
+  // Ends the call with RIPC_CANCELLED before this returns; a coroutine that awaits it resumes in here.
+  // RIPC_INVALID_ARGUMENT: the call has ended already.
   Error cancel() noexcept {
     const ripc_status status = ripc_rpc_cancel(rpc_, id_);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
@@ -281,23 +285,23 @@ class [[nodiscard]] Call {
   std::atomic<void*> state_{nullptr};
 };
 
-// Gets the end of a call, in the thread that ends it. May make calls.
+// Gets the result of a call, in the thread that ends it. It may make calls.
 using CallCallback = std::function<void(CallResult)>;
 
 // ---- Rpc -----------------------------------------------------------------------------------------------------
 
-// How an endpoint is made. 0 asks for the default of ripc_rpc_options.
+// How an endpoint is made. 0 selects the default of ripc_rpc_options.
 struct RpcOptions {
-  std::uint32_t slots = 0;         // calls under way to one server at once, a power of 2: 8
-  std::uint32_t queue = 0;         // calls to one server that wait: 1024
-  std::uint32_t max_sessions = 0;  // clients served at once: 65536
-  std::uint32_t workers = 0;       // threads for handlers with RIPC_RPC_WORKER: none
-  std::uint32_t worker_queue = 0;  // requests that wait for a worker: 1024
+  std::uint32_t slots = 0;         // calls in progress to one server at once, a power of 2; default 8
+  std::uint32_t queue = 0;         // calls to one server that wait; default 1024
+  std::uint32_t max_sessions = 0;  // clients served at once; default 65536
+  std::uint32_t workers = 0;       // threads for handlers with RIPC_RPC_WORKER; default none
+  std::uint32_t worker_queue = 0;  // requests that wait for a worker; default 1024
 };
 
 namespace detail {
 
-// Of a std::function and the like, or of a pointer to a function.
+// Whether a std::function, a similar type or a function pointer is empty.
 template <typename Function>
 bool is_empty(const Function& function) noexcept {
   if constexpr (std::is_pointer_v<Function> || requires {
@@ -309,7 +313,7 @@ bool is_empty(const Function& function) noexcept {
     return false;
 }
 
-// Handlers outlive the endpoint.
+// The handlers must outlive the endpoint.
 struct RpcDestroy {
   void operator()(ripc_rpc* rpc) const noexcept { ripc_rpc_destroy(rpc); }
   std::vector<std::shared_ptr<void>> handlers{};
@@ -319,9 +323,9 @@ struct RpcDestroy {
 
 // An endpoint: makes calls from its service, and answers calls to it. It alone receives from the service.
 //
-// The destructor ends all calls in its thread, with RIPC_CLOSED: coroutines go on in there, and callbacks run. At that
-// time no thread may be in run(). Moving it disturbs no call and no handler. But references to it, such as those that a
-// coroutine has, stay with the old object, which is empty then.
+// The destructor ends all calls in its thread, with RIPC_CLOSED: coroutines resume and callbacks run inside it. No
+// thread may be in run() at that time. Moving an Rpc disturbs no call and no handler. But references to it, such as
+// those that a coroutine holds, still refer to the old object, which is then empty.
 class Rpc {
  public:
   // The service must have no endpoint yet, and outlive it. RIPC_ID_IN_USE, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
@@ -345,19 +349,20 @@ class Rpc {
   explicit Rpc(ripc_rpc* handle) noexcept : handle_(handle) {}
 
   bool empty() const noexcept { return handle_ == nullptr; }
-  // Ends the endpoint now, as the destructor.
+  // Ends the endpoint now, like the destructor.
   void destroy() noexcept { handle_ = {}; }
   // Borrowed, for calls into ripc/rpc.h.
   ripc_rpc* handle() const noexcept { return handle_.get(); }
 
-  // Answers a method. The handler takes a Request, and is a function that returns nothing, or a coroutine that returns
-  // Task<>. It is kept until the endpoint is gone. flags: RIPC_RPC_WORKER lets it run in a worker thread, several at
-  // once, where it may block; a coroutine only until it first waits. RIPC_INVALID_ARGUMENT: also an empty
-  // std::function. Allocates.
+  // Registers the handler of a method. The handler takes a Request, and is a function that returns nothing, or a
+  // coroutine that returns Task<>. It is kept until the endpoint is destroyed. flags: RIPC_RPC_WORKER lets it run in
+  // worker threads, several at once, where it may block; a coroutine runs there only until it first waits.
+  // RIPC_INVALID_ARGUMENT: also an empty std::function. Allocates.
   //
-  // One thread at a time; another one may be in run(). Calls that come earlier are refused with RIPC_UNSUPPORTED.
+  // One thread at a time may call this, while another is in run(). Calls that arrive before the handler is registered
+  // are refused with RIPC_UNSUPPORTED.
   //
-  // A coroutine allocates its frame for each call. Without memory for it the request is dropped.
+  // A coroutine allocates its frame for each call. Without memory for the frame, the request is dropped.
   template <typename Handler>
   requires std::invocable<Handler&, Request> Error on(std::uint32_t method, Handler handler, std::uint32_t flags = 0) {
     using Given = std::invoke_result_t<Handler&, Request>;
@@ -376,9 +381,9 @@ class Rpc {
   // Begins a call to a service, or to one member of a group (ripc_rpc_call() says which), to be awaited: auto result =
   // co_await rpc.call(...). It never waits for the network. A call that cannot begin has ended when this returns:
   // RIPC_AGAIN (too many wait: run(), then call again), RIPC_TIMEOUT (the parent has no time left), RIPC_TOO_LARGE,
-  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. Memory is as for Service::send().
+  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. The rules for memory are those of Service::send().
   //
-  // Several items: std::array{ripc::item(a), ripc::item(b)}. GCC 12 takes no {a, b} in a co_await.
+  // Several items: std::array{ripc::item(a), ripc::item(b)}. GCC 12 does not accept {a, b} in a co_await.
   Call call(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
             const CallOptions& options = {}) noexcept {
     return {handle_.get(), to, method, items, options};
@@ -389,8 +394,9 @@ class Rpc {
     return {handle_.get(), to, method, std::span(&one, 1), options};
   }
 
-  // The same, and runs `callback` once when the call has ended. Returns the call's number, for cancel(). With an error,
-  // one of those above, it does not run. RIPC_INVALID_ARGUMENT: also an empty callback. Allocates.
+  // Like call(), but runs `callback` once when the call has ended. Returns the call's number, for cancel(). After an
+  // error, which is one of those above, the callback does not run. RIPC_INVALID_ARGUMENT: also an empty callback.
+  // Allocates.
   Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, std::span<const Item> items,
                                   CallCallback callback, const CallOptions& options = {}) {
     if (callback == nullptr) return detail::no_function();
@@ -413,8 +419,9 @@ class Rpc {
                                   const CallOptions& options = {}) {
     return call_then(to, method, {item(bytes)}, std::move(callback), options);
   }
-  // The same, and waits for the end. It runs the endpoint meanwhile, unless another thread does. What interrupts it
-  // meanwhile interrupts the next run(). Not in what run() runs: RIPC_INVALID_ARGUMENT.
+  // Like call(), but waits for the end. Meanwhile it runs the endpoint, unless another thread does. Whatever interrupts
+  // this wait interrupts the next run() instead. Not allowed in handlers and callbacks that run() calls:
+  // RIPC_INVALID_ARGUMENT.
   CallResult call_wait(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
                        const CallOptions& options = {}) noexcept {
     ripc_call_result result;
@@ -431,14 +438,14 @@ class Rpc {
   CallResult call_wait(ServiceId to, std::uint32_t method, Bytes bytes, const CallOptions& options = {}) noexcept {
     return call_wait(to, method, {item(bytes)}, options);
   }
-  // Ends a call: its callback runs in this call, with RIPC_CANCELLED, and its return buffers are the caller's again.
+  // Ends a call: its callback runs inside cancel(), with RIPC_CANCELLED, and its return buffers are the caller's again.
   // RIPC_INVALID_ARGUMENT: it has ended, or another thread is running its callback.
   Error cancel(std::uint64_t call) noexcept {
     const ripc_status status = ripc_rpc_cancel(handle_.get(), call);
     return status == RIPC_OK ? Error() : Error::from_last_call(status);
   }
 
-  // Starts a coroutine that owns itself, and ends by itself.
+  // Starts a coroutine that owns itself: it is destroyed when it ends.
   static void spawn(Task<> task) noexcept {
     if (task.done()) return;
     Task<>::promise_type& promise = *task.frame_.release();
@@ -448,7 +455,7 @@ class Rpc {
 
   // Receives, runs handlers and ends calls, until at least one of these has happened; returns how many. With kNoWait
   // RIPC_EMPTY means that there was nothing to do. RIPC_TIMEOUT, RIPC_INTERRUPTED (Service::interrupt()), RIPC_AGAIN
-  // (another thread is in it), and the errors of Service::receive().
+  // (another thread is in run()), and the errors of Service::receive().
   Result<std::size_t> run(Nanoseconds timeout = kForever) noexcept {
     std::size_t events = 0;
     const ripc_status status = ripc_rpc_run(handle_.get(), detail::to_c(timeout), &events);
@@ -456,7 +463,7 @@ class Rpc {
     return events;
   }
 
-  // Counters since it was made.
+  // Counters since the endpoint was made.
   Result<ripc_rpc_statistics> statistics() noexcept {
     ripc_rpc_statistics statistics;
     ripc_rpc_statistics_init(&statistics);

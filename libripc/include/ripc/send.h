@@ -16,11 +16,11 @@
 extern "C" {
 #endif
 
-/* How an item travels, and whose its memory is after the send has returned RIPC_OK. After any other status all memory
+/* How an item travels, and who owns its memory after the send has returned RIPC_OK. After any other status all memory
  * is the caller's, and nothing was sent.
  *
  *   AUTO, SHORT, RETURN  The caller's: it may be changed or freed at once.
- *   LONG                 On loan until the ticket completes. The receiver reads it where it lies, without a copy.
+ *   LONG                 On loan until the ticket completes. The receiver reads it in place, without a copy.
  *   GIVEN                The library's. */
 typedef enum ripc_item_kind {
   RIPC_ITEM_AUTO = 0,   /* in the message if it fits, else pulled by the receiver from a copy in the pool. Then the
@@ -46,7 +46,8 @@ typedef struct ripc_return_buffer {
   size_t size;
 } ripc_return_buffer;
 
-/* Runs once, when the ticket completes. A message of which nothing travels long has no ticket, and runs no callback. */
+/* Runs once, when the ticket completes. If no item of a message travels long, it has no ticket, and runs no
+ * callback. */
 typedef void (*ripc_ticket_callback)(void *user, ripc_status status);
 
 #define RIPC_MAX_ITEMS 64   /* items of one message */
@@ -71,7 +72,7 @@ typedef enum ripc_send_flags {
 
 typedef struct ripc_send_options {
   size_t size;
-  uint32_t tag;                      /* the receiver gets it unchanged; the application gives it a meaning */
+  uint32_t tag;                      /* the receiver gets it unchanged; its meaning is up to the application */
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
   const ripc_return_buffer *returns; /* attached return buffers; the array is read during the call only */
   uint64_t timeout;                  /* for the ticket; by default 30 seconds */
@@ -86,27 +87,28 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
 
 /* Sends one message of `count` items (0 to RIPC_MAX_ITEMS) from `service` to the service `to`. options may be NULL.
  *
- * AUTO items travel in the message as far as it has room (ripc_short_limit). If there is too little, some travel long:
- * the largest first, and the last of equal ones first. Only as many do as the others need to fit, so a small item never
- * travels long because of a large one. The call copies these into a lease of the pool, even from a leased buffer. The
- * lease ends with the transfer.
+ * AUTO items travel in the message as long as it has room (ripc_short_limit). If there is too little room, some travel
+ * long: the largest first, and among equal ones the last first. No more items travel long than needed for the rest to
+ * fit, so a small item never travels long because of a large one. The call copies those items into a lease of the pool,
+ * even from a leased buffer. The lease ends with the transfer.
  *
- * What travels long needs a window of the receiver (ripc_window_post), unless the receiver uses RIPC_RECEIVE_LEND.
- * Without a window, the receiver gets the message with RIPC_VIEW_FAILED in the item's place, and the ticket ends with
- * RIPC_NO_WINDOW. A sender without a ticket or a callback is not informed. So ask for a ticket if an AUTO item may be
- * large, or send RIPC_ITEM_SHORT, which gives RIPC_TOO_LARGE at once.
+ * An item that travels long needs a window of the receiver (ripc_window_post), unless the receiver uses
+ * RIPC_RECEIVE_LEND. Without a window, the receiver gets the message with RIPC_VIEW_FAILED in the item's place, and the
+ * ticket ends with RIPC_NO_WINDOW. A sender without a ticket or a callback is not informed. So ask for a ticket if an
+ * AUTO item may be large, or send RIPC_ITEM_SHORT, which gives RIPC_TOO_LARGE at once.
  *
  * LONG items are lent. Their memory must stay mapped and unchanged until the ticket completes, which ends the loan. For
- * a leased buffer ripc_buffer_release() may end the loan too: the memory is kept until no one reads it. For registered
+ * a leased buffer ripc_buffer_release() may end the loan too: the memory is kept until nobody reads it. For registered
  * memory ripc_memory_unregister() may end it: that withdraws the message. Without `ticket` and options->callback, LONG
  * items must be leased or registered, else RIPC_INVALID_ARGUMENT.
  *
- * If anything travels long, *ticket reports when the receiver has it; else *ticket is NULL. `ticket` may be NULL. What
- * travels long is dropped if, before the receiver takes it, the ticket's timeout passes or the sending service ends.
+ * If anything travels long, *ticket reports when the receiver has it; else *ticket is NULL. `ticket` may be NULL. An
+ * item that travels long is dropped if the ticket's timeout passes, or the sending service ends, before the receiver
+ * takes it.
  *
  * GIVEN items must lie in leased buffers; several may lie in one. With RIPC_OK these leases have ended, as by
  * ripc_buffer_release(). The memory returns to the pool when nothing reads it any more, so a device can gather the
- * items where they lie, without a copy. With any other status the leases stay the caller's.
+ * items in place, without a copy. With any other status the leases stay the caller's.
  *
  * RIPC_AGAIN: the peer has no room, nothing was sent. RIPC_TOO_LARGE: the short part exceeds ripc_short_limit().
  * RIPC_NO_MEMORY: also if the pool has no room for a copy. RIPC_PEER_DEAD: even after asking the resolver again.
@@ -117,8 +119,9 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * `to` may be a group. Every member is then sent the message once, also `service` if it is a member. All items are
  * short, AUTO items too. Members that have no room, take only smaller packets or cannot be reached are left out. They
  * do not delay the others, and options->outcome names them. RIPC_OK: at least one member was sent the message.
- * RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: none was, for this reason. RIPC_NO_SERVICE: the group has
- * no living member. RIPC_UNSUPPORTED: an item is LONG, there are return buffers, or the message is unordered. */
+ * RIPC_AGAIN, RIPC_TOO_LARGE or another of the errors above: no member was sent it, for this reason. RIPC_NO_SERVICE:
+ * the group has no living member. RIPC_UNSUPPORTED: an item is LONG, there are return buffers, or the message is
+ * unordered. */
 RIPC_API ripc_status ripc_send(ripc_service *service, ripc_service_id to, const ripc_item *items, size_t count,
                                const ripc_send_options *options, ripc_ticket **ticket);
 
@@ -129,15 +132,15 @@ typedef struct ripc_outgoing {
   uint32_t tag;           /* the receiver gets it unchanged */
 } ripc_outgoing;
 
-/* Sends `count` messages to one service, in their order, each as ripc_send() would. It makes fewer system calls where a
- * path needs them: several short messages in a row go together, and over RDMA several long ones. `sent` (may be NULL)
- * is how many were sent, from the first on. RIPC_OK: all of them. Any other status says why the next message was not
+/* Sends `count` messages to one service, in order, each as ripc_send() would. It makes fewer system calls where a path
+ * needs them: several short messages in a row go together, and over RDMA several long ones. `sent` (may be NULL) is how
+ * many were sent, counted from the first. RIPC_OK: all of them. Any other status says why the next message was not
  * sent, as for ripc_send(). Any thread.
  *
  * `options` (may be NULL) apply to each message: the timeout and the callback of the tickets, and the flags. The other
  * fields must be as ripc_send_options_init() leaves them. `tickets` is NULL, or where `count` tickets are written. The
- * ticket of a message is NULL if nothing of it travels long, or if it was not sent. Only messages that were sent give
- * buffers away. */
+ * ticket of a message is NULL if none of its items travels long, or if it was not sent. Only messages that were sent
+ * give buffers away. */
 RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, const ripc_outgoing *messages,
                                     size_t count, const ripc_send_options *options, ripc_ticket **tickets,
                                     size_t *sent);
@@ -146,28 +149,29 @@ RIPC_API ripc_status ripc_send_many(ripc_service *service, ripc_service_id to, c
  *
  * Items of kind RIPC_ITEM_RETURN go into the request's return buffers. The message carries small ones if it has room
  * for them: up to 4 KiB on one host, and up to 64 KiB between hosts. The requester copies them when it receives the
- * message. Larger ones are written during the call. An item that this process may not write, or that the requester
- * moves faster, is pulled into its return buffer from a copy. An item that does not fit, or whose buffer is gone or
- * used, is a short item if the message carries it. Otherwise it travels long, from a copy. The right to write ends with
- * the first reply.
+ * message. Larger ones are written during the call. The requester pulls an item from a copy into the return buffer if
+ * this process may not write there, or if pulling is faster. An item that does not fit, or whose buffer is gone or
+ * used, becomes a short item if the message carries it. Otherwise it travels long, from a copy. The right to write ends
+ * with the first reply.
  *
- * The message stays the caller's. Its contents may be sent. It may be released at once if none of them is a LONG
+ * The caller keeps the message. It may send the contents, and may release the message at once if none of them is a LONG
  * item. */
 RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *message, const ripc_item *items,
                                 size_t count, const ripc_send_options *options, ripc_ticket **ticket);
 
 /* Ends a request. When it returns, its return buffers are the caller's again and no reply writes to them; a running
  * write has ended. RIPC_INVALID_ARGUMENT: the request is unknown, or was answered already. RIPC_TIMEOUT: the peer was
- * stopped in the middle of a write. The request then goes on, without the buffers that the peer was not writing. */
+ * stopped in the middle of a write. The request then continues, without the buffers that the peer was not writing. */
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
-/* How many bytes the short items of one message to `to` may have together. It has `items` items, and no return buffers
- * or long items. If there is no path to the peer, it finds one first; errors as for ripc_send(). For a group:
- * what all members take that can be reached. */
+/* How many bytes the short items of one message to `to` may have together, if it has `items` items, and no return
+ * buffers or long items. If there is no path to the peer, it finds one first; errors as for ripc_send(). For a group:
+ * what every member that can be reached takes. */
 RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to, size_t items, size_t *bytes);
 
 /* Waits until a message to `to` that gave RIPC_AGAIN may find room; in a group, at one member. RIPC_TIMEOUT,
- * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). With timeout 0 RIPC_OK if no path is known. */
+ * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). With timeout 0 it returns RIPC_OK if no path is
+ * known. */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
 /* The same for users of ripc_service_get_fd(). Returns at once. The descriptor becomes readable when there is room, or

@@ -29,7 +29,7 @@ typedef uint64_t ripc_service_id; /* 0 is never a service */
 typedef struct ripc_service_options {
   size_t size;
   ripc_service_id id;      /* a well-known number; 0: from name if there is one, else random */
-  const char *name;        /* 1 to 200 bytes of UTF-8 without control characters or '/'; NULL: none. Beside an id it is
+  const char *name;        /* 1 to 200 bytes of UTF-8 without control characters or '/'; NULL: none. With an id it is
                               only shown in lists: the service is found by its id */
   uint32_t takeover;       /* not 0: if the ID has a living holder, fence it and take its place */
   uint32_t queue_messages; /* messages that one sender may have waiting here; 0: 128; a power of 2, 16 to 65536 */
@@ -48,17 +48,17 @@ RIPC_API ripc_status ripc_id_from_name(const char *name, ripc_service_id *id);
  *
  * RIPC_ID_IN_USE: the ID has a living holder, and takeover is 0. RIPC_NAME_COLLISION: the ID comes from the name, and a
  * living service with another name, or with none, holds it, whatever takeover says. RIPC_PERMISSION: it may not be
- * taken over. The holder is a process of this host that would not learn of it: it is another user's, and one of the
- * two does not admit the other, or the two have no transport in common. RIPC_LIMIT, RIPC_NO_DESCRIPTORS,
- * RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * taken over, because its holder is a process of this host that would not learn of it. That is so if the holder is
+ * another user's and one of the two does not admit the other, or if the two have no transport in common. RIPC_LIMIT,
+ * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_service_options *options,
                                            ripc_service **service);
 /* Registers `count` services together. Where other hosts are asked whether an ID is taken (30 ms each), the call waits
- * for all answers together. `options` is an array, whose elements all have the `size` of the first. `services` is where
- * `count` handles are written, in the same order. With a `count` of 0 it does nothing.
+ * for all answers together. `options` is an array whose elements all have the same `size` as the first. `services` is
+ * where `count` handles are written, in the same order. With a `count` of 0 it does nothing.
  *
- * All or none: if one cannot be registered, the others are unregistered again. The call returns its status, and the
- * sentence names it. */
+ * All or none: if one cannot be registered, the others are unregistered again. The call returns the status of the one
+ * that failed, and the sentence names it. */
 RIPC_API ripc_status ripc_service_register_many(ripc_context *context, const ripc_service_options *options,
                                                 size_t count, ripc_service **services);
 /* Withdraws the ID, ends the service's tickets with RIPC_CLOSED, and frees the service. Messages still held stay valid
@@ -67,7 +67,7 @@ RIPC_API ripc_status ripc_service_register_many(ripc_context *context, const rip
 RIPC_API void ripc_service_unregister(ripc_service *service);
 
 RIPC_API ripc_service_id ripc_service_get_id(const ripc_service *service);    /* 0 for NULL */
-RIPC_API const char *ripc_service_get_name(const ripc_service *service);      /* "" if it has none; lives as long */
+RIPC_API const char *ripc_service_get_name(const ripc_service *service);      /* "" if none; valid like the service */
 RIPC_API uint64_t ripc_service_get_incarnation(const ripc_service *service);  /* grows with each registration */
 RIPC_API ripc_context *ripc_service_get_context(const ripc_service *service); /* borrowed */
 

@@ -35,7 +35,7 @@ struct SendOptions {
   bool unordered = false;                      // RIPC_SEND_UNORDERED
 };
 
-// How a service is registered. 0 and empty ask for the defaults of ripc_service_options.
+// How a service is registered. 0 and empty select the defaults of ripc_service_options.
 struct ServiceOptions {
   ServiceId id = 0;                  // a well-known number; 0: from the name if there is one, else random
   std::string name = {};             // 1 to 200 bytes of UTF-8 without control characters or '/'
@@ -67,7 +67,7 @@ struct NotificationUnregister {
 // ---- Notification --------------------------------------------------------------------------------------------
 
 // A registered callback. Destroying it unregisters: after that the callback does not run and never will again. Its own
-// callback may destroy it; the current run is then the last. It must be gone before its Service.
+// callback may destroy it; the current run is then the last. Destroy it before its Service.
 class Notification {
  public:
   Notification() noexcept = default;
@@ -98,8 +98,8 @@ class Notification {
 // ---- Service -------------------------------------------------------------------------------------------------
 
 // A registered service ID with its receive queue. Made by Context::register_service(). The destructor withdraws the ID.
-// At that time no thread may be in receive() (interrupt() it first), and its Notifications must be gone. It must be
-// gone before the Context. Moving keeps the handle, so tickets, messages and notifications are not disturbed.
+// At that time no thread may be in receive() (interrupt() it first), and its Notifications must be destroyed. Destroy
+// it before the Context. Moving keeps the handle, so tickets, messages and notifications are not disturbed.
 //
 // Any thread may call anything, except that one thread at a time receives.
 class Service {
@@ -122,9 +122,9 @@ class Service {
   ripc_service* handle() const noexcept { return handle_.get(); }
 
   // Sends one message; never allocates in this wrapper. When it returns, all memory is the caller's again, with two
-  // exceptions: that of borrow() until the Ticket completes, and that of given_item(). If the item()s do not all fit
-  // into the message, the largest travel long, from copies (ripc_send() has the rule). A program that borrows nothing
-  // may drop the Ticket.
+  // exceptions: memory of borrow() until the Ticket completes, and memory of given_item(). If the item()s do not all
+  // fit into the message, the largest travel long, from copies (ripc_send() has the rule). A program that borrows
+  // nothing may drop the Ticket.
   //
   // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
   // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
@@ -157,9 +157,9 @@ class Service {
   Result<Ticket> send(ServiceId to, Bytes bytes, const SendOptions& options = {}) noexcept {
     return send(to, {item(bytes)}, options);
   }
-  // Sends messages to one service, in their order, each as send() would, with fewer system calls where a path needs
-  // them. Returns how many were sent, from the first on. The next call says why the following one was not. An error if
-  // none was sent; errors as for send().
+  // Sends messages to one service in order, each as send() would, but with fewer system calls where a path needs them.
+  // Returns how many were sent, counted from the first. The next call says why the following message was not sent.
+  // Returns an error if none was sent; errors as for send().
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages) noexcept {
     std::size_t sent = 0;
     const ripc_status status =
@@ -167,9 +167,9 @@ class Service {
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
   }
-  // The same with tickets, at least as many as messages. The first ones become those of the messages that were sent. Of
-  // the options only the timeout and the order may be set: others give RIPC_INVALID_ARGUMENT. Allocates. Without
-  // tickets, what is borrowed must be leased or registered.
+  // The same with tickets, at least as many as messages. The ticket of each message that was sent is written at the
+  // message's index. Only the options `timeout` and `unordered` may be set: others give RIPC_INVALID_ARGUMENT.
+  // Allocates. In the overload without tickets, borrowed memory must be leased or registered.
   Result<std::size_t> send_many(ServiceId to, std::span<const OutgoingMessage> messages, std::span<Ticket> tickets,
                                 const SendOptions& options = {}) {
     if (tickets.size() < messages.size())
@@ -184,7 +184,7 @@ class Service {
     if (sent == 0 && status != RIPC_OK) return Error::from_last_call(status);
     return sent;
   }
-  // Like send(), and runs `callback` once when the ticket completes, also when the service or context ends first. A
+  // Like send(), but also runs `callback` once when the ticket completes, even if the service or context ends first. A
   // message that travels short is complete at once: the callback then runs in this call, with RIPC_OK. It does not run
   // if this returns an error. Allocates.
   Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
@@ -195,9 +195,9 @@ class Service {
 
   // Sends to the source of `message`, as the reply to it. Errors as for send().
   //
-  // Items from return_item() are written into the request's return buffers. What does not fit, or has no buffer any
-  // more, travels long from a copy. The first reply ends the right to write. The message stays the caller's. Its
-  // contents may be sent. It may be released at once if none of them is borrowed.
+  // Items from return_item() are written into the request's return buffers. An item that does not fit, or whose buffer
+  // is gone, travels long from a copy. The first reply ends the right to write there. The caller keeps the message. It
+  // may send the contents, and may release the message at once if none of them is borrowed.
   Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
@@ -212,7 +212,7 @@ class Service {
   Result<Ticket> reply(const Message& message, Bytes bytes, const SendOptions& options = {}) noexcept {
     return reply(message, {item(bytes)}, options);
   }
-  // As reply(), with a callback as in send_then().
+  // Like reply(), with a callback as in send_then().
   Error reply_then(const Message& message, std::span<const Item> items, TicketCallback callback,
                    const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
@@ -240,8 +240,8 @@ class Service {
   Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_.get(), to)); }
 
   // Makes the service a member of a group. RIPC_OK also if it is one already. When this returns, sends of this context
-  // reach it; sends of others reach it when they next look. Membership ends with leave(), with the service, or when its
-  // ID is taken over. RIPC_INVALID_ARGUMENT: not a group. RIPC_LIMIT: it is in RIPC_MAX_GROUPS. RIPC_FENCED,
+  // reach it; other contexts reach it when they next look. Membership ends with leave(), with the service, or when its
+  // ID is taken over. RIPC_INVALID_ARGUMENT: not a group. RIPC_LIMIT: it is in RIPC_MAX_GROUPS groups. RIPC_FENCED,
   // RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle_.get(), group)); }
   Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle_.get(), group)); }
@@ -267,9 +267,9 @@ class Service {
     if (status != RIPC_OK) return Error::from_last_call(status);
     return Message(message);
   }
-  // Receives up to messages.size() messages that are there now into the front of `messages`, and returns how many. What
-  // those elements owned is released. It waits only for the first message, which may come alone. Errors as for
-  // receive(). One thread at a time.
+  // Receives up to messages.size() messages that have arrived into the front of `messages`, and returns how many.
+  // Messages that those elements owned before are released. It waits only for the first message, and may return that
+  // one alone. Errors as for receive(). One thread at a time.
   Result<std::size_t> receive_many(std::span<Message> messages, Nanoseconds timeout = kForever,
                                    std::uint32_t flags = 0) noexcept {
     constexpr std::size_t kBatch = 64;
@@ -281,7 +281,7 @@ class Service {
       const ripc_status status = ripc_receive_many(handle_.get(), flags, total == 0 ? detail::to_c(timeout) : 0,
                                                    handles.data(), capacity, &count);
       if (status != RIPC_OK && total == 0) return Error::from_last_call(status);
-      if (status != RIPC_OK) break;  // what is wrong shows in the next call; these messages are here
+      if (status != RIPC_OK) break;  // the next call reports the error; these messages were received
       for (std::size_t index = 0; index < count; ++index) messages[total + index] = Message(handles[index]);
       total += count;
       if (count < capacity) break;
@@ -293,7 +293,7 @@ class Service {
     const ripc_status status = ripc_interrupt(handle_.get());
     return status;
   }
-  // A descriptor for poll and epoll (level-triggered). It becomes readable when, since a receive gave RIPC_EMPTY, a
+  // A descriptor for poll and epoll (level-triggered). After a receive gave RIPC_EMPTY, it becomes readable when a
   // message, an interrupt or requested room may have arrived. Borrowed from the service.
   Result<int> fd() noexcept {
     int descriptor = -1;
@@ -312,7 +312,7 @@ class Service {
     return Notification(std::unique_ptr<ripc_service, detail::NotificationUnregister>(handle_.get(), std::move(end)));
   }
   // Runs a peer's callback with up to short_limit() bytes of arguments, at most 61,408 in one item, and no borrowed
-  // ones. What is larger goes in a message before it. Unreliable, like a short message. Errors as for send().
+  // ones. Send larger arguments in a message before it. Unreliable, like a short message. Errors as for send().
   Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
     return finish(ripc_notify(handle_.get(), &notification, items.data(), items.size()));
   }

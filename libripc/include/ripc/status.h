@@ -57,7 +57,7 @@ typedef enum ripc_status {
 RIPC_API const char *ripc_status_name(ripc_status status);
 /* One sentence that says what a status means and what to do. Static; never NULL. */
 RIPC_API const char *ripc_status_text(ripc_status status);
-/* The sentence for this thread's last call that did not return RIPC_OK; ripc_interrupt() is none of these. Valid until
+/* The sentence for this thread's last call that did not return RIPC_OK; ripc_interrupt() does not count. Valid until
  * the thread's next libripc call; never NULL. */
 RIPC_API const char *ripc_last_error(void);
 /* The version of these headers. While RIPC_VERSION_MAJOR is 0 a new minor version may change the interface; a new patch

@@ -17,7 +17,7 @@ namespace detail {
 
 class TaskPromiseBase {
  public:
-  // Goes on with the coroutine that awaits the task. One that owns itself ends here.
+  // Resumes the coroutine that awaits the task. A coroutine that owns itself is destroyed here.
   struct End {
     bool await_ready() const noexcept { return false; }
     template <typename Promise>
@@ -60,13 +60,13 @@ class TaskPromise<void> : public TaskPromiseBase {
 
 }  // namespace detail
 
-// A coroutine that gives a T, or nothing. It begins when it is awaited, started, or given to Rpc::spawn(), and runs in
-// the thread that does so until it first waits. After a call it goes on in the thread that ends the call, which is
+// A coroutine that returns a T, or nothing. It begins when it is awaited, started, or given to Rpc::spawn(), and runs
+// in the thread that does so until it first waits. After a call it resumes in the thread that ends the call, which is
 // usually the one in Rpc::run(). So it must not block there.
 //
-// Move-only; owns the coroutine. Destroying a task that waits ends the coroutine: what it awaits goes first, and calls
-// are cancelled. Start, await and destroy a task in the thread in which it goes on, or while nothing runs. What a
-// coroutine throws ends the program. Making one allocates its frame, and may throw std::bad_alloc.
+// Move-only; owns the coroutine. Destroying a waiting task ends the coroutine: whatever it awaits is destroyed first,
+// and calls are cancelled. Start, await and destroy a task in the thread in which it resumes, or while nothing runs. An
+// exception that a coroutine throws ends the program. Making one allocates its frame, and may throw std::bad_alloc.
 template <typename T = void>
 class [[nodiscard]] Task {
  public:
@@ -79,17 +79,17 @@ class [[nodiscard]] Task {
   Task() noexcept = default;
 
   bool empty() const noexcept { return frame_ == nullptr; }
-  // Runs it up to its first wait. A task that was started may still be awaited; to start it again does nothing. Nor
-  // does starting an empty task.
+  // Runs it up to its first wait. A started task may still be awaited. Starting it again, or starting an empty task,
+  // does nothing.
   void start() noexcept {
     if (!empty() && !std::exchange(promise().started, true)) handle().resume();
   }
-  // It has ended, or is empty.
+  // Whether the task has ended or is empty.
   bool done() const noexcept { return empty() || handle().done(); }
-  // What it gave, once, of a task that is done.
+  // The result of a task that is done. Take it only once.
   T result() { return promise().take(); }
 
-  // Waits for its end, and gives its result.
+  // Waits until the task has ended, and gives its result.
   auto operator co_await() noexcept {
     struct Awaiter {
       bool await_ready() const noexcept { return handle.done(); }

@@ -31,10 +31,10 @@ typedef struct ripc_ticket ripc_ticket; /* the completion of a long message */
 RIPC_API ripc_status ripc_ticket_poll(ripc_ticket *ticket);
 /* Waits for the final status. RIPC_PENDING if the timeout ran out first. */
 RIPC_API ripc_status ripc_ticket_wait(ripc_ticket *ticket, uint64_t timeout);
-/* Withdraws the message if the peer has not taken it yet. Then nothing of it is ever delivered, its short items
- * neither. Returns the final status, or RIPC_PENDING if the peer holds a lent view of it. */
+/* Withdraws the message if the peer has not taken it yet. Then no part of it is ever delivered, not even its short
+ * items. Returns the final status, or RIPC_PENDING if the peer holds a lent view of it. */
 RIPC_API ripc_status ripc_ticket_cancel(ripc_ticket *ticket);
-/* Gives the handle back, complete or not. The message goes on. NULL is ignored. */
+/* Gives the handle back, complete or not. The message continues. NULL is ignored. */
 RIPC_API void ripc_ticket_release(ripc_ticket *ticket);
 
 #ifdef __cplusplus
