@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sentences about calls that were not answered. Those of statuses are about messages: "send again" is wrong for a
-// call that may have run.
+// The sentences about calls that were not answered. The sentences of statuses are about messages: "send again" is wrong
+// for a call that may have run.
 #include <array>
 #include <cstddef>
 
@@ -19,7 +19,7 @@ struct Entry {
 #define MAY_HAVE_RUN "The call may have run, so repeat it only if running twice does no harm: "
 #define BOTH(status, why) \
   Entry { status, DID_NOT_RUN why, MAY_HAVE_RUN why }
-// What only a handler gives.
+// Statuses that only a handler gives.
 #define BY_HANDLER(status) BOTH(status, "its handler ended it with " #status "; ask who wrote the service.")
 
 constexpr std::array kEntries{

@@ -33,7 +33,7 @@ namespace ripc::internal::capi {
 
 namespace {
 
-// Those of the design; this build may have fewer.
+// All transports that exist; this build may have fewer.
 constexpr std::array<std::string_view, 3> kKnownTransports{"shm", "socket", "verbs"};
 #ifdef RIPC_WITH_VERBS
 constexpr std::array<std::string_view, 3> kBuiltTransports{"shm", "verbs", "socket"};
@@ -48,8 +48,8 @@ bool contains(const std::array<std::string_view, Count>& list, std::string_view 
   return std::ranges::find(list, item) != list.end();
 }
 
-// Every setting that the library reads. One that is set to nothing, as by a script whose own variable is empty, asks
-// for something that cannot be known; the default may be less than what was meant to be kept out.
+// Every setting that the library reads. If one is set to an empty value, for example by a script whose own variable is
+// empty, its intent is unknown; the default might admit more than was meant.
 constexpr std::array kSettings{"RIPC_RUNTIME_DIR",
                                "RIPC_TRANSPORTS",
                                "RIPC_PEERS",
@@ -86,7 +86,7 @@ Status check_settings() {
   return {};
 }
 
-// nullopt: no one has chosen any.
+// nullopt: nobody has chosen any.
 Result<std::optional<std::vector<std::string>>> read_transports(const char* option) {
   const std::string text = option != nullptr ? std::string(option) : environment("RIPC_TRANSPORTS");
   if (option == nullptr && text.empty()) return std::optional<std::vector<std::string>>();
@@ -144,7 +144,7 @@ bool is_used(const Settings& settings, std::string_view resolver) {
   return std::ranges::find(settings.resolvers, resolver) != settings.resolvers.end();
 }
 
-// Takes what the network access does not allow out of the transports.
+// Removes the transports that the network access does not allow.
 Status withhold(Settings& settings, bool are_chosen) {
   if (!settings.network.is_closed) return {};
   std::vector<std::string> allowed;
@@ -164,7 +164,7 @@ Status withhold(Settings& settings, bool are_chosen) {
   return {};
 }
 
-// RDMA devices move what a key cannot cover.
+// RDMA devices move data without encryption, whatever the key.
 Status leave_out_unencrypted(Settings& settings, bool are_chosen) {
   const auto verbs = std::ranges::find(settings.transports, "verbs");
   if (settings.encrypt != RIPC_ENCRYPT_REQUIRED || verbs == settings.transports.end()) return {};
@@ -221,7 +221,7 @@ Result<Settings> read_settings(const ripc_context_options& options) {
   sessions.encryption = static_cast<remote::Encryption>(settings.encrypt);
   sessions.max_peers = settings.max_peers;
   sessions.peers = PeerPolicy(settings.peer_policy);
-  // Read where they are not used, too: what is wrong is told before a cluster key makes it matter.
+  // Read even if they are not used: a mistake is reported before a cluster key makes it matter.
   Result<socket::TransportOptions> socket = read_socket_options(sessions);
   if (!socket.ok()) return socket.status();
   if (std::ranges::find(settings.transports, "socket") != settings.transports.end())
@@ -247,14 +247,14 @@ namespace {
 using Resolvers = std::vector<std::unique_ptr<spi::Resolver>>;
 using MadeResolver = Result<std::unique_ptr<spi::Resolver>>;
 
-// Of the file of known services.
+// Checks an address in the file of known services.
 Status check_address(const spi::Address& address) {
   if (address.transport == "socket" || address.transport == "verbs")
     return remote::Locator::parse(address.locator).status();
   if (address.transport != "shm")
     return Status(RIPC_INVALID_ARGUMENT,
                   "no transport is called '" + address.transport + "': write socket, verbs or shm.");
-  // Or, as `ripc services` prints it, that and a context: DIRECTORY#CONTEXT, #CONTEXT.
+  // Or a directory with a context, as `ripc services` prints it: DIRECTORY#CONTEXT, #CONTEXT.
   if (address.locator.front() != '/' && address.locator.find('#') == std::string::npos)
     return Status(RIPC_INVALID_ARGUMENT,
                   "shm takes the whole path of a runtime directory, such as shm:/run/site/ripc.");
@@ -294,7 +294,7 @@ MadeResolver make_multicast(const Settings& settings, std::uint64_t context,
   return resolver::MulticastResolver::create(*settings.multicast, context, std::move(networks));
 }
 
-// Those that are set up, in their order.
+// The resolvers that are set up, in their order.
 Result<Resolvers> make_resolvers(const Settings& settings, const std::shared_ptr<RuntimeDirectory>& directory,
                                  std::uint64_t context, resolver::MulticastResolver::Networks networks) {
   Resolvers resolvers;
@@ -351,7 +351,7 @@ Result<std::unique_ptr<core::Context>> compose(const Settings& settings) {
     } else if (name == "verbs") {
       Result<std::shared_ptr<const verbs::DeviceList>> devices = verbs::DeviceList::open();
       if (!devices.ok()) {
-        // Without a device the others do; `ripc doctor` says what is missing.
+        // Without a device, the other transports suffice; `ripc doctor` says what is missing.
         const bool is_needed = settings.transports.size() == 1 || (settings.multicast && !settings.multicast->udp);
         if ((devices.status().code() == RIPC_UNSUPPORTED || settings.may_lack_rdma) && !is_needed) continue;
         return devices.status();

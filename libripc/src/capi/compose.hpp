@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a context out of options and environment: the only place that knows every transport and resolver.
+// Builds a context from the options and the environment. The only place that knows every transport and resolver.
 #pragma once
 
 #include <memory>
@@ -26,16 +26,16 @@ namespace ripc::internal::capi {
 struct Settings {
   std::string runtime_directory;  // empty: the default
   std::vector<std::string> transports;
-  bool may_lack_rdma = false;  // no one has asked for it: without a device that works, the others do
+  bool may_lack_rdma = false;  // nobody asked for it by name: without a working device, the other transports suffice
   NetworkAccess network;
   security::Credentials credentials;
   std::uint32_t encrypt = RIPC_ENCRYPT_AUTO;
-  std::vector<std::string> withheld;   // transports that were not asked for by name, and that `network` does not allow
-  bool is_multicast_withheld = false;  // likewise
+  std::vector<std::string> withheld;   // transports that `network` does not allow, and that were not asked for by name
+  bool is_multicast_withheld = false;  // the same, for multicast
   std::string static_resolver;         // empty: none
   std::optional<resolver::MulticastOptions> multicast;
   std::optional<resolver::ZooKeeperOptions> zookeeper;
-  std::vector<std::string> resolvers;  // in the order in which they are asked, as far as they are set up
+  std::vector<std::string> resolvers;  // those that are set up, in the order in which they are asked
   std::uint64_t pool_limit = 0;
   Nanoseconds resolve_timeout = 0;
   Spin spin;
@@ -44,15 +44,15 @@ struct Settings {
   std::uint32_t max_peers = 0;
   socket::TransportOptions socket;  // without the context
 #ifdef RIPC_WITH_VERBS
-  verbs::TransportOptions verbs;  // likewise
+  verbs::TransportOptions verbs;  // without the context
 #endif
 };
 
-// RIPC_INVALID_ARGUMENT names the option or variable and what it may be. RIPC_PERMISSION: what leaves the host was
-// asked for, without a cluster key; or the key file may not be read, or not be trusted.
+// RIPC_INVALID_ARGUMENT names the option or variable and what it may be. RIPC_PERMISSION: something that leaves the
+// host was asked for without a cluster key, or the key file cannot be read or trusted.
 Result<Settings> read_settings(const ripc_context_options& options);
 
-// The options of the resolver of a directory, but the last of DirectoryOptions.
+// The options of a directory's resolver, except the last member of DirectoryOptions.
 resolver::DirectoryOptions directory_options(const Settings& settings);
 
 Result<std::unique_ptr<core::Context>> compose(const Settings& settings);

@@ -22,7 +22,7 @@ bool is_power_of_two_between(std::uint32_t value, std::uint32_t low, std::uint32
   return value >= low && value <= high && (value & (value - 1)) == 0;
 }
 
-// RIPC_OK if the ID may be that of one service.
+// RIPC_OK if the ID may belong to a single service.
 Status check_single(ripc_service_id id) {
   if (id == 0) return RIPC_INVALID_ARGUMENT;
   if (is_group(id))
@@ -58,7 +58,7 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
   return options;
 }
 
-// Of its addresses, this one.
+// Describes the record, with this one of its addresses.
 ripc_service_info describe(const spi::ServiceRecord& record, const spi::Address& address) {
   auto info = blank<ripc_service_info>();
   info.id = record.id;
@@ -158,7 +158,7 @@ ripc_status ripc_context_create(const ripc_context_options* options, ripc_contex
 }
 
 void ripc_context_destroy(ripc_context* context) {
-  // In a forked child the responder thread does not exist: nothing can be ended there, and the parent goes on.
+  // In a forked child the responder thread does not exist: nothing can be ended there, and the parent continues.
   if (context == nullptr || !from(context)->usable()) return;
   if (from(context)->loop().in_loop_thread()) {
     std::fputs(
@@ -221,7 +221,7 @@ ripc_status ripc_service_register_many(ripc_context* context, const ripc_service
     if (const ripc_status status = check(from(context)); status != RIPC_OK) return status;
     std::vector<core::ServiceOptions> wanted;
     for (size_t index = 0; index < count; ++index) {
-      // Of callers built with another library: theirs may be smaller or larger than ours.
+      // The caller may be built with another version, whose structure is smaller or larger than ours.
       const auto* const given = reinterpret_cast<const ripc_service_options*>(
           reinterpret_cast<const std::byte*>(options) + index * options->size);
       auto known = blank<ripc_service_options>();

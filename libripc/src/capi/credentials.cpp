@@ -38,7 +38,7 @@ std::string read_place(const char* variable, const char* option, std::string_vie
   return is_named ? place : default_path(file);
 }
 
-// A home that this user cannot even look into, left over from another user, has no file of this one.
+// A home directory of another user, which this user cannot even look into, has no file of this user.
 bool is_there(const std::string& path) {
   struct stat info {};
   if (path.empty()) return false;

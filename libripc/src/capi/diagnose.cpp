@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The self-check behind ripc_diagnose() and `ripc doctor`: what libripc needs of this machine and this process.
+// The self-check behind ripc_diagnose() and `ripc doctor`: what libripc needs from this machine and this process.
 #include "capi/diagnose.hpp"
 
 #include <fcntl.h>
@@ -84,7 +84,7 @@ void check_limits(Report& report) {
   }
 }
 
-// An interface may still come; until then no one on another host can reach this one.
+// An interface may still appear; until then nobody on another host can reach this one.
 void check_socket(Report& report, const Settings& settings) {
   const std::string& interface = settings.socket.interface;
   if (interface.empty() || !settings.socket.bind_address.empty()) return;
@@ -95,7 +95,7 @@ void check_socket(Report& report, const Settings& settings) {
              "name an interface that `ip address` shows, or unset it");
 }
 
-// Who may talk to this user's services from elsewhere.
+// Reports who may talk to this user's services from other hosts.
 void check_network(Report& report, const NetworkAccess& access) {
   if (access.is_closed) {
     report.add(
@@ -114,7 +114,7 @@ void check_network(Report& report, const NetworkAccess& access) {
   }
 }
 
-// What a context writes there: a socket, and files of records.
+// Writes what a context writes there: a socket, and files of records.
 Status write_to(RuntimeDirectory& directory) {
   const std::uint64_t context = random_u64();
   const Result<UniqueFd> socket = directory.listen(context);

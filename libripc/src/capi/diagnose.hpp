@@ -34,26 +34,28 @@ class Report {
   void* user_;
 };
 
-// Of a file; "" if it cannot be read.
+// The first line of a file; "" if it cannot be read.
 std::string first_line(const char* path);
 
 // Whether processes of one user may read each other's memory, and if not, why.
 void check_process_memory(Report& report);
 
-// Who this context is to others, and whether they send to each other in the clear.
+// How this context identifies itself to others, and whether they exchange data unencrypted.
 void check_identity(Report& report, const Settings& settings);
 void check_encryption(Report& report, const Settings& settings);
 
-// Whether services of other hosts can be found: listens and asks for some tenths of a second.
+// Whether services of other hosts can be found: listens and asks for a few tenths of a second.
 void check_multicast(Report& report, const Settings& settings);
-// What it refused meanwhile, each with what it means.
+// Reports what the check has refused meanwhile, and what each refusal means.
 void check_refused(Report& report, const resolver::MulticastCounters& counters);
 
-// Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for some seconds at most.
+// Whether services can be published and found in the ZooKeeper ensemble, if one is used: asks for a few seconds at
+// most.
 void check_zookeeper(Report& report, const Settings& settings);
-// One server of it, as it has answered. `is_only`: the ensemble has no other. Whether it serves.
+// Checks the answer of one server of the ensemble. `is_only`: the ensemble has no other. Returns whether the server
+// serves.
 bool check_server(Report& report, const resolver::ServerAnswer& server, bool is_only);
-// Of its leader, in milliseconds: more than 0 if it is ahead of this host's.
+// Checks the clock of the leader. `difference` is in milliseconds: above 0 if it is ahead of this host's clock.
 void check_clock(Report& report, std::int64_t difference);
 
 #ifdef RIPC_WITH_VERBS

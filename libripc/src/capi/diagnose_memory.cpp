@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the self-check that is about memory outside of the pool: whether one process may read another's.
+// The part of the self-check for memory outside of the pool: whether one process may read another's.
 #include <errno.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kInstead =
     "; long items outside of the pool go through a bounce buffer, return buffers are pulled";
 
-// 0, or errno, of an attempt to read a byte of this program's memory in that process.
+// The result, 0 or errno, of an attempt to read a byte of this program's memory in that process.
 int read_byte_of(pid_t process) {
   static const char from = 'x';
   char to = 0;
@@ -27,8 +27,8 @@ int read_byte_of(pid_t process) {
   return process_vm_readv(process, &local, 1, &remote, 1, 0) == 1 ? 0 : errno;
 }
 
-// The same as another process of this user sees it: a child, because a parent is allowed more. The application does not
-// learn of it: it ends without a signal. -1: there is no child.
+// The same, seen from another process of this user: a child, because a parent is allowed more. The application does not
+// notice it: the child ends without a signal. -1: no child could be started.
 int read_this_process_from_another() {
   const pid_t self = getpid();
   const long child = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);

@@ -23,7 +23,7 @@ using verbs::DeviceInfo;
 using verbs::GidInfo;
 using verbs::PortInfo;
 
-constexpr rlim_t kEnoughLocked = rlim_t{256} << 20;  // bytes: some arenas of the pool
+constexpr rlim_t kEnoughLocked = rlim_t{256} << 20;  // bytes: enough for a few arenas of the pool
 
 // The network interface of a port, if the kernel says.
 std::string interface_of(const PortInfo& port) {
@@ -44,7 +44,7 @@ void check_permissions(Report& report, const DeviceInfo& device) {
   }
 }
 
-// The limit does not hold for it. Root has not always that right: not in a container.
+// Whether the limit does not apply to this process. Root does not always have that right, for example in a container.
 bool may_lock_anything() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};

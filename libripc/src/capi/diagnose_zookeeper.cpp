@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The self-check of the ZooKeeper resolver. It tells which servers answer, and whether a majority does. It also tells
-// whether this process may read and write where services are published.
+// The self-check of the ZooKeeper resolver. It reports which servers answer, and whether a majority does. It also
+// reports whether this process may read and write where services are published.
 #include <cstdint>
 #include <string>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostClockDifference = 30'000;  // milliseconds
 
-// Each server by itself. How many serve.
+// Checks each server separately. Returns how many serve.
 std::size_t check_servers(Report& report, const resolver::ZooKeeperOptions& options) {
   std::size_t serving = 0;
   for (const resolver::ServerAnswer& server : resolver::ask_servers(options)) {
@@ -28,7 +28,7 @@ std::size_t check_servers(Report& report, const resolver::ZooKeeperOptions& opti
 bool check_server(Report& report, const resolver::ServerAnswer& server, bool is_only) {
   std::string subject = "zookeeper " + server.server;
   std::string prefix;
-  // If it were cut, servers could look the same.
+  // If the name were cut, different servers could look the same.
   if (subject.size() >= sizeof(ripc_finding::subject)) {
     subject = "zookeeper";
     prefix = server.server + ": ";
@@ -53,7 +53,7 @@ bool check_server(Report& report, const resolver::ServerAnswer& server, bool is_
         "start the other servers, and allow TCP between them (by default ports 2888 and 3888)");
     return false;
   }
-  // It may allow no four-letter words; then its clients still can be served.
+  // It may disable four-letter words, and still serve its clients.
   add(Level::good, "accepts connections; it does not tell more",
       "4lw.commands.whitelist=srvr in its zoo.cfg lets it tell its state");
   return true;

@@ -12,7 +12,7 @@ namespace ripc::internal::capi {
 
 namespace {
 
-// A resolver that is asked later costs more.
+// In order of cost: the later ones are more expensive to ask.
 constexpr std::array<std::string_view, 4> kAllResolvers{"static", "local", "zookeeper", "multicast"};
 
 Status wrong_resolvers(std::string_view what) {
@@ -55,7 +55,7 @@ Result<std::vector<std::string>> read_resolvers() {
   }
   if (std::ranges::find(names, "local") == names.end())
     return wrong_resolvers("'local' is missing, by which the services of one host find each other");
-  // Only silence tells it that no one has the ID, so nothing would be left of the time.
+  // Only silence tells it that nobody has the ID, so resolvers after it would have no time left.
   const auto multicast = std::ranges::find(names, "multicast");
   if (multicast != names.end() && multicast + 1 != names.end())
     return wrong_resolvers("'multicast' must be the last, because it waits until the time is over");

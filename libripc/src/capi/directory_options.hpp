@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options and the environment say about a directory of services, and in which order resolvers are asked.
+// Reads the options and variables for a directory of services, and for the order in which resolvers are asked.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@
 
 namespace ripc::internal::capi {
 
-// options.zookeeper, else $RIPC_ZOOKEEPER; nullopt: none, or "off". With $RIPC_ZOOKEEPER_SESSION_MS.
+// options.zookeeper, else $RIPC_ZOOKEEPER; nullopt: none, or "off". Includes $RIPC_ZOOKEEPER_SESSION_MS.
 // RIPC_INVALID_ARGUMENT. RIPC_PERMISSION: it is set, but there is no cluster key.
 Result<std::optional<resolver::ZooKeeperOptions>> read_zookeeper_options(const ripc_context_options& options,
                                                                          const NetworkAccess& access);
 
-// $RIPC_RESOLVERS: the names of those that are used as far as they are set up, in the order in which they are asked.
-// RIPC_INVALID_ARGUMENT.
+// $RIPC_RESOLVERS: the names of the resolvers to use, in the order in which they are asked. Those that are not set up
+// are skipped. RIPC_INVALID_ARGUMENT.
 Result<std::vector<std::string>> read_resolvers();
 
 }  // namespace ripc::internal::capi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables of the environment.
+// Environment variables.
 #pragma once
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 namespace ripc::internal::capi {
 
 // The value of a variable; empty if it is not set. A set-user-ID program ignores the environment: the user who starts
-// it must not choose whom it talks to.
+// it must not choose its peers.
 inline std::string environment(const char* name) {
   const char* value = ::secure_getenv(name);
   return value == nullptr ? std::string() : std::string(value);

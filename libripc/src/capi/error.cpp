@@ -11,7 +11,7 @@ namespace {
 
 struct LastError {
   ripc_status code = RIPC_OK;
-  std::string text;  // empty: the code says it all
+  std::string text;  // empty: the code's general sentence suffices
 };
 
 LastError& last_error() noexcept {
@@ -33,7 +33,7 @@ ripc_status report(const Status& status) noexcept {
   try {
     last_error().text = status.text();
   } catch (...) {
-    // Without memory for the sentence, the general one has to do.
+    // Without memory for the sentence, the general one must suffice.
   }
   return status.code();
 }

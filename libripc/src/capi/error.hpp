@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where C++ results become C statuses: the one place.
+// The only place where C++ results become C statuses.
 #pragma once
 
 #include <new>
@@ -21,7 +21,8 @@ inline ripc_status report(ripc_status code) noexcept {
   return code;
 }
 
-// Runs a call of the C interface: no exception passes, a failure is remembered. `call` returns Status or ripc_status.
+// Runs a call of the C interface. No exception leaves it, and a failure is remembered. `call` returns Status or
+// ripc_status.
 template <typename Call>
 ripc_status guarded(Call&& call) noexcept {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver's network over RDMA devices, out of the options of the resolver.
+// The multicast resolver's network over RDMA devices, made from the resolver's options.
 #pragma once
 
 #ifdef RIPC_WITH_VERBS
@@ -12,8 +12,8 @@
 
 namespace ripc::internal::capi {
 
-// One network; or none, if the options leave it out, keep to this host (ttl=0), or have UDP too and no port of the
-// fabric has datagrams. The errors of verbs::FabricNetwork::open().
+// One network, or none. There is none if the options exclude it or keep to this host (ttl=0), or if they have UDP too
+// and no port of the fabric supports datagrams. The errors of verbs::FabricNetwork::open().
 Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::MulticastOptions& options,
                                                               const std::shared_ptr<const verbs::DeviceList>& devices);
 

@@ -47,7 +47,7 @@ inline ripc_context* handle(core::Context* context) noexcept { return reinterpre
 inline ripc_message* handle(core::Message* message) noexcept { return reinterpret_cast<ripc_message*>(message); }
 inline ripc_service* handle(core::Service* service) noexcept { return reinterpret_cast<ripc_service*>(service); }
 
-// RIPC_OK if calls on the handle make sense.
+// RIPC_OK if calls on the handle are possible.
 inline ripc_status check(core::Context* context) noexcept {
   if (context == nullptr) return RIPC_INVALID_ARGUMENT;
   return context->usable() ? RIPC_OK : RIPC_FORKED;
@@ -61,7 +61,7 @@ inline ripc_status check(const ripc_ticket* ticket) noexcept {
   return ForkGuard::known_generation() == ticket->fork_generation ? RIPC_OK : RIPC_FORKED;
 }
 
-// guarded() for a call on a handle: `call` gets the object, if check() says nothing against it.
+// guarded() for a call on a handle: `call` gets the object, if check() accepts it.
 template <typename Handle, typename Call>
 ripc_status guarded_on(Handle* handle, const Call& call) noexcept {
   return guarded([&]() -> Status {
@@ -70,14 +70,14 @@ ripc_status guarded_on(Handle* handle, const Call& call) noexcept {
   });
 }
 
-// The outcome of Service::receive().
+// Reports the outcome of Service::receive().
 inline ripc_status report_receive(ripc_status status) noexcept {
   if (status == RIPC_INVALID_ARGUMENT) [[unlikely]]
     return report(Status(status, "Another thread receives from this service: one at a time."));
   return report(status);
 }
 
-// Straight into the caller's: a copy of what was just written in other pieces costs a stall.
+// Initialises the caller's structure in place: copying bytes that were just written in other pieces costs a stall.
 template <typename T>
 void init(T* structure) noexcept {
   if (structure == nullptr) return;
@@ -85,7 +85,7 @@ void init(T* structure) noexcept {
   structure->size = sizeof *structure;
 }
 
-// A structure with its size, all else zero.
+// A structure with its size set, and everything else zero.
 template <typename T>
 T blank() noexcept {
   T structure;
@@ -93,7 +93,7 @@ T blank() noexcept {
   return structure;
 }
 
-// Structures of callers built with an older or newer library: reads what both know into `to`, whose other fields keep
+// For callers built with an older or newer library: reads the fields that both know into `to`, whose other fields keep
 // their defaults. False if the size cannot be right.
 template <typename T>
 bool read_sized(const T* given, T& to) noexcept {

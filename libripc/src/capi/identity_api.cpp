@@ -51,8 +51,8 @@ Status give_key(const Identity& identity, char* to) {
   return give(public_key_text(identity.public_key()), to, RIPC_PUBLIC_KEY_SIZE);
 }
 
-// As contexts of this user that talk to other hosts read it, whether or not this program is one of them. The file is
-// for them all.
+// The way in which contexts of this user that talk to other hosts read it, even if this program does not. The file is
+// for all of them.
 Result<Trust::Reading> default_reading() {
   ripc_context_options options;
   ripc_context_options_init(&options);
@@ -62,7 +62,7 @@ Result<Trust::Reading> default_reading() {
   return trust_reading(access->keys.get());
 }
 
-// The identity that signs; null: no one does. RIPC_REFUSED: another one must.
+// The signer's identity; null: nobody signs. RIPC_REFUSED: another identity must sign.
 Result<std::shared_ptr<const Identity>> read_signer(const char* file, const std::optional<PublicKey>& wanted) {
   if (file == nullptr && !wanted) return std::shared_ptr<const Identity>();
   if (file == nullptr)
@@ -81,7 +81,7 @@ Result<std::shared_ptr<const Identity>> read_signer(const char* file, const std:
   return identity;
 }
 
-// A line of a trust file; nothing of it is checked.
+// A line of a trust file, unchecked.
 struct Line {
   std::string_view name, key, rights;
 
@@ -218,7 +218,7 @@ ripc_status ripc_trust_change(const char* file, const char* name, const char* li
     if (is_new && line != nullptr && place->is_default) {
       if (Status made = make_key_folders(path, "trust file", kOtherTrust); !made.ok()) return made;
     }
-    // Nothing is to be locked where nothing can be removed or signed.
+    // Locks nothing if there is nothing to remove or sign.
     UniqueFd lock;
     if (!is_new || line != nullptr) {
       if (Status status = lock_for_change(path, "trust file", kOtherTrust).move_to(lock); !status.ok()) return status;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr Nanoseconds kDefaultTicketTimeout = 30'000'000'000;
 
-// What ripc_send() and ripc_reply() were asked for. In memory, so that the fast path keeps no register for what only
-// the other one needs.
+// The arguments of ripc_send() and ripc_reply(). They are in memory, so that the fast path keeps no register for
+// arguments that only the other path needs.
 struct Sending {
   ripc_service* service;
   ripc_service_id to;
@@ -27,7 +27,7 @@ struct Sending {
   ripc_ticket** ticket;
 };
 
-// The fast path. RIPC_PENDING: send_message() has to look at it.
+// The fast path. RIPC_PENDING: send_message() has to handle the message.
 [[gnu::always_inline]] inline ripc_status send_short(const Sending& sending) noexcept {
   std::uint32_t tag = 0;
   if (const ripc_send_options* options = sending.options; options != nullptr) {
@@ -42,11 +42,11 @@ struct Sending {
   if (sending.ticket != nullptr) *sending.ticket = nullptr;
   const ripc_status status =
       from(sending.service)->sender().send_short(sending.to, tag, {sending.items, sending.count});
-  // RIPC_PENDING is not what the caller gets.
+  // The caller does not get RIPC_PENDING.
   return status == RIPC_OK || status == RIPC_PENDING ? status : report(status);
 }
 
-// For a ticket of this service's.
+// Makes the handle for a ticket of this service.
 std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
   return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().time);
 }
@@ -90,7 +90,7 @@ Status send_message(const Sending& sending) {
       arguments.outcome = &outcome;
     }
   }
-  // Before the message is sent, which nothing may fail after.
+  // Made before the message is sent, because nothing may fail afterwards.
   std::unique_ptr<ripc_ticket> made;
   if (ticket != nullptr) made = make_ticket(service);
   Status status = from(service)->sender().send(arguments, made ? &made->ticket : nullptr);
@@ -99,7 +99,7 @@ Status send_message(const Sending& sending) {
   return status;
 }
 
-// Apart from the fast path, which does without its registers.
+// A separate function, so that the fast path has no registers to save.
 [[gnu::noinline]] ripc_status send_any(const Sending& sending) noexcept {
   return guarded([&] { return send_message(sending); });
 }
@@ -174,7 +174,7 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
       each.user = given.user;
       each.unordered = given.flags != 0;
     }
-    // Before anything is sent, which nothing may fail after.
+    // Made before anything is sent, because nothing may fail afterwards.
     std::vector<std::unique_ptr<ripc_ticket>> made(tickets != nullptr ? count : 0);
     for (auto& one : made) one = make_ticket(service);
     std::vector<std::shared_ptr<core::Ticket>> opened(made.size());
@@ -236,7 +236,7 @@ ripc_status ripc_ticket_poll(ripc_ticket* ticket) {
 ripc_status ripc_ticket_wait(ripc_ticket* ticket, uint64_t timeout) {
   return guarded([&]() -> ripc_status {
     if (const ripc_status status = check(ticket); status != RIPC_OK) return status;
-    // One that is complete needs no clock.
+    // A complete ticket needs no clock.
     if (const ripc_status status = ticket->ticket->poll(); status != RIPC_PENDING) return status;
     return ticket->ticket->wait(Deadline::after(timeout), ticket->spin);
   });
@@ -338,7 +338,7 @@ ripc_status ripc_message_hold_views(const ripc_message* message, ripc_view_hold*
 }
 
 void ripc_view_hold_release(ripc_view_hold* hold) {
-  // In a forked child a lock of the pool may be another thread's, for ever.
+  // In a forked child, a lock of the pool may be held forever by a thread that does not exist there.
   if (hold != nullptr && from(hold)->fork_generation == ForkGuard::known_generation()) delete from(hold);
 }
 

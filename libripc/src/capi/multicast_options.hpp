@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says about finding services on other hosts.
+// Reads the variables for finding services on other hosts.
 #pragma once
 
 #include <optional>

@@ -16,10 +16,10 @@ namespace ripc::internal::capi {
 struct NetworkAccess {
   std::uint32_t mode = RIPC_NETWORK_KEY;    // ripc_network
   std::shared_ptr<const ClusterKeys> keys;  // nullptr: none
-  std::string key_file;                     // where they come from, or would be looked for; empty: nowhere
+  std::string key_file;                     // where they come from, or would be searched for; empty: nowhere
   bool is_closed = false;                   // nothing may leave this host
 
-  // Where it is closed: why, as the end of a sentence, and what to do, as a sentence of its own.
+  // If it is closed: why, as the end of a sentence, and what to do, as a separate sentence.
   std::string reason() const;
   std::string advice() const;
   // RIPC_PERMISSION, for what was asked for by name. `what`: the first words of the sentence.
@@ -28,8 +28,8 @@ struct NetworkAccess {
 
 inline bool leaves_the_host(std::string_view transport) noexcept { return transport != "shm"; }
 
-// options.encrypt, else $RIPC_ENCRYPT, else RIPC_ENCRYPT_AUTO. RIPC_INVALID_ARGUMENT: it is none of them, or required
-// where no one has a key.
+// options.encrypt, else $RIPC_ENCRYPT, else RIPC_ENCRYPT_AUTO. RIPC_INVALID_ARGUMENT: it is none of these values, or
+// encryption is required where nobody has a key.
 Result<std::uint32_t> read_encrypt(const ripc_context_options& options, const NetworkAccess& access);
 
 // options.network, else $RIPC_NETWORK, else RIPC_NETWORK_KEY; options.cluster_key_file, else $RIPC_CLUSTER_KEY_FILE,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end, and who was refused, of the C interface.
+// The C interface for the identity of peers, and for what was refused.
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
 #include "capi/rpc_handle.hpp"

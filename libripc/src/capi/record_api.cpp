@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receiving into memory of the caller, for languages in which calls are dear.
+// Receives into memory of the caller, for languages in which calls are expensive.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -15,7 +15,7 @@ using namespace ripc::internal::capi;  // NOLINT
 
 namespace {
 
-// The messages of a call lie on its stack.
+// Limits the messages of one call, which are kept on its stack.
 constexpr std::size_t kMostAtOnce = 64;
 constexpr std::size_t kAlignment = kRecordAlignment;
 static_assert(alignof(ripc_record) <= kAlignment && alignof(ripc_item_view) <= kAlignment);
@@ -98,7 +98,7 @@ extern "C" ripc_status ripc_receive_records(ripc_service* service, uint32_t flag
   if (status != RIPC_OK) return report_receive(status);
   auto* next = static_cast<std::byte*>(records);
   const std::byte* const end = next + size;
-  // Each of those that follow must find room for a record without bytes.
+  // Leave room for the records, without bytes, of the messages that follow.
   for (std::size_t index = 0; index < received; ++index) {
     core::Message* const message = messages[index];
     const RecordWritten written = write_record(*message, {message->items, message->item_count}, next,

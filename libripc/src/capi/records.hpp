@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages written into memory of the caller, for languages in which calls are dear: ripc_record.
+// Writes messages into memory of the caller (ripc_record), for languages in which calls are expensive.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 
 namespace ripc::internal::capi {
 
-// Of records, and of memory for them.
+// The alignment of records, and of the memory for them.
 inline constexpr std::size_t kRecordAlignment = 8;
 
 struct RecordWritten {
   ripc_record* record = nullptr;
-  bool is_needed = false;     // views show memory of the message itself
+  bool is_needed = false;     // views point into memory of the message itself
   std::byte* next = nullptr;  // where the next record begins
 };
 
-// Without `message`; `items` are of the message. `to` has room for the largest record, and for bytes up to `end`.
+// Writes a record without its field `message`. `items` are those of the message. `to` has room for the largest record,
+// and for bytes up to `end`.
 RecordWritten write_record(const core::Message& message, std::span<const ripc_item_view> items, std::byte* to,
                            const std::byte* end) noexcept;
 

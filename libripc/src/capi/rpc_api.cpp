@@ -14,9 +14,9 @@ using namespace ripc::internal::capi;  // NOLINT
 namespace {
 
 constexpr Nanoseconds kDefaultCallTimeout = 5'000'000'000;
-// Of so long a time, what the rough clock is behind is at most one part in a hundred.
+// From this time on, the rough clock is wrong by at most one part in a hundred.
 constexpr Nanoseconds kLongTimeout = 1'000'000'000;
-// Each is a thread.
+// Each worker is a thread.
 constexpr std::uint32_t kMaxWorkers = 1024;
 
 std::uint32_t or_default(std::uint32_t given, std::uint32_t value) noexcept { return given != 0 ? given : value; }
@@ -41,7 +41,7 @@ void end_without_answer(ripc_request* request, ripc_status status, wire::call::S
   request->server->drop(*request, status != RIPC_OK ? status : RIPC_CANCELLED, outcome);
 }
 
-// Only then is there a ticket.
+// Whether some item may travel long: only then is there a ticket.
 bool may_travel_long(std::span<const ripc_item> items) noexcept {
   constexpr std::size_t kSurelyShort = 1024;  // on every path
   std::size_t size = 0;

@@ -18,7 +18,7 @@ using Event = rpc::Recorder::Event;
 constexpr std::size_t kMostEvents = 32;
 static_assert(sizeof(ripc_rpc_record) % kRecordAlignment == 0);
 
-// Returns where the next record begins.
+// Writes a record. Returns where the next one begins.
 std::byte* write_event(const Event& event, std::byte* to, const std::byte* end) noexcept {
   auto* const head = reinterpret_cast<ripc_rpc_record*>(to);
   *head = {};
@@ -76,7 +76,7 @@ ripc_status ripc_rpc_run_records(ripc_rpc* rpc, uint64_t timeout, void* records,
     Status status = self.run_recorded(timeout, std::span(events).first(most), *count);
     auto* next = static_cast<std::byte*>(records);
     const std::byte* const end = next + size;
-    // Each of those that follow must find room for a record without bytes.
+    // Leave room for the records, without bytes, of the events that follow.
     for (std::size_t index = 0; index < *count; ++index)
       next = write_event(events[index], next, end - (*count - 1 - index) * RIPC_RPC_MAX_RECORD);
     return status;

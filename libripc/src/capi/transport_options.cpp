@@ -28,7 +28,7 @@ Status read_ports(remote::PortRange& range) {
                 "RIPC_SOCKET_PORTS is '" + text + "': give a port or a range of ports, such as 7000-7999.");
 }
 
-// What all of them have.
+// The options that all of these transports have.
 Status read_session_options(remote::SessionOptions& options) {
   Status status = read_ports(options.ports);
   if (!status.ok()) return status;
@@ -43,13 +43,13 @@ Status read_session_options(remote::SessionOptions& options) {
   return read_switch("RIPC_SOCKET_STREAMS", options.streams);
 }
 
-// Of a network interface or an RDMA device.
+// Whether this may be the name of a network interface or an RDMA device.
 bool is_device(const std::string& name) {
   return ::if_nametoindex(name.c_str()) != 0 || (!name.empty() && name.find('/') == std::string::npos &&
                                                  ::access(("/sys/class/infiniband/" + name).c_str(), F_OK) == 0);
 }
 
-// "auto", a number of rails, or the interfaces or devices that they leave by.
+// Reads "auto", a number of rails, or the names of the interfaces or devices that the rails use.
 Status read_rails(remote::RailOptions& rails) {
   const std::string text = environment("RIPC_RAILS");
   if (text.empty() || text == "auto") return {};
@@ -92,7 +92,7 @@ Result<socket::TransportOptions> read_socket_options(const remote::SessionOption
   options.interface = environment("RIPC_SOCKET_INTERFACE");
   status = read_rails(options.rails);
   if (!status.ok()) return status;
-  // What leaves by one address or interface has one rail.
+  // Traffic through one address or interface has one rail.
   if (!options.bind_address.empty() || !options.interface.empty()) options.rails = {.most = 1, .names = {}};
   return options;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says about the transports between hosts.
+// Reads the variables for the transports between hosts.
 #pragma once
 
 #include "base/status.hpp"

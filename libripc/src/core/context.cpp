@@ -45,7 +45,7 @@ Status Context::start() {
       return status;
     }
   }
-  // Where one cannot tell of changes, a send that fails asks it.
+  // A resolver that cannot report changes is asked when a send fails.
   (void)parts_.resolver->observe(
       *loop_, [this](const spi::Change& change) { resolver_changed(change); }, spi::Observe::what_arrives);
   responder_ = std::thread([this] { loop_->run(); });
@@ -62,10 +62,10 @@ Context::~Context() {
   } else {
     for (const auto& transport : parts_.transports) transport->stop();
   }
-  // It may tell of changes until it is gone.
+  // It may report changes until it is destroyed.
   parts_.resolver.reset();
   paths_.shut_down();
-  // What it holds goes before the pool that its memory may be of.
+  // What the loop holds is destroyed before the pool, which its memory may come from.
   loop_->clear();
 }
 
@@ -85,7 +85,7 @@ void Context::resolver_changed(const spi::Change& change) noexcept {
 void Context::fence_displaced(const spi::ServiceRecord& now) noexcept try {
   const std::shared_ptr<Service> own = services_.find(now.id);
   if (!own || own->incarnation() >= now.incarnation) return;
-  // Resolvers are asked about it, which an observer must not do.
+  // This asks resolvers, which an observer must not do.
   loop_->post([this, id = now.id, incarnation = now.incarnation] { (void)services_.fenced(id, incarnation); });
 } catch (const std::bad_alloc&) {
   // The new holder has notified this context directly, or its next update() finds out.

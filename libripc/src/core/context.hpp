@@ -44,13 +44,13 @@ class Context final : public spi::Host {
   Spin spin() const noexcept { return parts_.spin; }
   const security::Credentials& credentials() const noexcept { return parts_.credentials; }
   std::uint64_t id() const noexcept { return parts_.id; }
-  // False in a process forked from the one that made the context.
+  // False in a child process that was forked from the one that made the context.
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
 
   // Visits the living members. RIPC_INVALID_ARGUMENT: not a group.
   Status group_members(ripc_service_id group, const spi::Visit& visit) const;
   Status unregister_memory(void* data);
-  // Any thread. A resolver has learned something.
+  // Any thread. Called when a resolver has learned of a change.
   void resolver_changed(const spi::Change& change) noexcept;
 
   // spi::Host
@@ -68,11 +68,11 @@ class Context final : public spi::Host {
  private:
   Context(ContextParts parts, std::unique_ptr<EventLoop> loop);
   Status start();
-  // A service of this context with the same ID, if there is one, has lost it.
+  // Fences a service of this context that has lost its ID to this registration, if there is one.
   void fence_displaced(const spi::ServiceRecord& now) noexcept;
 
-  std::unique_ptr<EventLoop> loop_;      // outlives what may be in it: transports, and all that hold channels
-  std::unique_ptr<WatchTable> watches_;  // outlives the resolver, which tells it of changes
+  std::unique_ptr<EventLoop> loop_;      // outlives whatever uses it: transports, and everything that holds channels
+  std::unique_ptr<WatchTable> watches_;  // outlives the resolver, which reports changes to it
   ContextParts parts_;
   MessagePools message_pools_;
   std::uint64_t fork_generation_;

@@ -8,7 +8,7 @@
 namespace ripc::internal::core {
 
 Status Publication::open(bool takeover, std::vector<spi::ServiceRecord>* displaced) {
-  // Others ask for the ID and the name meanwhile: a resolver gets a copy.
+  // Other threads read the ID and the name meanwhile, so the resolver gets a copy.
   spi::ServiceRecord published = record_;
   published.addresses = paths_.own_addresses();
   Status status = resolver_.publish(published, takeover, displaced);
@@ -23,7 +23,7 @@ Status Publication::open(bool takeover, std::vector<spi::ServiceRecord>* displac
 Status Publication::publish_addresses() {
   const std::lock_guard lock(mutex_);
   if (!is_open_ || life_.status() != RIPC_OK) return {};
-  // Read under the lock: of two that publish at once, the last one has the newest.
+  // Read under the lock: if two threads publish at once, the later one has the newest addresses.
   std::vector<spi::Address> addresses = paths_.own_addresses();
   if (record_.addresses == addresses) return {};
   spi::ServiceRecord changed = record_;
@@ -48,7 +48,7 @@ Status Publication::change_groups(ripc_service_id group, bool join) {
   }
   Status status = resolver_.update(changed);
   if (!status.ok()) {
-    // Some of several resolvers may have taken it.
+    // Some of the resolvers may have accepted the change.
     (void)resolver_.update(record_);
     return status;
   }

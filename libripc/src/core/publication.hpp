@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What resolvers know of one service: that it is there, where, and in which groups.
+// What resolvers know of one service: that it exists, where it is, and in which groups.
 #pragma once
 
 #include <atomic>
@@ -23,20 +23,20 @@ class Publication {
               spi::Resolver& resolver) noexcept
       : life_(life), paths_(paths), groups_(groups), resolver_(resolver), record_(std::move(record)) {}
 
-  // Makes the service findable; *displaced gets those that it has taken the ID from.
+  // Makes the service findable; *displaced gets the registrations from which it has taken the ID.
   Status open(bool takeover, std::vector<spi::ServiceRecord>* displaced);
-  // Publishes the context's addresses, if others were published. The errors of Resolver::update().
+  // Publishes the context's addresses, if they differ from the published ones. The errors of Resolver::update().
   Status publish_addresses();
   Status join(ripc_service_id group) { return change_groups(group, true); }
   Status leave(ripc_service_id group) { return change_groups(group, false); }
-  // Ends open(). `withdraws`: it is this service's to do.
+  // Undoes open(). `withdraws`: this service must withdraw its record.
   void close(bool withdraws) noexcept;
 
   ripc_service_id id() const noexcept { return record_.id; }
   const std::string& name() const noexcept { return record_.name; }
-  // 0 until open() has returned; it does not change afterwards.
+  // 0 until open() has returned, then constant.
   std::uint64_t incarnation() const noexcept { return incarnation_.load(std::memory_order_acquire); }
-  // As it is published now.
+  // The record as it is published now.
   spi::ServiceRecord record() const {
     const std::lock_guard lock(mutex_);
     return record_;

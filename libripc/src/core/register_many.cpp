@@ -35,7 +35,7 @@ class Registration {
         helpers.emplace_back([this] { work(); });
       }
     } catch (const std::system_error&) {
-      end();  // those that there are do it
+      end();  // the existing threads do the work
     } catch (const std::bad_alloc&) {
       end();
     }

@@ -12,9 +12,9 @@ class Context;
 class Service;
 struct ServiceOptions;
 
-// Any thread. Registers all of them side by side, as ServiceTable::add() does. Where other hosts are asked whether an
-// ID is taken, the answers are waited for together. services[i] is that of wanted[i]. If one cannot be registered none
-// is, and its status is returned; its sentence begins with its name or number.
+// Any thread. Registers all services in parallel, each as ServiceTable::add() does. Where other hosts are asked whether
+// an ID is taken, it waits for all answers together. services[i] belongs to wanted[i]. If one cannot be registered,
+// none is. The status is then that of the failed one, and its sentence begins with the service's name or number.
 Status register_services(Context& context, std::span<const ServiceOptions> wanted, std::span<Service*> services);
 
 }  // namespace ripc::internal::core

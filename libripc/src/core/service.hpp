@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registered service: the face of the parts that send, receive and publish for it.
+// A registered service: the common interface of the parts that send, receive and publish for it.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ class Service final {
 
   // Opens a port on each transport, then makes the service findable.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports);
-  // Withdraws it and ends what it has under way.
+  // Withdraws the service and ends its messages in progress.
   void close() noexcept;
-  // Its ID has another holder.
+  // Called when its ID has another holder.
   void fence() noexcept;
 
   Context& context() noexcept { return context_; }
@@ -44,15 +44,15 @@ class Service final {
   Status cancel_request(std::uint64_t id);
   Status wait_room(ripc_service_id to, Deadline deadline) { return room_.wait(to, deadline); }
   Status request_room_event(ripc_service_id to) { return room_.request_event(to); }
-  // The responder: paths were lost, or there may be room.
+  // Called by the responder when paths were lost, or when there may be room.
   void changed() noexcept;
-  // Runs with every change from now on; null: none does. False: another one does.
+  // Sets the function that runs with every change from now on; null: none. False: another one is set already.
   bool observe(std::shared_ptr<const std::function<void()>> observer) noexcept;
 
   WindowQueue& windows() noexcept { return windows_; }
   NotificationTable& notifications() noexcept { return *notifications_; }
   void interrupt() noexcept;
-  // Ends the receive that waits, or the next one that would, with RIPC_TIMEOUT.
+  // Ends the waiting receive, or the next one that would wait, with RIPC_TIMEOUT.
   void end_wait() noexcept { life_.end_wait(); }
   int event_fd() noexcept { return life_.use_fd(); }
   void fill_statistics(ripc_service_statistics& statistics) const noexcept;

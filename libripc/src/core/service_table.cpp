@@ -13,9 +13,9 @@ namespace ripc::internal::core {
 
 namespace {
 
-// After addresses could not be published.
+// The pause after addresses could not be published.
 constexpr Nanoseconds kPublishPause = 1'000'000'000;
-// Of 62 random bits, hardly any ID is in use: after so many, something else is wrong.
+// A random ID of 62 bits is hardly ever in use: after so many attempts, something else is wrong.
 constexpr int kRandomIdAttempts = 16;
 
 Status check_present(const Service& present, const ServiceOptions& options) {
@@ -88,7 +88,7 @@ Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
   Service* const handle = service.get();
   decltype(displaced_) displaced;
   if (present) displaced.push_back(present);
-  // Known before it is findable: a notification or a fence may arrive at once.
+  // Entered before the service can be found: a notification or a fence may arrive at once.
   {
     const std::lock_guard lock(mutex_);
     services_[options.id] = service;
@@ -107,14 +107,14 @@ Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
     if (const std::uint64_t reported = registering.reported(); reported != 0) (void)fenced(options.id, reported);
     return handle;
   }
-  // The present one goes on, if it was not unregistered meanwhile.
+  // The present service continues, if it was not unregistered meanwhile.
   {
     const std::lock_guard lock(mutex_);
     services_.erase(options.id);
     if (std::erase(displaced_, present) != 0) services_[options.id] = present;
   }
   service->close();
-  // The report that yet another one has taken it over did not find it.
+  // A report meanwhile that yet another holder has taken the ID over did not find this service.
   if (present) (void)fenced(options.id, UINT64_MAX);
   return status;
 }
@@ -172,9 +172,9 @@ void ServiceTable::publish_addresses(Service& service) noexcept {
   try {
     status = service.publication().publish_addresses().code();
   } catch (const std::bad_alloc&) {
-    // Later, as after any other failure that passes.
+    // Try again later, as after any other temporary failure.
   }
-  // Fenced: it is another holder's business now. A record that is too large stays so.
+  // If it was fenced, the record is another holder's business now. A record that is too large stays too large.
   if (status == RIPC_OK || status == RIPC_FENCED || status == RIPC_LIMIT || status == RIPC_INVALID_ARGUMENT) return;
   if (publish_scheduled_.exchange(true, std::memory_order_acq_rel)) return;
   loop_.set_timer(publish_timer_, monotonic_now() + kPublishPause);
@@ -185,19 +185,20 @@ ripc_status ServiceTable::fenced(ripc_service_id id, std::uint64_t incarnation) 
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = services_.find(id); found != services_.end()) target = found->second;
-    // It has no incarnation yet, so the report may be a late one of the takeover before: it is looked at afterwards.
+    // The service has no incarnation yet, so this may be a late report of the previous takeover. It is checked after
+    // the registration.
     if (const auto found = registering_.find(id); target && target->incarnation() == 0 && found != registering_.end()) {
       found->second = std::max(found->second, incarnation);
       return RIPC_OK;
     }
   }
   if (!target || target->incarnation() >= incarnation) return RIPC_OK;
-  // Anyone can claim that it took over; only the resolver knows.
+  // Anyone can claim a takeover; only the resolver knows.
   const spi::ServiceRecord former = target->publication().record();
   if (!parts_.resolver->successor(former, Deadline::after(parts_.resolve_timeout)).ok()) return RIPC_OK;
   target->fence();
-  // A successor on another host leaves the record on this one: a search that looks here first would find the former one
-  // for ever.
+  // A successor on another host leaves the record on this one: a search that looks here first would always find the
+  // former one.
   parts_.resolver->withdraw(former);
   return RIPC_OK;
 } catch (const std::bad_alloc&) {

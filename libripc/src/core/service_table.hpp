@@ -33,28 +33,28 @@ struct ServiceOptions {
 // Any thread.
 class ServiceTable {
  public:
-  // The parts are the context's.
+  // The parts belong to the context.
   ServiceTable(Context& context, ContextParts& parts, EventLoop& loop);
 
   Result<Service*> add(const ServiceOptions& wanted);
   void remove(Service* service) noexcept;
   void remove_all() noexcept;
-  // Null: there is none.
+  // Null if there is none.
   std::shared_ptr<Service> find(ripc_service_id id) noexcept;
-  // Calls it for each service there is, in the order of their IDs. Takes no memory, and holds no lock meanwhile.
+  // Calls `visit` for each service, in the order of their IDs. Allocates nothing, and holds no lock during the calls.
   template <typename Visit>
   void for_each(Visit visit) noexcept {
     for (std::shared_ptr<Service> service = next(0); service; service = next(id_of(*service))) visit(*service);
   }
 
-  // Publishes the addresses of this context for its services, where others were published; goes on trying if that
-  // fails.
+  // Publishes the addresses of this context for its services, where they differ from the published ones. Keeps trying
+  // if that fails.
   void publish_addresses() noexcept;
-  // Another context says that it took this ID over. RIPC_NO_MEMORY: that could not be found out.
+  // Called when another context claims to have taken this ID over. RIPC_NO_MEMORY: the claim could not be checked.
   ripc_status fenced(ripc_service_id id, std::uint64_t incarnation) noexcept;
 
  private:
-  // What a thread holds while it registers an ID: others that register the same one wait for it.
+  // Held by a thread while it registers an ID: other threads that register the same ID wait for it.
   class Registering;
   Result<Service*> add_as(const ServiceOptions& options);
   // The next one after this ID.
@@ -67,7 +67,7 @@ class ServiceTable {
   EventLoop& loop_;
   std::mutex mutex_;
   std::map<ripc_service_id, std::shared_ptr<Service>> services_;
-  // With the largest incarnation that a report of a takeover had meanwhile. 0: there was none.
+  // IDs being registered, each with the largest incarnation of a takeover that was reported meanwhile. 0: none was.
   std::unordered_map<ripc_service_id, std::uint64_t> registering_;
   std::condition_variable registering_changed_;
   std::list<std::shared_ptr<Service>> displaced_;  // taken over by another service of this context

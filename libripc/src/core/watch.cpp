@@ -22,12 +22,12 @@ namespace ripc::internal::core {
 namespace {
 
 constexpr Nanoseconds kNever = UINT64_MAX;
-// Between two looks at what is not there, beside those that a change asks for.
+// The pause between two checks of a missing service, in addition to those that a change triggers.
 constexpr Nanoseconds kFirstLookPause = 50'000'000;
 constexpr Nanoseconds kLongestLookPause = 5'000'000'000;
-// For asking in one look, where a network is asked: the other watches wait meanwhile.
+// The time for one check that asks a network: the other watches wait meanwhile.
 constexpr Nanoseconds kAskTime = 100'000'000;
-// After a look for which there was no memory.
+// The pause after a check that failed for lack of memory.
 constexpr Nanoseconds kMemoryPause = 10'000'000;
 
 }  // namespace
@@ -40,18 +40,18 @@ class WatchTable::Watch {
   const Callback callback;
   const Where where;
 
-  // Under the table's lock.
-  Nanoseconds look_at = 0;                // when the thread looks at it next
+  // Guarded by the table's lock.
+  Nanoseconds look_at = 0;                // when the thread checks it next
   std::shared_ptr<spi::Channel> channel;  // to the service that is there
-  ripc_status lost = RIPC_OK;             // why the channel was lost, if it was since the last look
-  Status failure = RIPC_NO_SERVICE;       // why the last look found no service
+  ripc_status lost = RIPC_OK;             // why the channel was lost since the last check; RIPC_OK: it was not
+  Status failure = RIPC_NO_SERVICE;       // why the last check found no service
   bool was_looked_at = false;
   bool is_running = false;
   bool is_removed = false;
 
-  // The thread's.
+  // Used by the thread only.
   std::optional<Resolution> seen;  // the service that is there, as it was reported
-  ripc_status why = RIPC_OK;       // it may have ended; not reported yet
+  ripc_status why = RIPC_OK;       // why it may have ended; not reported yet
   Backoff pause{kFirstLookPause, kLongestLookPause};
 };
 
@@ -78,7 +78,8 @@ Result<WatchTable::WatchPointer> WatchTable::seek(ripc_service_id id, Callback c
 
 Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback callback, Where where) {
   auto watch = std::make_shared<Watch>(id, std::move(callback), where);
-  // Resolvers call changed() with locks of their own. Where one cannot tell of changes, the looks now and then remain.
+  // Resolvers call changed() with locks of their own. For a resolver that cannot report changes, the regular checks
+  // remain.
   std::call_once(observes_, [this] {
     (void)context_.resolver().observe(
         context_.loop(), [this](const spi::Change& change) { context_.resolver_changed(change); },
@@ -103,7 +104,7 @@ void WatchTable::remove(const WatchPointer& watch) noexcept {
 }
 
 Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
-  // The table's thread may still be at it when this returns.
+  // The table's thread may still use this after the function returns.
   struct Found {
     std::atomic<std::uint32_t> changes{0};
     std::mutex mutex;
@@ -130,13 +131,13 @@ Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
       result = (*watch)->failure;
       is_last = (*watch)->was_looked_at && deadline.expired();
     }
-    // After that: a look tells what it has found before it is over.
+    // Read after the failure, because a check reports what it has found before it ends.
     {
       const std::lock_guard lock(found->mutex);
       if (found->service) result = *found->service;
     }
     if (result.ok() || is_last) break;
-    // The end of each look is a change, too.
+    // The end of each check is a change, too.
     if (wait_for_change(context_.loop(), found->changes, seen, deadline.expired() ? Deadline::never() : deadline) ==
         RIPC_INTERRUPTED) {
       result = RIPC_INTERRUPTED;
@@ -203,7 +204,7 @@ void WatchTable::run() noexcept {
       continue;
     }
     const WatchPointer watch = *next;
-    // What changes from now on is looked at once more.
+    // Changes from now on trigger another check.
     watch->look_at = kNever;
     lock.unlock();
     Nanoseconds again = kNever;
@@ -229,7 +230,7 @@ void WatchTable::run() noexcept {
   }
 }
 
-// May throw std::bad_alloc: what was reported by then is noted, the rest is reported by the next look.
+// May throw std::bad_alloc: what was reported by then is noted, and the next check reports the rest.
 void WatchTable::check(const WatchPointer& watch) {
   if (is_group(watch->id)) return look_at_group(watch);
   std::shared_ptr<spi::Channel> channel;
@@ -242,7 +243,7 @@ void WatchTable::check(const WatchPointer& watch) {
   const bool is_displaced = watch->seen && record.ok() && spi::displaces(*record, watch->seen->record);
   if (watch->seen && watch->why == RIPC_OK && !is_displaced) return;
   if (is_displaced) watch->why = RIPC_FENCED;
-  // A former holder that is stopped has not closed its channel, which stands in the way of a new one.
+  // A stopped former holder has not closed its channel, which would block a new one.
   if (channel && is_displaced) context_.paths().drop(*channel);
 
   Result<Resolution> path = record.ok() ? context_.paths().find_path(watch->id) : record.status();
@@ -252,14 +253,14 @@ void WatchTable::check(const WatchPointer& watch) {
   {
     const std::lock_guard lock(mutex_);
     channel = std::exchange(watch->channel, watch->is_removed ? nullptr : found);
-    // Whether it was lost before this watch had it; from here on channel_lost() tells.
+    // Checks whether the channel was lost before this watch had it. From here on, channel_lost() reports it.
     if (path.ok() && (!found || !found->alive())) path = Result<Resolution>(RIPC_PEER_DEAD);
     if (!path.ok()) {
       watch->channel.reset();
       watch->failure = path.status();
     }
   }
-  // What a resolver remembers of a holder that is gone stands in the way of the next one.
+  // A resolver's memory of a holder that is gone would hide the next one.
   if (record.ok() && !path.ok()) context_.resolver().invalidate(*record);
   // The static resolver does not know registrations.
   if (path.ok() && found->incarnation() != 0) path->record.incarnation = found->incarnation();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watching services by ID: callbacks when one appears and when it ends, and waiting until one appears.
+// Watches services by ID: runs callbacks when one appears and when it ends, and waits until one appears.
 #pragma once
 
 #include <condition_variable>
@@ -19,11 +19,11 @@ namespace ripc::internal::core {
 class Context;
 struct Resolution;
 
-// Has one thread, from the first watch on. It looks at a service when a resolver or a transport says that something has
-// changed. It also looks now and then at those that are not there, as no resolver learns of everything.
+// Has one thread, which starts with the first watch. It checks a service when a resolver or a transport reports a
+// change. It also checks missing services now and then, because no resolver learns of everything.
 class WatchTable {
  public:
-  // RIPC_OK: the service has appeared; else why it ended, with what it was. Of a service that is sought: why it was not
+  // RIPC_OK: the service has appeared. Otherwise why it ended, with its last resolution. With seek(): why it was not
   // found.
   using Callback = std::function<void(ripc_status, const Resolution&)>;
   class Watch;
@@ -34,22 +34,22 @@ class WatchTable {
 
   // Any thread. The callback runs in the responder, outside of nested loops. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread).
   Result<WatchPointer> add(ripc_service_id id, Callback callback);
-  // Any thread. The callback runs in the table's thread after each look, also at what is not there, until the watch is
-  // removed; it may run once more meanwhile. Of a group, it tells whether there are members.
+  // Any thread. Until the watch is removed, the callback runs in the table's thread after each check, even if the
+  // service is missing. It may run once more during the removal. For a group, it reports whether there are members.
   Result<WatchPointer> seek(ripc_service_id id, Callback callback);
-  // Any thread. When it returns the callback does not run and never will; from inside it, the run that is under way is
-  // the last.
+  // Any thread. When it returns, the callback does not run and never will again. Called from inside the callback, the
+  // current run is the last.
   void remove(const WatchPointer& watch) noexcept;
 
-  // Any thread. Until the service is there and can be reached; the first look is made in any case. RIPC_INTERRUPTED, or
-  // why it is not there.
+  // Any thread. Waits until the service is there and can be reached. The first check is made in any case.
+  // RIPC_INTERRUPTED, or why the service is not there.
   Result<Resolution> wait(ripc_service_id id, Deadline deadline);
 
   // Any thread. The service may have appeared, moved or ended; 0: any of them.
   void changed(ripc_service_id id) noexcept;
   // Responder.
   void channel_lost(const spi::Channel& channel, ripc_status why) noexcept;
-  // Ends the thread: no one is notified any more. Only changed() and channel_lost() may run meanwhile, or follow.
+  // Ends the thread: nobody is notified any more. Only changed() and channel_lost() may run at the same time or later.
   void stop() noexcept;
 
  private:

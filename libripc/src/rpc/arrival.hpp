@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When messages came that are received together.
+// When a batch of messages received together arrived.
 #pragma once
 
 #include "base/clock.hpp"
@@ -7,14 +7,14 @@
 
 namespace ripc::internal::rpc {
 
-// Most messages do without the exact time, which costs as much as a tenth of a call over shared memory.
+// Most messages do not need the exact time, which costs as much as a tenth of a call over shared memory.
 class Arrival {
  public:
-  // `about`: the clock a moment before they came.
+  // `about`: the clock just before they came.
   Arrival(const Messenger& messenger, Nanoseconds about) noexcept : messenger_(messenger), about_(about) {}
 
   Nanoseconds about() const noexcept { return about_; }
-  // Of all of them, when it is asked for first.
+  // The exact time for the whole batch, read when it is first asked for.
   Nanoseconds exactly() noexcept { return exact_ != 0 ? exact_ : exact_ = messenger_.now(); }
 
  private:

@@ -45,42 +45,42 @@ struct Call : TimerWheel::Timer {
     ended,  // `result` is to be reported
   };
   State state = State::free;
-  bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if that was reported meanwhile
-  bool is_kept = false;         // `arguments` are all that would have to be sent again
-  bool is_with_server = false;  // which said so
-  bool is_withdrawn = false;    // the server is asked not to run it, as it was lost with its path
+  bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if the end was reported meanwhile
+  bool is_kept = false;         // `arguments` has everything that would have to be sent again
+  bool is_with_server = false;  // the server said that it has the call
+  bool is_withdrawn = false;    // the call was lost with its path; the server is asked not to run it
   bool is_idempotent = false;
-  bool perhaps_ran = false;  // with a member of the group that it left
-  bool is_final = false;     // no other member gets it
+  bool perhaps_ran = false;  // at a group member that it has left
+  bool is_final = false;     // it moves to no other member
   bool is_timed = false;     // `begun` and `sent_at` are exact, and how long it takes counts
   std::uint32_t index = 0;
-  std::uint32_t generation = 1;  // of the index; both make the name of the call
+  std::uint32_t generation = 1;  // of the index; the two make up the call's name
   std::uint32_t number = 0;      // in its session, once it has a slot
   std::uint32_t method = 0;
   std::uint32_t repeats = 0;
   ClientSession* session = nullptr;
-  ripc_service_id group = 0;              // that it was made to; 0: none
-  std::vector<ripc_service_id> tried;     // members of the group that it left
-  MethodRecord* record = nullptr;         // of its method; nullptr: there are too many
-  ripc_status refusal = RIPC_NO_SERVICE;  // by the last member that it left
+  ripc_service_id group = 0;              // the group that was called; 0: none
+  std::vector<ripc_service_id> tried;     // group members that it has left
+  MethodRecord* record = nullptr;         // of its method; nullptr: there are too many methods
+  ripc_status refusal = RIPC_NO_SERVICE;  // by the last member that it has left
   Nanoseconds deadline = UINT64_MAX;
   Nanoseconds begun = 0;
   Nanoseconds sent_at = 0;
   Nanoseconds repeat_at = UINT64_MAX;
   Nanoseconds repeat_pause = 0;
-  KeptItems arguments;  // while it waits, and of what may have to be repeated
+  KeptItems arguments;  // kept while the call waits or may have to be repeated
   std::vector<ripc_return_buffer> returns;
-  std::optional<wire::call::Header> end_state;  // how it ended, by the server, while it was in send
+  std::optional<wire::call::Header> end_state;  // the end that the server reported while the call was in send()
   std::uint64_t request = 0;                    // names the return buffers in core; 0: there are none
-  std::shared_ptr<core::Ticket> ticket;         // of what travels long
-  Loan* loan = nullptr;                         // of LONG arguments; nullptr: nobody asks
+  std::shared_ptr<core::Ticket> ticket;         // of the items that travel long
+  Loan* loan = nullptr;                         // of LONG arguments; nullptr: the caller does not ask for its end
   ripc_call_done done = nullptr;
   void* user = nullptr;
   ripc_call_result result{};
   Call* next = nullptr;  // in the list it is in
 
   std::uint64_t name() const noexcept { return std::uint64_t{generation} << 32 | index; }
-  // It is to be sent to a server that has not had it.
+  // Prepares the call for a server that has not had it yet.
   void start_anew() noexcept {
     state = State::queued;
     repeats = 0;
@@ -92,7 +92,7 @@ struct Call : TimerWheel::Timer {
   }
 };
 
-// Calls may leave it from anywhere, and come back to its front.
+// A queue that calls may leave from any place, and return to at the front.
 class CallQueue : private Fifo<Call> {
  public:
   using Fifo::empty;
@@ -108,7 +108,7 @@ class CallQueue : private Fifo<Call> {
     if (call.next == nullptr) last_ = &call;
     ++size_;
   }
-  // Nothing happens if it is not in it.
+  // Does nothing if the call is not in the queue.
   void remove(Call& call) noexcept {
     Call* before = nullptr;
     Call* at = first_;

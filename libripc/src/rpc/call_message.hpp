@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The items of a call's message: its header, and those of the application where they lie.
+// The items of a call's message: its header, and the application's items, which are not copied.
 #pragma once
 
 #include <algorithm>
@@ -41,14 +41,14 @@ class CallMessage {
   std::size_t count_;
 };
 
-// The header of a message, and what decode() says of it.
+// Reads the header of a message. Returns the status of decode().
 inline ripc_status read_header(const core::Message& message, wire::call::Header& header) noexcept {
   if (message.item_count == 0 || message.items[0].kind != RIPC_VIEW_SHORT) return RIPC_CORRUPT;
   const ripc_item_view& first = message.items[0];
   return wire::call::decode({static_cast<const std::byte*>(first.data), first.size}, header);
 }
 
-// The application's items of a call's message. Once: it cuts the header off.
+// The application's items of a call's message. Call it only once: it cuts the header off.
 inline std::span<ripc_item_view> call_items(core::Message& message) noexcept {
   ripc_item_view& first = message.items[0];
   if (first.size == wire::call::kHeaderSize) return {message.items + 1, message.item_count - 1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many calls are under way at once on a path that loses.
+// How many calls may be in progress at once on a path that loses messages.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace ripc::internal::rpc {
 
-// Halved when a call has to be repeated. With each answer it grows; or it shrinks as much, if the round trip is many
-// times the shortest one, so that queues become shorter before they overflow. Slow handlers that are few change little.
-// Additive increase and multiplicative decrease are those of Chiu and Jain (1989), slow start that of RFC 5681. What
-// it is worth: docs/performance/calls.md.
+// The window is halved when a call has to be repeated. With each answer it grows. But it shrinks by as much if the
+// round trip is many times the shortest one, so that queues become shorter before they overflow. A few slow handlers
+// change little. Additive increase and multiplicative decrease are those of Chiu and Jain (1989), slow start is that of
+// RFC 5681. docs/performance/calls.md shows the benefit.
 class CallWindow {
  public:
   static constexpr double kFirst = 8;
@@ -25,7 +25,7 @@ class CallWindow {
     shortest_ = UINT64_MAX;
   }
   bool admits(std::size_t under_way) const noexcept { return static_cast<double>(under_way + 1) <= size_; }
-  // A call that was sent once.
+  // Called when a call that was sent only once is answered.
   void answered(Nanoseconds round_trip) noexcept {
     shortest_ = std::min(shortest_, round_trip);
     if (round_trip / kCongestedRatio <= shortest_) {
@@ -35,7 +35,7 @@ class CallWindow {
       size_ = std::max(1.0, size_ - 1 / size_);
     }
   }
-  // Once in a round trip: what is lost together counts once.
+  // Counts at most once in a round trip: messages lost together count as one loss.
   void lost(Nanoseconds now, Nanoseconds round_trip) noexcept {
     if (now < counts_again_at_) return;
     counts_again_at_ = now + round_trip;

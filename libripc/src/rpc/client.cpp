@@ -146,7 +146,7 @@ Status Client::cancel(std::uint64_t name) {
     give_up(*call, RIPC_CANCELLED);
   }
   ended_.remove(*call);
-  // Its slot may be what another one waits for.
+  // Another call may be waiting for its slot.
   if (!call->session->queue.empty()) note_changed();
   report(lock, *call);
   return {};
@@ -200,7 +200,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
     note_changed();
     return {};
   }
-  // What travels long is not lost.
+  // Items that travel long are not lost.
   if (session.may_lose && !call.ticket && !call.is_kept) {
     try {
       keep(call, items);
@@ -211,7 +211,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   return {};
 }
 
-// The general way. The thread lets go of the lock, because much may be copied.
+// The general case. The thread releases the lock, because it may copy much.
 Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items) {
   ClientSession& session = *call.session;
   if (!messenger_.path(session.to).is_known) {
@@ -238,7 +238,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   std::shared_ptr<core::Ticket> ticket;
   Status status;
   lock.unlock();
-  // Of a request that is sent again, the return buffers are granted anew.
+  // The return buffers of a repeated request are granted again.
   if (call.request != 0) messenger_.end_request(call.request);
   try {
     status = messenger_.send(arguments, &ticket);
@@ -266,7 +266,7 @@ void Client::note_sent(Call& call, Nanoseconds now) noexcept {
   ClientSession& session = *call.session;
   call.state = Call::State::sent;
   call.sent_at = session.used_at = now;
-  // Only a ticket may fail on a path that loses nothing.
+  // On a path that loses nothing, only a ticket may fail.
   call.repeat_pause = session.may_lose ? session.round_trip.overdue() : RoundTrip::kLongest;
   call.repeat_at = session.may_lose || call.ticket ? now + call.repeat_pause : UINT64_MAX;
   set_timer(call);
@@ -315,19 +315,19 @@ void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) n
   ended_.push(call);
 }
 
-// What a member or a server still has of a call that has ended. Without the lock, because it may wait.
+// Takes back what a member or a server still has of an ended call. Called without the lock, because it may wait.
 void Client::take_back(const Call& call) noexcept {
   if (call.request != 0) messenger_.end_request(call.request);
   if (call.ticket && call.result.outcome != RIPC_CALL_ANSWERED) (void)call.ticket->cancel();
 }
 
-// Of a call that has ended and is in no list.
+// Reports a call that has ended and is in no list.
 void Client::report(Lock& lock, Call& call) {
   if (may_move(call)) return move(lock, call);
   count(call);
   Loan* const loan = std::exchange(call.loan, nullptr);
   lock.unlock();
-  // Memory is the caller's again before it learns of the end.
+  // The caller has its memory back before it learns of the end.
   take_back(call);
   if (loan != nullptr) Loan::release(loan, static_cast<ripc_status>(call.result.status));
   if (call.done != nullptr) {
@@ -337,7 +337,7 @@ void Client::report(Lock& lock, Call& call) {
   }
   lock.lock();
   if (call.is_in_send) {
-    call.state = Call::State::free;  // by the thread that is there
+    call.state = Call::State::free;  // freed by the thread in send()
   } else {
     free(call);
   }
@@ -356,7 +356,7 @@ std::size_t Client::report_ended(Lock& lock) {
       pump(lock, session);
       continue;
     }
-    // Most calls: the lock is taken no second time for them.
+    // The case of most calls: it does not take the lock a second time.
     this->count(call);
     const ripc_call_done done = call.done;
     void* const user = call.user;
@@ -376,7 +376,7 @@ std::size_t Client::report_ended(Lock& lock) {
 
 void Client::note_changed() noexcept {
   changed_ = true;
-  // The reporter of changes may hold this longer than the endpoint and its messenger exist.
+  // The thread that reports changes may hold this client longer than the endpoint and its messenger exist.
   if (sleeping_until_ != 0 && !is_closed_) messenger_.wake();
 }
 
@@ -385,7 +385,7 @@ void Client::changed() noexcept {
   note_changed();
 }
 
-// False: what has changed is looked at when there is memory. Deadlines do not wait for that.
+// False: changes are handled when there is memory. Deadlines do not wait for that.
 bool Client::has_room_for_changed() noexcept {
   try {
     changed_sessions_.reserve(sessions_.size());
@@ -399,7 +399,8 @@ std::size_t Client::progress(Nanoseconds now) {
   mutex_.adopt();
   Lock lock(mutex_);
   sleeping_until_ = 0;
-  // Sending lets go of the lock, and others add sessions meanwhile: so those that can send are noted first.
+  // Sending releases the lock, and other threads may add sessions meanwhile. So the sessions that can send are noted
+  // first.
   if (changed_ && has_room_for_changed()) {
     changed_ = false;
     for (const auto& [to, status] : std::exchange(found_, {})) {

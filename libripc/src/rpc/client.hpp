@@ -35,20 +35,20 @@ class Client : public std::enable_shared_from_this<Client> {
   // RIPC_OK: `done` will run. *name (may be null) is written before anything is sent.
   Status begin(const CallRequest& request, std::uint64_t* name);
   Status cancel(std::uint64_t name);
-  // Paths were lost, or there is room.
+  // Called when paths were lost, or when there is room.
   void changed() noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
 
   // ---- The thread that runs the endpoint ----
-  // A message that a server sent; `message` is the client's now. Returns how many calls were reported.
+  // Takes a message that a server sent; the client owns `message` now. Returns how many calls were reported.
   std::size_t received(core::Message* message, const wire::call::Header& header, Arrival& arrival);
-  // What is due, and what other threads left to do. The same.
+  // Does what is due, and what other threads left to do. Returns how many calls were reported.
   std::size_t progress(Nanoseconds now);
-  // When progress(), which reported none, has something to do at the latest; the endpoint sleeps until then. begin()
-  // wakes it for an earlier time.
+  // The time when progress(), which has reported none, next has something to do. The endpoint sleeps until then;
+  // begin() wakes it for an earlier time.
   Nanoseconds sleep_until() const noexcept { return sleeping_until_; }
-  // Ends every call that there is.
+  // Ends all calls.
   std::size_t end_all(ripc_status why);
 
  private:
@@ -58,7 +58,7 @@ class Client : public std::enable_shared_from_this<Client> {
     ripc_status status;
   };
 
-  // All of these under the mutex; those that take the lock let go of it meanwhile.
+  // All of these are called under the mutex. Those that take the lock release it temporarily.
   Call& make(const CallRequest& request, ClientSession& session);
   void free(Call& call) noexcept;
   Call* find(std::uint64_t name) noexcept;
@@ -70,7 +70,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void keep(Call& call, std::span<const ripc_item> items);
   Status start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept;
   Status enqueue(Call& call, ClientSession& session);
-  // RIPC_OK: sent. RIPC_PENDING: it has to wait, without a slot.
+  // RIPC_OK: sent. RIPC_PENDING: the call has to wait, without a slot.
   Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now);
   Status send_any(Lock& lock, Call& call, std::span<const ripc_item> items);
   void note_sent(Call& call, Nanoseconds now) noexcept;
@@ -81,15 +81,15 @@ class Client : public std::enable_shared_from_this<Client> {
   void count(const Call& call) noexcept;
   void take_back(const Call& call) noexcept;
   void report(Lock& lock, Call& call);
-  // Of all of them. The lock may be gone afterwards.
+  // Reports all ended calls. The lock may be released afterwards.
   std::size_t report_ended(Lock& lock);
 
   // ---- Calls to groups ----
-  // Gives the call to a member, or lets it wait for one. Any error: nobody takes it.
+  // Gives the call to a member, or lets it wait for one. Any error: no member takes it.
   Status place(Lock& lock, Call& call);
-  // RIPC_AGAIN: the member that was chosen takes no more; it is call.session.
+  // RIPC_AGAIN: the chosen member, call.session, takes no more calls.
   Status place_once(Lock& lock, Call& call);
-  // The same, of a call that has begun: an error ends it.
+  // Like place(), for a call that has begun: an error ends it.
   void place_begun(Lock& lock, Call& call) noexcept;
   ClientSession* choose_member(const Call& call, Nanoseconds now);
   Status wait_for_member(Call& call, Nanoseconds now);
@@ -107,16 +107,16 @@ class Client : public std::enable_shared_from_this<Client> {
   void path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept;
   void check_path(ClientSession& session, Nanoseconds now) noexcept;
 
-  // True: the message is with the call.
+  // True: the call has taken the message.
   bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header,
                 Arrival& arrival) noexcept;
   static void note_time(ClientSession& session, const Call& call, Nanoseconds now) noexcept;
   void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
-  // A call whose request has to be sent again; or nullptr.
+  // Returns a call whose request has to be sent again, or nullptr.
   Call* state_received(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   void end_with_state(Call& call, const wire::call::Header& header) noexcept;
   void call_due(Call& call, Nanoseconds now) noexcept;
-  // False: it was forgotten.
+  // False: the session was removed.
   bool session_due(ClientSession& session, Nanoseconds now) noexcept;
   void repeat(Call& call, Nanoseconds now) noexcept;
   void note_repeated(Call& call) noexcept;
@@ -124,7 +124,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void set_timer(Call& call) noexcept;
   void note_changed() noexcept;
   bool has_room_for_changed() noexcept;
-  // The server gives no session, or ends the one that there is.
+  // Called when the server gives no session, or ends the present one.
   void session_over(ClientSession& session, ripc_status why) noexcept;
   void refused(ClientSession& session, ripc_status why) noexcept;
   static wire::call::Header request_header(const Call& call, Nanoseconds now) noexcept;
@@ -133,24 +133,24 @@ class Client : public std::enable_shared_from_this<Client> {
 
   Messenger& messenger_;
   const Options options_;
-  mutable BiasedMutex mutex_;  // of the thread that runs the endpoint
+  mutable BiasedMutex mutex_;  // biased to the thread that runs the endpoint
   std::condition_variable_any sent_;
   TimerWheel timers_;
-  Nanoseconds sleeping_until_ = 0;  // 0: the endpoint is awake. Written by the thread that runs it
+  Nanoseconds sleeping_until_ = 0;  // 0: the endpoint is awake. Written by the thread that runs the endpoint
   std::unordered_map<ripc_service_id, std::unique_ptr<ClientSession>> sessions_;
-  ClientSession* last_session_ = nullptr;  // that was used
+  ClientSession* last_session_ = nullptr;  // the one used last
   std::vector<std::unique_ptr<Call>> calls_;
   Call* free_ = nullptr;
   CallQueue ended_;           // to be reported
-  std::vector<Found> found_;  // by other threads
-  bool changed_ = false;      // the same
+  std::vector<Found> found_;  // paths found by other threads
+  bool changed_ = false;      // set by other threads
   std::vector<ClientSession*> changed_sessions_;
   bool is_closed_ = false;
   ripc_status why_closed_ = RIPC_CLOSED;
   ripc_rpc_statistics counters_{};
   std::unordered_map<std::uint32_t, std::unique_ptr<MethodRecord>> records_;
-  MethodRecord* last_record_ = nullptr;                                    // that was used
-  std::minstd_rand random_{static_cast<std::uint32_t>(random_u64() | 1)};  // which members are compared
+  MethodRecord* last_record_ = nullptr;                                    // the one used last
+  std::minstd_rand random_{static_cast<std::uint32_t>(random_u64() | 1)};  // chooses the members to compare
 };
 
 }  // namespace ripc::internal::rpc

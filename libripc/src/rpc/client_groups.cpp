@@ -9,18 +9,18 @@ namespace ripc::internal::rpc {
 
 namespace {
 
-// Between two looks for members while none can be reached.
+// The pause between two searches for members while none can be reached.
 constexpr Nanoseconds kMemberPause = 10'000'000;
 
-// The member is not there any more; others say that it has no use for the call.
+// Whether the member no longer exists. Other statuses mean that it does not accept the call.
 bool is_gone(ripc_status status) noexcept {
   return status == RIPC_NO_SERVICE || status == RIPC_PEER_DEAD || status == RIPC_CLOSED || status == RIPC_FENCED;
 }
 
 }  // namespace
 
-// The power of two choices (Mitzenmacher, IEEE TPDS 2001). It is nearly as good as asking all, and the calls of many
-// clients do not chase the same member.
+// The power of two choices (Mitzenmacher, IEEE TPDS 2001). It is nearly as good as comparing all members, and many
+// clients do not all pick the same one.
 ClientSession* Client::choose_member(const Call& call, Nanoseconds now) {
   const std::shared_ptr<const core::GroupList> list = messenger_.members(call.group);
   if (!list) return nullptr;
@@ -29,7 +29,7 @@ ClientSession* Client::choose_member(const Call& call, Nanoseconds now) {
     const auto known = sessions_.find(member);
     return known == sessions_.end() || now >= known->second->avoid_until;
   };
-  // Two of them at random, as they come (reservoir sampling).
+  // Picks two at random in one pass (reservoir sampling).
   std::array<ripc_service_id, 2> picked{};
   std::size_t seen = 0;
   for (const auto& member : list->members) {
@@ -43,7 +43,7 @@ ClientSession* Client::choose_member(const Call& call, Nanoseconds now) {
   ClientSession& one = session_of(picked[0]);
   if (seen == 1) return &one;
   ClientSession& other = session_of(picked[1]);
-  // They come in the order of the list, so one of equals is picked at random.
+  // The two come in the order of the list, so between equals the choice is random.
   const int compared = one.compare_load(other, now);
   return compared < 0 || (compared == 0 && random_() % 2 == 0) ? &one : &other;
 }
@@ -63,7 +63,7 @@ Status Client::place_once(Lock& lock, Call& call) {
 Status Client::place(Lock& lock, Call& call) {
   for (;;) {
     Status status = place_once(lock, call);
-    // Its queue is full, and that of another may not be.
+    // This member's queue is full, but that of another may have room.
     if (status != RIPC_AGAIN || call.session->is_group()) return status;
     call.refusal = RIPC_AGAIN;
     call.tried.push_back(call.session->to);
@@ -82,7 +82,7 @@ void Client::place_begun(Lock& lock, Call& call) noexcept {
   finish(call, RIPC_CALL_DID_NOT_RUN, status.code());
 }
 
-// No member can be reached that the call was not sent to.
+// Called when no member can be reached that the call was not sent to.
 Status Client::wait_for_member(Call& call, Nanoseconds now) {
   ClientSession& group = session_of(call.group);
   call.session = &group;
@@ -115,7 +115,7 @@ bool Client::may_move(const Call& call) const noexcept {
          (call.result.outcome == RIPC_CALL_MAY_HAVE_RUN && call.is_idempotent);
 }
 
-// A call that has ended with one member goes to another.
+// Moves a call that has ended at one member to another.
 void Client::move(Lock& lock, Call& call) noexcept {
   call.perhaps_ran = call.result.outcome == RIPC_CALL_MAY_HAVE_RUN;
   call.refusal = static_cast<ripc_status>(call.result.status);

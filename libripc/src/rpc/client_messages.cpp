@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What servers send to a client.
+// Handles the messages that servers send to a client.
 #include <algorithm>
 
 #include "rpc/call_message.hpp"
@@ -83,7 +83,8 @@ Call* Client::state_received(ClientSession& session, const Header& header, Nanos
   Call* const call = session.name == header.session ? session.call(header.number) : nullptr;
   if (call == nullptr) return nullptr;
   if (call->is_in_send) {
-    // The thread that sends ends it. A state that ends nothing may come late, and must not replace one that does.
+    // The sending thread ends the call. A state that ends nothing may come late, and must not replace one that ends the
+    // call.
     const bool ends = header.state != wire::call::State::running && header.state != wire::call::State::unseen;
     if (ends) call->end_state = header;
     return nullptr;
@@ -94,10 +95,10 @@ Call* Client::state_received(ClientSession& session, const Header& header, Nanos
       session.set_with_server(*call, true);
       break;
     case wire::call::State::unseen:
-      if (call->ticket) break;  // what travels long is on its way
+      if (call->ticket) break;  // the items that travel long are on their way
       if (call->is_kept) return call;
-      // It was lost with a path that loses nothing, so nothing is there to be sent again. Once the server knows
-      // that nobody waits, it never runs; then the server says so.
+      // The call was lost with a path that loses nothing, so nothing was kept to be sent again. Once the server knows
+      // that nobody waits, it never runs the call, and says so.
       call->is_withdrawn = true;
       send_about(*call, Kind::cancel);
       send_about(*call, Kind::ask);
@@ -118,7 +119,7 @@ void Client::end_with_state(Call& call, const Header& header) noexcept {
       finish(call, RIPC_CALL_MAY_HAVE_RUN, why);
       break;
     case wire::call::State::no_session:
-      // True of this message. Of a call that was sent several times, an earlier one may have run.
+      // That is true of this message. If the call was sent several times, an earlier message may have run.
       call.session->is_stale = true;
       finish(call, call.repeats == 0 ? RIPC_CALL_DID_NOT_RUN : RIPC_CALL_MAY_HAVE_RUN, why);
       break;
@@ -128,7 +129,7 @@ void Client::end_with_state(Call& call, const Header& header) noexcept {
   }
 }
 
-// Where there is no room, it is as lost.
+// Without room, the message counts as lost.
 void Client::send_about(const Call& call, Kind kind) noexcept {
   const ClientSession& session = *call.session;
   (void)send_header(session,

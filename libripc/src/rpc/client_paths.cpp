@@ -12,9 +12,9 @@ using wire::call::Kind;
 
 namespace {
 
-// As long as a list of members may name one that is gone.
+// As long as a list of members may still name a member that is gone.
 constexpr Nanoseconds kAvoidTime = 250'000'000;
-// A session that was used so lately is not looked after before its next call: the call itself finds out.
+// A session that was used this recently is not checked before its next call: the call itself finds out.
 constexpr Nanoseconds kFresh = 1'000'000;
 
 }  // namespace
@@ -30,13 +30,14 @@ ClientSession* Client::find_session(ripc_service_id to) noexcept {
   return found != sessions_.end() ? last_session_ = found->second.get() : nullptr;
 }
 
-// The same server may still answer by a former path that loses, and notice later that it is gone.
+// The same server may still answer over a former path that loses messages, and notice only later that this path is
+// gone.
 void Client::note_path(ClientSession& session, const Messenger::Path& path) noexcept {
   const bool is_other = path.incarnation != 0 && path.incarnation != session.incarnation;
   session.may_lose = path.loses || (session.may_lose && !is_other);
 }
 
-// Before a call: an idle session may lead nowhere by now, without anybody having noticed.
+// Called before a call: the path of an idle session may be broken by now, without anyone having noticed.
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);
@@ -96,7 +97,7 @@ void Client::close(ClientSession& session) noexcept {
   timers_.set(session, session.used_at + wire::call::kSessionTime);
 }
 
-// What was sent may have run, and nobody will say.
+// Ends the calls that were sent: they may have run, and nobody will report it.
 void Client::end_sent(ClientSession& session, ripc_status why) noexcept {
   for (const ClientSession::Slot& slot : session.slots) {
     if (slot.call != nullptr && !slot.call->is_in_send) finish(*slot.call, RIPC_CALL_MAY_HAVE_RUN, why);
@@ -107,14 +108,14 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
   if (session.state != ClientSession::State::finding) return;
   if (session.is_group()) return members_found(session, status, now);
   if (status == RIPC_REFUSED) {
-    // To wait does not help.
+    // Waiting does not help.
     end_sent(session, RIPC_PEER_DEAD);
     return refused(session, status);
   }
   if (status != RIPC_OK) {
     session.failure = status;
     session.avoid_until = now + kAvoidTime;
-    // Calls of groups go to other members.
+    // Group calls go to other members.
     for (Call* call = session.queue.front(); call != nullptr;) {
       Call* const next = call->next;
       if (call->group != 0) finish(*call, RIPC_CALL_DID_NOT_RUN, status);
@@ -131,7 +132,7 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
   if (!path.is_known) return find_path(session);
   const bool is_same = path.incarnation == 0 || path.incarnation == session.incarnation;
   if (session.name != 0 && is_same) {
-    // The same server by another path: what is under way may have been lost with the former one.
+    // The same server over another path: messages in progress may have been lost with the former path.
     session.state = ClientSession::State::open;
     note_path(session, path);
     for (const ClientSession::Slot& slot : session.slots) {
@@ -159,10 +160,10 @@ void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
 
 void Client::session_over(ClientSession& session, ripc_status why) noexcept {
   if (session.state == ClientSession::State::opening) return refused(session, why);
-  // It looks for another server, or this is a late answer to a question that was repeated.
+  // The session is searching for another server, or this is a late answer to a repeated question.
   if (session.state != ClientSession::State::open || why != RIPC_CLOSED) return;
   end_queued(session, why);
-  session.is_stale = true;  // the server says of each call that it has how it ends
+  session.is_stale = true;  // the server reports how each call that it has ends
 }
 
 void Client::end_queued(ClientSession& session, ripc_status why) noexcept {

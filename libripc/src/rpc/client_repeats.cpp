@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client does when time has passed: deadlines, and what may have been lost.
+// What a client does as time passes: it ends calls at their deadlines, and repeats messages that may have been lost.
 #include <algorithm>
 
 #include "rpc/call_message.hpp"
@@ -11,7 +11,7 @@ using wire::call::Kind;
 
 namespace {
 
-// What an ended ticket says of the request: it was not delivered, and never will be.
+// Whether the status of an ended ticket says that the request was not delivered, and never will be.
 bool is_undelivered(ripc_status status) noexcept {
   return status == RIPC_TIMEOUT || status == RIPC_CANCELLED || status == RIPC_REFUSED || status == RIPC_LIMIT;
 }
@@ -56,7 +56,7 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
     if (is_undelivered(status)) return finish(call, RIPC_CALL_DID_NOT_RUN, status);
   }
   if (session.state != ClientSession::State::open) return;
-  // A question that is not lost is asked once.
+  // On a path that loses nothing, a question is asked only once.
   if (!session.may_lose) call.repeat_at = UINT64_MAX;
   if (!session.may_lose && !call.is_with_server) return;
   if (call.repeats == 0 && session.may_lose) {
@@ -77,7 +77,7 @@ void Client::note_repeated(Call& call) noexcept {
   if (call.record != nullptr) ++call.record->counters.repeats;
 }
 
-// The server has not seen it.
+// Repeats a call that the server has not seen.
 void Client::send_again(Lock& lock, Call& call) {
   note_repeated(call);
   call.session->set_with_server(call, false);
@@ -86,7 +86,7 @@ void Client::send_again(Lock& lock, Call& call) {
     (void)messenger_.send_short(call.session->to, message.items());
     return;
   }
-  // Without room or path, the next question leads here again.
+  // Without room or a path, the answer to the next question leads here again.
   (void)send_any(lock, call, message.items());
   if (call.state == Call::State::sending) call.state = Call::State::sent;
 }

@@ -7,7 +7,7 @@ void ClientSession::start(std::uint64_t session, std::uint64_t server, std::uint
   free_slots.reserve(slot_count);  // the session stays idle if there is no memory for either
   slots.assign(slot_count, {});
   free_slots.clear();
-  // The last one is used first: a client with one call under way touches one slot of the server.
+  // The last one is used first: a client with one call in progress touches one slot of the server.
   for (std::uint32_t slot = slot_count; slot-- != 0;) {
     slots[slot].next_number = slot + slot_count;
     free_slots.push_back(static_cast<std::uint16_t>(slot));
@@ -46,7 +46,7 @@ void ClientSession::note_answer_time(Nanoseconds time, Nanoseconds now) noexcept
 }
 
 int ClientSession::compare_load(const ClientSession& other, Nanoseconds now) const noexcept {
-  // Otherwise a member that was slow once would never be asked again.
+  // Otherwise a member that was slow once would never be chosen again.
   constexpr Nanoseconds kRemembered = 1'000'000'000;
   const auto is_known = [&](const ClientSession& session) { return now - session.answered_at < kRemembered; };
   const bool are_known = is_known(*this) && is_known(other);

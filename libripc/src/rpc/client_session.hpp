@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client knows of one server: its path, the session, which slots are free, and how long answers take. Also of
-// one group: then the calls in its queue wait for a member, and it is open while members are known.
+// What a client knows of one server: its path, the session, the free slots, and how long answers take. It may also
+// stand for a group: then the calls in its queue wait for a member, and it is open while members are known.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,34 @@
 
 namespace ripc::internal::rpc {
 
-// Guarded by the client's mutex. Its timer repeats the question for a session, and looks again for room.
+// Guarded by the client's mutex. Its timer asks again for a session, and checks again for room.
 struct ClientSession : TimerWheel::Timer {
   enum class State : std::uint8_t {
-    closed,   // no session, and nobody looks for one
-    finding,  // looks for the path; the session, if there is one, goes on if it leads to the same server
+    closed,   // no session, and no search for one
+    finding,  // searches for the path; an existing session continues if the path leads to the same server
     opening,  // asked for a session
     open,
   };
   struct Slot {
     Call* call = nullptr;
-    std::uint32_t next_number = 0;  // numbers of slot s are s modulo the number of slots, a power of 2
+    std::uint32_t next_number = 0;  // calls in slot s have numbers that are s modulo the number of slots, a power of 2
   };
 
   explicit ClientSession(ripc_service_id of) noexcept : Timer(Of::session), to(of) {}
 
   const ripc_service_id to;
   State state = State::closed;
-  bool may_lose = false;    // the path loses messages, or a former one to the same server did
-  bool needs_room = false;  // the last message had none
-  bool is_stale = false;    // the server knows the session no more: a new one comes when its calls have ended
+  bool may_lose = false;    // the path loses messages, or an earlier path to the same server did
+  bool needs_room = false;  // there was none for the last message
+  bool is_stale = false;    // the server has forgotten the session: a new one follows when its calls have ended
   std::uint32_t nonce = 0;
-  std::uint64_t name = 0;         // the server's, of the session; 0: there is none
+  std::uint64_t name = 0;         // of the session, given by the server; 0: there is none
   std::uint64_t incarnation = 0;  // of the server
   std::vector<Slot> slots;
   std::vector<std::uint16_t> free_slots;
-  std::size_t in_flight = 0;  // calls with a slot of which the server has said nothing; only those count in the window
+  std::size_t in_flight = 0;  // calls with a slot that the server has not reported on; only these count in the window
   CallQueue queue;
-  Nanoseconds used_at = 0;  // when something was last sent or came
+  Nanoseconds used_at = 0;  // when a message was last sent or received
   Nanoseconds finding_since = 0;
   ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
   Nanoseconds open_pause = 0;
@@ -50,7 +50,7 @@ struct ClientSession : TimerWheel::Timer {
   Messenger::Search search;
   Nanoseconds answer_time = 0;  // of calls of groups, smoothed; 0: unknown
   Nanoseconds answered_at = 0;  // the last of them
-  Nanoseconds avoid_until = 0;  // by calls of groups: no path was found
+  Nanoseconds avoid_until = 0;  // group calls avoid it until then: no path was found
 
   bool is_group() const noexcept { return internal::is_group(to); }
   bool takes_calls() const noexcept {
@@ -68,10 +68,10 @@ struct ClientSession : TimerWheel::Timer {
   // Puts the call into a free slot, which gives it its number.
   void take_slot(Call& called) noexcept;
   void give_slot_back(const Call& called) noexcept;
-  // Whether the server has the call, which has a slot.
+  // Notes whether the server has the call, which has a slot.
   void set_with_server(Call& called, bool is_there) noexcept;
   void note_answer_time(Nanoseconds time, Nanoseconds now) noexcept;
-  // What calls of groups compare: less than 0 if another call is likely to end sooner here than with `other`.
+  // The comparison for group calls: less than 0 if another call is likely to end sooner here than with `other`.
   int compare_load(const ClientSession& other, Nanoseconds now) const noexcept;
 };
 

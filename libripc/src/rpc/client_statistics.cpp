@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client counts and measures of its calls.
+// What a client counts and measures for its calls.
 #include <algorithm>
 
 #include "rpc/client.hpp"
 
 namespace ripc::internal::rpc {
 
-// Otherwise the exact time is not worth what it costs.
+// If not, the exact time is not worth its cost.
 bool Client::needs_clock(const ClientSession& session, const MethodRecord* record) const noexcept {
   if (session.may_lose || session.state != ClientSession::State::open || session.is_group()) return true;
   return record != nullptr && MethodRecord::is_measured(record->counters.calls);
@@ -23,7 +23,7 @@ MethodRecord* Client::record_of(std::uint32_t method) {
   return last_record_ = found->second.get();
 }
 
-// One that did not begin. So a method that was never called takes no room.
+// Undoes the count of a call that did not begin, so that a method that was never called takes no room.
 void Client::forget_call(MethodRecord& record) noexcept {
   if (--record.counters.calls != 0) return;
   last_record_ = nullptr;

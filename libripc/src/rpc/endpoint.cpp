@@ -12,24 +12,25 @@ namespace ripc::internal::rpc {
 
 namespace {
 
-// Messages that are received together.
+// The most messages that are received together.
 constexpr std::size_t kBatch = 32;
-// After so long without a look, the endpoint takes all messages, up to so many batches, before it starts a handler. The
-// message that gives a request up comes after that request.
+// After this long without a look, the endpoint takes all messages, up to kMostBatches, before it starts a handler: the
+// message that cancels a request comes after that request.
 constexpr Nanoseconds kAway = 1'000'000;
 constexpr std::size_t kMostBatches = 256;
-// Handlers that one run() starts, so that it returns.
+// The most handlers that one run() starts, so that it returns.
 constexpr std::size_t kMostRuns = 64;
-// While handlers run, messages are taken at least so often. So the time that a request waits is known. A request whose
-// time is over, or whose caller has cancelled, does not start.
+// While handlers run, messages are taken at least this often. So it is known how long a request has waited. A request
+// whose time is over, or whose caller has cancelled, does not start.
 constexpr Nanoseconds kTakePause = 20'000;
-// Messages that an endpoint refuses when it ends. A client that calls again and again does not keep it.
+// The most messages that an endpoint refuses when it ends, so that a client that calls again and again does not hold it
+// up.
 constexpr std::size_t kMostRefused = 65536;
-// A thread that waits for its call runs the endpoint itself if the one that did so stays away for so long. Looks at
-// that come less and less often.
+// A thread that waits for its call runs the endpoint itself if the thread that ran it stays away for this long. It
+// checks for that less and less often.
 constexpr Nanoseconds kAbsence = 1'000'000;
 constexpr Nanoseconds kLongestAbsence = 16'000'000;
-// How long it waits for long arguments that are on their way: then their calls can be answered.
+// How long an ending endpoint waits for long arguments that are on their way, so that their calls can be answered.
 constexpr Nanoseconds kLastPatience = 100'000'000;
 
 }  // namespace
@@ -64,7 +65,7 @@ Endpoint::~Endpoint() {
   server_->refuse_all();
   if (observes_) refuse_unread();
   server_->close();
-  // Until here no other endpoint receives.
+  // Up to this point no other endpoint receives.
   if (observes_) service_.observe(nullptr);
 }
 
@@ -103,7 +104,7 @@ Status Endpoint::handle(std::uint32_t method, const Handler& handler) {
   return server_->handle(method, recorder_->handler(handler.user));
 }
 
-// The end of the call is not that of the loan: the server may hold the request.
+// The loan does not end with the call: the server may still hold the request.
 Status Endpoint::begin(const CallRequest& request, std::uint64_t* name) {
   for (const ripc_item& item : request.items) {
     if (item.kind != RIPC_ITEM_LONG || request.loan_ended != nullptr) continue;
@@ -167,12 +168,12 @@ Status Endpoint::enter(Nanoseconds& timeout) noexcept {
   return {};
 }
 
-// Handlers belong in the thread of run(), and a worker that waits for a call of its own has no use for them.
+// Handlers belong in the thread of run(), and not in a worker that waits for its own call.
 Status Endpoint::take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& timeout) noexcept {
   const Deadline deadline = Deadline::after(timeout, messenger_.now());
   ++wanting_;
   while (is_waiter_ && runner_ != std::this_thread::get_id()) {
-    // One that does not wait finds the turn free when it comes next.
+    // A thread that does not wait finds the turn free when it comes next.
     last_runner_ = std::this_thread::get_id();
     is_wanted_.store(true, std::memory_order_relaxed);
     messenger_.wake();
@@ -217,7 +218,7 @@ Status Endpoint::run_some(Nanoseconds timeout, std::size_t& events) noexcept try
       return {};
     }
     if (status == RIPC_FENCED || status == RIPC_CLOSED) {
-      // No answer finds its way here any more.
+      // No more answers arrive here.
       events += client_->end_all(status);
       if (events != 0) return {};
     }
@@ -254,13 +255,13 @@ std::size_t Endpoint::take_messages(Nanoseconds now, Nanoseconds timeout, ripc_s
   std::size_t events = 0;
   status = service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
   for (std::size_t batch = 1; count != 0; ++batch) {
-    // A wait has looked at the clock already: to look again takes time that a call waits for.
+    // A wait has read the clock already: reading it again takes time that a call waits for.
     if (const Nanoseconds waited = service_.came_after(); waited != 0) now = waited != UINT64_MAX ? waited : 0;
     received_at_ = now != 0 ? now : messenger_.now();
     Arrival arrival(messenger_, received_at_);
     std::size_t ends = 0;
     for (core::Message* message : std::span(messages).first(count)) ends += receive_one(message, arrival);
-    if (ends != 0) received_at_ = now = 0;  // their reports took as long as they liked
+    if (ends != 0) received_at_ = now = 0;  // their callbacks took an unknown time
     events += ends;
     if (!takes_all_ || batch == kMostBatches) break;
     if (service_.receive(RIPC_RECEIVE_LEND, 0, messages, count) == RIPC_INTERRUPTED) service_.interrupt();
@@ -318,7 +319,7 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
       is_waiter_ = true;
     }
     std::size_t events = 0;
-    // Every call ends; what keeps the service from receiving ends all of them.
+    // Every call ends: whatever keeps the service from receiving ends all calls.
     const Status status = run_some(UINT64_MAX, events);
     if (status.code() == RIPC_INTERRUPTED) is_interrupted = true;
     leave();

@@ -25,9 +25,9 @@ class Endpoint {
     Server::Options server;
     std::uint32_t workers = 0;
     std::uint32_t worker_queue = 1024;
-    bool is_recorded = false;  // what has no callback is read with run_recorded()
+    bool is_recorded = false;  // events without a callback are read with run_recorded()
   };
-  // RIPC_ID_IN_USE: the service has one.
+  // RIPC_ID_IN_USE: the service has an endpoint already.
   static Result<std::unique_ptr<Endpoint>> create(core::Service& service, const Options& options);
   ~Endpoint();
 
@@ -45,46 +45,47 @@ class Endpoint {
 
   // One thread at a time; RIPC_AGAIN for others.
   Status run(Nanoseconds timeout, std::size_t& events);
-  // The same, and takes what was recorded, if anything is, without running. RIPC_CLOSED: nothing, and it was closed.
+  // The same, but takes the recorded events. If there are some already, it does not run. RIPC_CLOSED: there are none,
+  // and the endpoint was closed.
   Status run_recorded(Nanoseconds timeout, std::span<Recorder::Event> events, std::size_t& count);
-  // Nobody runs it: ends every call.
+  // Ends every call. Nobody may run the endpoint.
   void close();
 
  private:
   Endpoint(core::Service& service, const Options& options);
-  // Hands a call to the client. RIPC_INVALID_ARGUMENT: LONG arguments whose owner would not learn of the end of the
-  // loan.
+  // Hands a call to the client. RIPC_INVALID_ARGUMENT: there are LONG arguments whose owner would not learn when the
+  // loan ends.
   Status begin(const CallRequest& request, std::uint64_t* name);
-  // RIPC_NO_MEMORY: what was to be done is done the next time.
+  // RIPC_NO_MEMORY: the next call does the remaining work.
   Status run_some(Nanoseconds timeout, std::size_t& events) noexcept;
-  // This thread is the one that runs it, until leave(). RIPC_AGAIN: another one is in run(). One in call_and_wait()
-  // makes way; what that took is taken off `timeout`.
+  // Makes this thread the one that runs the endpoint, until leave(). RIPC_AGAIN: another one is in run(). A thread in
+  // call_and_wait() makes way; the time that this takes is subtracted from `timeout`.
   Status enter(Nanoseconds& timeout) noexcept;
   Status take_over(std::unique_lock<BiasedMutex>& lock, Nanoseconds& timeout) noexcept;
   void leave() noexcept;
   bool is_run_here() noexcept;
-  // `began`, `now`: the clock, unless it is 0: then it has to be looked at.
+  // `began`, `now`: the clock, or 0 if it has to be read.
   std::size_t receive(Nanoseconds began, Nanoseconds timeout, ripc_status& status);
   std::size_t take_messages(Nanoseconds now, Nanoseconds timeout, ripc_status& status);
   std::size_t receive_one(core::Message* message, Arrival& arrival);
-  // What nobody reads any more: its callers learn at once that it did not run.
+  // Refuses requests that nobody will read any more: their callers learn at once that these did not run.
   void refuse_unread() noexcept;
 
   core::Service& service_;
   ServiceMessenger messenger_;
   std::unique_ptr<Workers> workers_;    // null: none
-  std::unique_ptr<Recorder> recorder_;  // null: everything has a callback
+  std::unique_ptr<Recorder> recorder_;  // null: all events have callbacks
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Server> server_;
-  bool observes_ = false;  // the service, and receives from it
+  bool observes_ = false;  // whether it observes the service and receives from it
   bool is_closed_ = false;
-  Nanoseconds received_at_ = 0;               // of the messages that came last, about; the thread's that runs it
-  Nanoseconds looked_at_ = 0;                 // for messages, last
-  bool takes_all_ = false;                    // that have come, before the next handler
-  BiasedMutex turn_mutex_;                    // of the thread that usually runs it; guards what follows
+  Nanoseconds received_at_ = 0;               // about when the last messages came; used by the thread that runs it
+  Nanoseconds looked_at_ = 0;                 // when it last looked for messages
+  bool takes_all_ = false;                    // take all messages that have come before the next handler
+  BiasedMutex turn_mutex_;                    // biased to the thread that usually runs it; guards the members below
   std::thread::id runner_;                    // the thread that runs it now
   std::thread::id last_runner_;               // the last one in run()
-  std::uint64_t turns_ = 0;                   // taken by run()
+  std::uint64_t turns_ = 0;                   // how many run() has taken
   bool is_waiter_ = false;                    // runner_ is in call_and_wait()
   std::size_t wanting_ = 0;                   // threads in run() that wait for one in call_and_wait() to make way
   std::atomic<bool> is_wanted_{false};        // the runner is to make way

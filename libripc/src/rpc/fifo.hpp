@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue that takes no memory: what is in it is linked by its own `next`.
+// A queue that allocates nothing: its elements are linked by their own `next`.
 #pragma once
 
 namespace ripc::internal::rpc {
 
-// First in, first out. Owns nothing; each object is in one at a time. One thread at a time.
+// First in, first out. Owns nothing; each object is in at most one queue at a time. One thread at a time.
 template <typename T>
 class Fifo {
  public:
@@ -14,7 +14,7 @@ class Fifo {
     (first_ == nullptr ? first_ : last_->next) = &one;
     last_ = &one;
   }
-  // It is not empty.
+  // The queue must not be empty.
   T& pop() noexcept {
     T& one = *first_;
     first_ = one.next;

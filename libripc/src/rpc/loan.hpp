@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LONG arguments of a caller that asks when their memory is its own again.
+// LONG arguments of a caller that asks to be told when it has their memory back.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace ripc::internal::rpc {
 
-// Held by the call and by every message that it was sent with: calls to groups may be sent to several members. The last
-// one that lets go tells the caller.
+// Held by the call and by every message with which it was sent: group calls may be sent to several members. The last
+// holder to release it notifies the caller.
 class Loan {
  public:
   Loan(ripc_ticket_callback ended, void* user) noexcept : ended_(ended), user_(user) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an endpoint counts of one method: of its calls, or of its requests.
+// What an endpoint counts for one method, either for its calls or for its requests.
 #pragma once
 
 #include "base/histogram.hpp"
@@ -11,7 +11,8 @@ struct MethodRecord {
   ripc_rpc_method_statistics counters{};
   Histogram time;
 
-  // Whether the time of this one, counted from 0, is measured where nothing else needs the clock: it costs 25 ns.
+  // Whether the time of call `number`, counted from 0, is measured where nothing else needs the clock. Reading it costs
+  // 25 ns.
   static constexpr bool is_measured(std::uint64_t number) noexcept { return number < 64 || number % 16 == 0; }
   ripc_latency latency() const noexcept {
     return {time.count(), time.minimum(), time.mean(),    time.at(0.5),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests and ends of calls that nobody is called for: they wait here until the application reads them.
+// Requests and ends of calls that have no callback: they wait here until the application reads them.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace ripc::internal::rpc {
 
 class Recorder {
  public:
-  // Either a request, which is the reader's, or the end of a call.
+  // Either a request, which the reader then owns, or the end of a call.
   struct Event {
     void* user = nullptr;
     ripc_request* request = nullptr;
@@ -29,21 +29,21 @@ class Recorder {
     Event event;
   };
 
-  // Drops what nobody has read.
+  // Drops the events that nobody has read.
   ~Recorder();
 
   // ---- Any thread ----
   bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
-  // A handler that writes down its requests.
+  // A handler that records its requests.
   Handler handler(void* user);
-  // For a call whose `done` is ended(), with the result as its user: so its end needs no memory.
+  // Prepares for a call whose `done` is ended(), with the result as its user, so that its end allocates nothing.
   Expected& expect(void* user);
-  // It was not begun.
+  // Undoes expect() for a call that did not begin.
   void forget(Expected& expected) noexcept;
   static void ended(void* expected, const ripc_call_result* result) noexcept;
 
   // ---- The thread that runs the endpoint ----
-  // How many events there were, at most as many as there is room for.
+  // Takes as many events as there are and as `to` has room for. Returns how many.
   std::size_t take(std::span<Event> to) noexcept;
 
  private:
@@ -55,7 +55,7 @@ class Recorder {
 
   std::atomic<std::size_t> count_{0};
   Fifo<ripc_request> requests_;
-  BiasedMutex mutex_;  // guards what follows
+  BiasedMutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<Method>> methods_;
   std::vector<std::unique_ptr<Expected>> all_;
   Expected* free_ = nullptr;

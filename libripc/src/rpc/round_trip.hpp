@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// After which time an answer is overdue.
+// Estimates after which time an answer is overdue.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,16 @@
 
 namespace ripc::internal::rpc {
 
-// The estimator of TCP (RFC 6298). What is measured contains the time that handlers take, so slow servers are not asked
+// The estimator of TCP (RFC 6298). The measured times include those of the handlers, so slow servers are not asked
 // again and again.
 class RoundTrip {
  public:
   static constexpr Nanoseconds kFirst = 5'000'000;
   static constexpr Nanoseconds kShortest = 2'000'000;
-  static constexpr Nanoseconds kLongest = 200'000'000;  // also of the pauses that double
+  static constexpr Nanoseconds kLongest = 200'000'000;  // also the limit of the doubling pauses
 
-  // Of a call that was sent once: of a repeated one nobody knows which message was answered (Karn's rule).
+  // Adds the time of a call that was sent only once: for a repeated one, nobody knows which message was answered
+  // (Karn's rule).
   void add(Nanoseconds sample) noexcept {
     backed_off_ = 0;
     sample = std::min(sample, kLongest);
@@ -31,8 +32,8 @@ class RoundTrip {
     mean_ += sample / 8;
     mean_ -= mean_ / 8;
   }
-  // A call was overdue: if the path has become slower, all will be, and none can be measured. So the next ones are
-  // given more time, until one is measured.
+  // Called when a call was overdue. If the path has become slower, all calls will be overdue, and none can be measured.
+  // So the next ones get more time, until one is measured.
   void back_off() noexcept { backed_off_ = std::min(2 * overdue(), kLongest); }
   Nanoseconds overdue() const noexcept {
     return std::max(backed_off_, mean_ == 0 ? kFirst : std::clamp(mean_ + 4 * deviation_, kShortest, kLongest));

@@ -107,7 +107,7 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
                             .incarnation = messenger_.incarnation(),
                             .code = header.code});
   };
-  // The question is repeated where it may be lost.
+  // The client repeats this question if it may be lost.
   const auto newest = newest_.find(message.source);
   if (ServerSession* const known = newest != newest_.end() ? session_of(newest->second) : nullptr;
       known != nullptr && known->nonce == header.number && known->slots.size() == header.code && known->is_unused()) {
@@ -151,7 +151,7 @@ Handler* Server::handler_of(std::uint32_t method) noexcept {
 ripc_request* Server::take(ServerSession& session, core::Message& message, const Header& header, Arrival& arrival) {
   Slot& slot = session.slot(header.number);
   const auto newer = static_cast<std::int32_t>(header.number - slot.number);
-  if (newer < 0) return nullptr;  // the client does not wait for it any more
+  if (newer < 0) return nullptr;  // the client no longer waits for it
   if (newer == 0) {
     if (header.kind == Kind::request) ++counters_.duplicates;
     if (header.kind != Kind::cancel) {
@@ -166,7 +166,7 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
            {.kind = Kind::state, .state = State::unseen, .number = header.number, .session = header.session});
     return nullptr;
   }
-  // Whatever happens now, this number does not run again.
+  // Whatever happens from here on, this number does not run again.
   abandon(session, slot);
   forget(session, slot);
   slot.number = header.number;
@@ -215,7 +215,7 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
   return &request;
 }
 
-// A call that has come before.
+// Handles a call that has come before.
 void Server::notify_of_known(ServerSession& session, Slot& slot) noexcept {
   const Header running{.kind = Kind::state, .state = State::running, .number = slot.number, .session = session.name};
   switch (slot.state) {
@@ -266,7 +266,8 @@ Status Server::send(ripc_service_id client, const CallMessage& message) {
   return messenger_.send(arguments, nullptr);
 }
 
-// The first message to a client, or its path was lost. It may be dead, so nobody waits for it.
+// Called for the first message to a client, or when its path was lost. The client may be dead, so nobody waits for the
+// path.
 ripc_status Server::find_path(ripc_service_id client) noexcept {
   const Nanoseconds now = messenger_.now();
   try {
@@ -410,7 +411,7 @@ void Server::refuse_all() noexcept {
   while (!ready_.empty()) drop(ready_.pop(), RIPC_CLOSED, State::not_run);
   const std::lock_guard lock(mutex_);
   is_ending_ = true;
-  // Before the calls that they have under way are refused: nothing takes their place.
+  // Done before the calls in progress are refused, so that no new ones take their place.
   for (const auto& [client, name] : newest_) {
     const ServerSession* const session = session_of(name);
     if (session == nullptr || !messenger_.path(client).is_known) continue;

@@ -26,7 +26,7 @@ class Server;
 
 }  // namespace ripc::internal::rpc
 
-// One call that a handler has.
+// One request in the hands of a handler.
 struct ripc_request {
   ripc::internal::rpc::Server* server = nullptr;  // lives as long as its requests
   ripc::internal::core::Message* message = nullptr;
@@ -48,7 +48,7 @@ class Server : public std::enable_shared_from_this<Server> {
  public:
   struct Options {
     std::uint32_t max_sessions = 65536;
-    Nanoseconds spin = 0;  // of a wait for the ticket of an answer
+    Nanoseconds spin = 0;  // how long a wait for the ticket of an answer spins
   };
   // `messenger` and `workers` (may be null) outlive the endpoint.
   Server(Messenger& messenger, Workers* workers, Options options)
@@ -56,15 +56,16 @@ class Server : public std::enable_shared_from_this<Server> {
   ~Server();
 
   // ---- The thread that runs the endpoint ----
-  // A message that a client sent; `message` is the server's now. A request is ready then, or with the workers; returns
-  // how many are with them.
+  // Takes a message that a client sent; the server owns `message` now. A request is then ready, or is given to the
+  // workers. Returns how many were given to them.
   std::size_t received(core::Message* message, const wire::call::Header& header, Arrival& arrival);
-  // A message in another version: a client that asks for a session is notified, in its own.
+  // Takes a message in another version. A client that asks for a session is notified in its own version.
   void refuse_version(const core::Message& message, const wire::call::Header& header) noexcept;
   bool has_ready() const noexcept { return !ready_.empty(); }
-  // Runs the handler of the request that is ready for the longest time, unless nobody waits for it any more.
+  // Runs the handler of the request that has been ready for the longest time, unless nobody waits for its answer any
+  // more.
   void run_next(Nanoseconds now) noexcept;
-  // What is due, and what other threads left to do.
+  // Does what is due, and what other threads left to do.
   void progress(Nanoseconds now) noexcept;
   Nanoseconds next_due() const noexcept {
     return std::min(look_at_.load(std::memory_order_relaxed), send_at_.load(std::memory_order_relaxed));
@@ -75,27 +76,27 @@ class Server : public std::enable_shared_from_this<Server> {
   // In a forked child the requests are the parent's.
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
   Status handle(std::uint32_t method, const Handler& handler);
-  // There may be room for answers.
+  // Called when there may be room for answers.
   void changed() noexcept;
   // RIPC_OK: the request is gone.
   Status reply(ripc_request& request, std::uint32_t code, std::span<const ripc_item> items,
                std::shared_ptr<core::Ticket>* ticket);
   void drop(ripc_request& request, ripc_status status, wire::call::State outcome) noexcept;
-  // By a worker: runs the handler, unless nobody waits for the answer any more.
+  // Called by a worker. Runs the handler, unless nobody waits for the answer any more.
   void run(ripc_request& request) noexcept { run(request, messenger_.now()); }
   Nanoseconds time_left(const ripc_request& request) const noexcept;
   void add_to(ripc_rpc_statistics& statistics) const noexcept;
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
-  // The endpoint ends: refuses what is ready, and every request that received() gets from here on.
+  // Called when the endpoint ends. Refuses the ready requests, and every one that received() gets from here on.
   void refuse_all() noexcept;
-  // After that. No message is sent from here on.
+  // Called after refuse_all(). No message is sent from here on.
   void close() noexcept;
 
  private:
   using Slot = ServerSession::Slot;
-  // Answers are kept for one to two of these. Clients ask at least five times in it.
+  // Answers are kept for one to two times this long. Clients ask at least five times within it.
   static constexpr Nanoseconds kAnswerAge = 500'000'000;
-  // What waits for room or a path: an answer that is kept, or anything else that is all header.
+  // A message that waits for room or a path: a kept answer, or one that is only a header.
   struct Waiting {
     ripc_service_id client;
     wire::call::Header header;
@@ -108,14 +109,14 @@ class Server : public std::enable_shared_from_this<Server> {
 
   void run(ripc_request& request, Nanoseconds now) noexcept;
 
-  // All of these under the mutex.
+  // All of these are called under the mutex.
   ServerSession* session_of(std::uint64_t name) noexcept;
   ServerSession* session_of(const core::Message& message, const wire::call::Header& header) noexcept;
   Slot* slot_of(const ripc_request& request) noexcept;
   void open(const core::Message& message, const wire::call::Header& header, Nanoseconds now);
-  // A session.
+  // Refuses a session.
   void refuse(const core::Message& message, const wire::call::Header& header, ripc_status why) noexcept;
-  // A request to be run; nullptr: it is none. Then the message is still the caller's.
+  // Returns a request to be run. nullptr: there is none, and the caller still owns the message.
   ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header,
                      Arrival& arrival);
   Handler* handler_of(std::uint32_t method) noexcept;
@@ -126,10 +127,10 @@ class Server : public std::enable_shared_from_this<Server> {
   static void abandon(ServerSession& session, Slot& slot) noexcept;
   static void forget(ServerSession& session, Slot& slot) noexcept;
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
-  // False: what the session's kept answers take would be above `most`.
+  // False: the kept answers of the session would take more than `most` bytes.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now, std::size_t most);
   Status send_kept(const ServerSession& session, const Slot& slot);
-  // RIPC_AGAIN while it is looked for, without waiting; RIPC_NO_SERVICE if that took the resolve timeout.
+  // Never waits. RIPC_AGAIN while the path is searched for; RIPC_NO_SERVICE if that has taken the resolve timeout.
   ripc_status find_path(ripc_service_id client) noexcept;
   void ask_for_room(ripc_service_id client) noexcept;
   void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
@@ -140,7 +141,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void look_at_sessions(Nanoseconds now) noexcept;
   void notify(ripc_service_id client, const wire::call::Header& header) noexcept;
   void notify_state(const ServerSession& session, const Slot& slot) noexcept;
-  // Returns what kept the server, if this was the last request of an endpoint that is gone.
+  // Returns the reference that kept the server alive, if this was the last request of an endpoint that is gone.
   std::shared_ptr<Server> free(ripc_request& request) noexcept;
 
   Messenger& messenger_;
@@ -148,23 +149,23 @@ class Server : public std::enable_shared_from_this<Server> {
   const Options options_;
   const std::uint64_t fork_generation_ = ForkGuard::generation();
   std::unordered_map<std::uint32_t, Handler> handlers_;
-  std::pair<const std::uint32_t, Handler>* last_handler_ = nullptr;  // that was used
-  mutable BiasedMutex mutex_;                                        // of the thread that runs the endpoint
-  std::vector<std::unique_ptr<ServerSession>> sessions_;             // a name is an index, and how often that was used
+  std::pair<const std::uint32_t, Handler>* last_handler_ = nullptr;  // the one used last
+  mutable BiasedMutex mutex_;                                        // biased to the thread that runs the endpoint
+  std::vector<std::unique_ptr<ServerSession>> sessions_;             // a name is an index, and a count of its uses
   std::vector<std::uint32_t> free_sessions_;
   std::unordered_map<ripc_service_id, std::uint64_t> newest_;  // the name of each client's last session
   std::vector<Waiting> waiting_;                               // in order
-  std::unordered_map<ripc_service_id, LostPath> lost_paths_;   // that are looked for
+  std::unordered_map<ripc_service_id, LostPath> lost_paths_;   // those being searched for
   // Written under the mutex; the thread that runs the endpoint reads them without it.
-  std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // what waits
-  std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for sessions that nobody uses, and answers that nobody asks for
+  std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // for waiting messages
+  std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for unused sessions, and for answers that nobody asks for
   ripc_request* free_ = nullptr;
   std::size_t held_ = 0;          // requests that handlers have, or will have
-  std::shared_ptr<Server> self_;  // while the endpoint is gone, and requests are held
-  Fifo<ripc_request> ready_;      // the thread's that runs the endpoint
+  std::shared_ptr<Server> self_;  // set while the endpoint is gone and requests are still held
+  Fifo<ripc_request> ready_;      // used by the thread that runs the endpoint
   bool is_ending_ = false;
   bool is_closed_ = false;
-  // Of the thread that runs the endpoint. Another one may answer a request while its handler still runs.
+  // Set by the thread that runs the endpoint. Another one may answer a request while its handler still runs.
   std::atomic<const ripc_request*> in_handler_{nullptr};
   std::atomic<Nanoseconds> handler_began_at_{0};
   ripc_rpc_statistics counters_{};

@@ -14,11 +14,11 @@ using wire::call::State;
 
 namespace {
 
-// What the answers of one session that were sent may take. Of more, clients learn that they ran. What waits for room
-// has the bound of its slots: nobody else has it.
+// The limit for the kept answers of one session that were sent. For answers beyond it, clients only learn that their
+// calls ran. Answers that wait for room are limited only by the slots, because no other copy of them exists.
 constexpr std::size_t kMaxKept = std::size_t{256} << 10;
 
-// Whether items of this answer stay with the application, so that it cannot wait.
+// Whether items of this answer stay in the application's memory, so that the answer cannot wait.
 bool is_borrowed(std::span<const ripc_item> items) noexcept {
   return core::has_kind(items, RIPC_ITEM_LONG) || core::has_kind(items, RIPC_ITEM_RETURN);
 }
@@ -32,7 +32,7 @@ Server::Slot* Server::slot_of(const ripc_request& request) noexcept {
   return slot.request == &request ? &slot : nullptr;
 }
 
-// The client has used the slot again, so it does not wait for what is in it.
+// Called when the client has used the slot again, and so no longer waits for the call in it.
 void Server::abandon(ServerSession& session, Slot& slot) noexcept {
   if (slot.request == nullptr) return;
   slot.request->is_abandoned = true;
@@ -99,7 +99,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   if (slot != nullptr) {
     ServerSession& session = *session_of(request.session);
     MethodRecord& record = request.handler->record;
-    // An answer within the handler needs no clock: that of its request is as good, but for some that are measured.
+    // An answer within the handler needs no clock: the time of its request is as good, except for calls that are
+    // measured.
     const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
     const bool is_measured = !is_prompt || request.is_measured;
     const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_.load(std::memory_order_relaxed);
@@ -114,7 +115,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
       try {
         (void)keep(session, *slot, items, now, kMaxKept);
       } catch (const std::bad_alloc&) {
-        // It was sent. If it is lost, the client learns that its call ran.
+        // The answer was sent. If it is lost, the client learns that its call ran.
       }
     }
     slot->state = waits ? Slot::State::waiting : Slot::State::answered;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server knows of one client: which calls have come, and how they ended.
+// What a server knows of one client: the calls that have arrived, and how they ended.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ struct ServerSession {
       running,   // a handler has it
       waiting,   // the answer is kept, and waits for room
       answered,  // the answer was sent; it is kept if the path may lose it
-      ended,     // without an answer: `outcome` and `code` say how
+      ended,     // it ended without an answer: `outcome` and `code` say how
     };
     State state = State::unused;
     wire::call::State outcome{};
-    bool is_kept = false;  // `answer` is
+    bool is_kept = false;  // `answer` is kept
     std::uint32_t number = 0;
     std::uint32_t code = 0;  // of the answer, or a status
     ripc_request* request = nullptr;
@@ -39,8 +39,8 @@ struct ServerSession {
   };
 
   ripc_service_id client = 0;
-  std::uint32_t nonce = 0;       // of the client's question for it
-  std::uint64_t name = 0;        // 0: nobody's
+  std::uint32_t nonce = 0;       // of the client's request for the session
+  std::uint64_t name = 0;        // 0: the session is not in use
   std::uint32_t generation = 0;  // of the name
   std::vector<Slot> slots;
   std::uint32_t running = 0;

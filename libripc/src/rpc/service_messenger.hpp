@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of calls, sent by a service.
+// Sends the messages of calls for a service.
 #pragma once
 
 #include "core/service.hpp"

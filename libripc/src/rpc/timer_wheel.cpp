@@ -12,7 +12,7 @@ TimerWheel::TimerWheel() noexcept {
 void TimerWheel::set(Timer& timer, Nanoseconds due) noexcept {
   remove(timer);
   if (due == UINT64_MAX) return;
-  // Up to the end of a tick, so that what is due together comes together.
+  // Rounds up to the end of a tick, so that timers due together come together.
   due = due > UINT64_MAX - kTick ? UINT64_MAX - 1 : (due + kTick - 1) / kTick * kTick;
   Slot& slot = slots_[slot_of(due)];
   timer.due_ = due;
@@ -51,7 +51,7 @@ TimerWheel::Timer* TimerWheel::take_due(Nanoseconds now) noexcept {
 void TimerWheel::find_earliest() noexcept {
   earliest_ = UINT64_MAX;
   for (const Slot& slot : slots_) {
-    // What was removed may have left a time behind, which costs one look.
+    // A removed timer may have left its time behind, which costs one extra look.
     earliest_ = std::min(earliest_, slot.earliest);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One timer for everything that waits: adding and removing take constant time, and no memory.
+// One timer for all waiting objects: adding and removing take constant time and no memory.
 //
 // A hashed timing wheel (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, SOSP 1987, scheme 6). Calls nearly
 // always end long before their time is over, so what counts is the cost of adding and removing.
@@ -18,7 +18,7 @@ class TimerWheel {
  public:
   static constexpr Nanoseconds kTick = 1'000'000;
 
-  // The base of what waits. Removed before it is destroyed.
+  // The base class of waiting objects. Remove it before it is destroyed.
   class Timer {
    public:
     enum class Of : std::uint8_t { call, session };
@@ -39,17 +39,17 @@ class TimerWheel {
   TimerWheel(const TimerWheel&) = delete;
   TimerWheel& operator=(const TimerWheel&) = delete;
 
-  // Sets the timer anew. UINT64_MAX: never, which is as remove().
+  // Sets or resets the timer. UINT64_MAX: never, which is the same as remove().
   void set(Timer& timer, Nanoseconds due) noexcept;
   void remove(Timer& timer) noexcept;
 
-  // Takes one timer that is due; nullptr: none is any more. It may come up to a tick late, and never early.
+  // Takes one timer that is due; nullptr: no more are due. It may come up to a tick late, and never early.
   Timer* take_due(Nanoseconds now) noexcept;
-  // When to ask again. Nothing is due before, but perhaps nothing is due then either.
+  // When to call take_due() again. Nothing is due earlier, but perhaps nothing is due then either.
   Nanoseconds next_due() const noexcept { return earliest_; }
 
  private:
-  static constexpr std::size_t kSlots = 512;  // half a second around; later ones are passed by
+  static constexpr std::size_t kSlots = 512;  // one turn is half a second; timers due later are skipped
   struct Slot {
     Timer head{Timer::Of::call};  // of a ring
     Nanoseconds earliest = UINT64_MAX;
@@ -58,7 +58,7 @@ class TimerWheel {
   void find_earliest() noexcept;
 
   std::array<Slot, kSlots> slots_;
-  Nanoseconds earliest_ = UINT64_MAX;  // at most the first due one
+  Nanoseconds earliest_ = UINT64_MAX;  // not later than the first due time
 };
 
 }  // namespace ripc::internal::rpc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers, and the threads of those that may block.
+// Handlers, and the threads for handlers that may block.
 #pragma once
 
 #include <condition_variable>
@@ -30,7 +30,7 @@ class Workers {
 
   // RIPC_SYSTEM: a thread cannot be started.
   Status start();
-  // Waits for the handlers that run, and drops the requests that no worker has taken.
+  // Waits for the running handlers, and drops the requests that no worker has taken.
   void stop() noexcept;
 
   // Any thread. False: the queue is full.

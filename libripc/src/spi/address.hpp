@@ -7,7 +7,7 @@
 
 namespace ripc::internal::spi {
 
-// What resolvers publish and accept; docs/wire.md.
+// The largest sizes that resolvers publish and accept; see docs/wire.md.
 inline constexpr std::size_t kMaxTransportSize = 15;
 inline constexpr std::size_t kMaxLocatorSize = 4096;
 
@@ -15,7 +15,7 @@ struct Address {
   std::string transport;    // "shm", "socket", "verbs"
   std::string locator;      // means something to that transport only
   std::string member = {};  // who must be found there, if the transport can tell; empty: no one is expected
-  // The same place, with any expected peer.
+  // Whether both are the same place; the expected peers may differ.
   friend bool operator==(const Address& one, const Address& other) noexcept {
     return one.transport == other.transport && one.locator == other.locator;
   }

@@ -23,10 +23,10 @@ namespace ripc::internal::spi {
 using Bytes = std::span<const std::byte>;
 using Gather = std::span<const Bytes>;  // ranges that make up one packet, in order
 
-// A control packet may be larger than others by so much, for its handle, up to some 60 KiB.
+// A control packet may exceed packet_limit() by this many bytes, for its handle, up to about 60 KiB.
 inline constexpr std::size_t kControlAllowance = 12;
 
-// One of the ways that long items take to another host, or would take.
+// One of the paths that long items take, or could take, to another host.
 struct RailReport {
   std::string device = {};  // of this host: a network interface, or an RDMA device
   std::string local = {};   // addresses
@@ -34,7 +34,7 @@ struct RailReport {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t rate = 0;         // bytes per second, when last measured; 0: not yet
-  bool is_spare = false;          // too slow beside the others
+  bool is_spare = false;          // much slower than the others
   std::uint32_t connections = 0;  // open over it now
 };
 
@@ -50,8 +50,9 @@ struct Outgoing {
     control,       // `packet`, to the peer's responder
   };
   Kind kind = Kind::plain;
-  // This thread sends more announcements on this channel at once, or calls send_many() with nothing. What is exposed
-  // and sent may wait for them, where less work does for all of it. It counts as sent.
+  // This thread is about to send more announcements on this channel, or to call send_many() with no messages. The
+  // transport may hold this packet and what it exposes until then, if it can send all of them with less work. A held
+  // packet counts as sent.
   bool more = false;
   wire::Plain message{};  // has no items if there is a packet
   Gather packet{};        // gathered from the caller's memory during the call
@@ -62,11 +63,11 @@ struct Outgoing {
 // One long item to expose.
 struct Exposure {
   Bytes bytes;
-  const memory::Hold* hold;  // tells how long the memory stays; stays with core
+  const memory::Hold* hold;  // tells how long the memory stays valid; owned by core
 };
 
-// The largest item that a packet carries for a return buffer, on any path. Over sockets that takes 0.2 to 0.6 times as
-// long as to write it there (docs/performance/long-messages.md).
+// The largest item that a packet carries for a return buffer, on any path. Over sockets, carrying an item takes 0.2 to
+// 0.6 times as long as writing it into the buffer (docs/performance/long-messages.md).
 inline constexpr std::size_t kMostCarried = std::size_t{64} << 10;
 
 class Channel;
@@ -74,9 +75,9 @@ class Channel;
 // A network's way to send one packet to several channels at once.
 class Multicast {
  public:
-  // Any. Sends the message of `group` to these channels, whose multicast() this is. For each that has it as if its
-  // send() had returned RIPC_OK, sent[i] becomes 1. The caller sends to the others one by one: they have no room, or
-  // cannot be reached together, now or ever.
+  // Any. Sends the message of `group` to these channels, all of which have this multicast(). Sets sent[i] to 1 for each
+  // channel that the message reached as if its send() had returned RIPC_OK. The caller sends to the others one by one:
+  // they have no room, or cannot be reached together, now or ever.
   virtual void send(ripc_service_id group, std::span<Channel* const> channels, const wire::Plain& message,
                     std::span<std::uint8_t> sent) noexcept = 0;
 
@@ -87,17 +88,18 @@ class Multicast {
 class Channel {
  public:
   struct Facts {
-    std::uint64_t incarnation = 0;  // the registration that it leads to; 0: unknown
+    std::uint64_t incarnation = 0;  // the registration that the channel leads to; 0: unknown
     std::size_t packet_limit = 0;
     std::size_t most_carried = kMostCarried;  // on this path
-    // A packet that was sent may not arrive, though the peer lives.
+    // A packet may be lost on the way while the peer is alive.
     bool loses = true;
-    // The peer tells of each end of a transfer as it is: Host::transfer_finished() comes for each that was looked at
-    // with `notify`, which asks nothing of the peer. False: it is better looked at.
+    // The peer reports the end of every transfer by itself. Host::transfer_finished() then follows each poll_transfer()
+    // with `notify`, at no cost to the peer. False: polling is better.
     bool reports_ends = false;
-    // What can send to this channel and to others at once, those that have the same; null: nothing.
+    // Sends one packet to several channels at once: all those with the same pointer. Null: there is no such way.
     Multicast* multicast = nullptr;
-    // Where the peer shows which registration it serves, and the one that this channel leads to; null: it tells.
+    // Where the peer shows which registration it serves, and the registration that this channel leads to. Null: the
+    // peer sends a message instead.
     const std::atomic<std::uint32_t>* registration_line = nullptr;
     std::uint32_t registration = 0;
   };
@@ -105,7 +107,7 @@ class Channel {
 
   // Any. The largest packet. Changes only when the network's path does.
   std::size_t packet_limit() const noexcept { return packet_limit_.load(std::memory_order_relaxed); }
-  // Any. Packets of up to so many bytes go at once; larger ones, up to the limit, after widen().
+  // Any. Packets up to this size can be sent at once; larger ones, up to packet_limit(), need widen() first.
   std::size_t ready_limit() const noexcept { return ready_limit_.load(std::memory_order_relaxed); }
   std::size_t most_carried() const noexcept { return facts_.most_carried; }
   std::uint64_t incarnation() const noexcept { return facts_.incarnation; }
@@ -124,15 +126,16 @@ class Channel {
   virtual ripc_status widen(std::size_t packet) noexcept = 0;
 
   // Any. RIPC_OK, RIPC_AGAIN (no room), RIPC_TOO_LARGE (for ready_limit()), RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was
-  // sent; the channel is useless from now on), RIPC_CLOSED (the service was withdrawn or taken over; likewise).
+  // sent; the channel is useless from now on), RIPC_CLOSED (the service was withdrawn or taken over; the same holds).
   virtual ripc_status send(const Outgoing& outgoing) noexcept = 0;
 
   // Any. Several plain messages, in order. RIPC_OK: the first `sent` (at least one) were sent; call again for the
-  // others. Else none was, for the reason that send() gives. Of nothing: what waits for more goes.
+  // others. Any other status: none was sent; the reasons are those of send(). Without messages: sends what was held for
+  // more.
   virtual ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept = 0;
 
-  // Any. True if there is room enough to start sending again. Cheap enough to spin on. With `notify`: if not,
-  // Host::room() will be called, once, when that changes.
+  // Any. True if there is room enough to start sending again. Cheap enough to spin on. With `notify`, if there is not,
+  // Host::room() will be called once when that changes.
   virtual bool has_room(bool notify) noexcept = 0;
 
   // Any. Exposes the items of one message for the peer to pull; fills one descriptor for each. `transfer` names it from
@@ -141,14 +144,15 @@ class Channel {
   virtual ripc_status expose(std::span<const Exposure> items, std::span<wire::Descriptor> descriptors,
                              std::uint64_t& transfer) noexcept = 0;
 
-  // Any. RIPC_PENDING, or how the peer finished it. Cheap enough to spin on. With `notify`: if it is pending,
-  // Host::transfer_finished() will be called when it finishes (it may be called without).
+  // Any. RIPC_PENDING, or the status with which the peer finished the transfer. Cheap enough to spin on. With `notify`:
+  // if it is pending, Host::transfer_finished() will be called when it finishes (it may be called without `notify`,
+  // too).
   virtual ripc_status poll_transfer(std::uint64_t transfer, bool notify) noexcept = 0;
 
   // Any. Ends the right to pull. RIPC_REVOKED: the peer has not taken the data and cannot deliver it any more; a peer
-  // that still reads finds out that it was revoked. Else the status it had finished with. RIPC_PENDING: the peer holds
-  // a lent view. `is_read`: the peer may still be reading. Then the memory must stay mapped, and the transfer keeps its
-  // name, as long as poll_transfer() says RIPC_PENDING.
+  // that still reads finds out that it was revoked. If the peer had finished it: that status. RIPC_PENDING: the peer
+  // holds a lent view. `is_read`: the peer may still be reading. Then the memory must stay mapped, and the transfer
+  // keeps its name, as long as poll_transfer() says RIPC_PENDING.
   virtual ripc_status revoke(std::uint64_t transfer, bool& is_read) noexcept = 0;
 
   // Any. Lets the peer write into `memory` for one reply. RIPC_AGAIN if too many are under way, RIPC_NO_MEMORY.
@@ -162,8 +166,8 @@ class Channel {
     std::string text;               // which path and why, in one line
     std::vector<RailReport> rails;  // of its long items; none within this host
   };
-  // Any, also the responder. For people. Where it is not known yet by which path packets get through, it waits for that
-  // until the deadline. Throws std::bad_alloc.
+  // Any, also the responder. A description for people. If it is not known yet by which path packets get through, waits
+  // until it is or the deadline passes. Throws std::bad_alloc.
   virtual Description describe(Deadline deadline) = 0;
 
  protected:

@@ -21,7 +21,7 @@ std::string holder_text(const ServiceRecord& holder) {
 }  // namespace
 
 Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover) {
-  // Only an ID that was made from a name can be met by two names by accident.
+  // Two names can have the same ID by accident only if the ID was made from a name.
   const bool named = is_named(record.id);
   if (named && holder.name != record.name)
     return Status(RIPC_NAME_COLLISION, "The service ID " + id_text(record.id) + " is held by " + holder_text(holder) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every resolver that publishes decides the same way: who may take an ID, and with which incarnation.
+// Rules shared by all resolvers that publish: who may take an ID, and with which incarnation.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace ripc::internal::spi {
 // the names differ. RIPC_ID_IN_USE: it was not asked for takeover.
 Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover);
 
-// The incarnation of a new holder: `wanted` if it is larger than `previous`, that of the last holder known (0: none).
-// Otherwise it is the wall clock in nanoseconds or previous + 1, whichever is larger.
+// The incarnation of a new holder: `wanted` if it is larger than `previous`, the incarnation of the last known holder
+// (0: none). Otherwise it is the wall clock in nanoseconds or previous + 1, whichever is larger.
 std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept;
 
-// No clock gives more for two centuries; a larger number is made to end the counting.
+// No clock exceeds this for two centuries. A larger number is forged, to leave no room for later incarnations.
 inline constexpr std::uint64_t kMaxIncarnation = INT64_MAX;
 
 }  // namespace ripc::internal::spi

@@ -19,7 +19,7 @@
 
 namespace ripc::internal::spi {
 
-// Where a packet came from, in the terms of the network that brought it; only that one can read it.
+// Where a packet came from, in a form that only the network that received it can read.
 class PeerAddress {
  public:
   static constexpr std::size_t kCapacity = 144;
@@ -31,7 +31,7 @@ class PeerAddress {
     std::memcpy(address.bytes_.data(), &value, sizeof(T));
     return address;
   }
-  // The value that it was made of; T must be the same.
+  // The value that was passed to of(); T must be the same type.
   template <typename T>
   T as() const noexcept {
     static_assert(std::is_class_v<T> && std::is_trivially_copyable_v<T> && sizeof(T) <= kCapacity);
@@ -65,7 +65,7 @@ struct SentPackets {
 };
 
 enum class Arrival : std::uint8_t {
-  nothing,  // no packet is there; or it was the network's own business, which is done
+  nothing,  // no packet is there, or it was the network's own and has been handled
   packet,
   joined,  // from now on more contexts can be asked than before
 };
@@ -74,22 +74,22 @@ class MulticastNetwork {
  public:
   virtual ~MulticastNetwork() = default;
 
-  // Any thread. Bytes of the largest packet that it carries; the same as long as the object lives.
+  // Any thread. The largest packet, in bytes; constant during the life of the object.
   virtual std::size_t packet_limit() const noexcept = 0;
 
-  // Any thread; never blocks. To all that have joined, on each interface; replies come to the network's own
-  // descriptors.
+  // Any thread; never blocks. Sends to all contexts that have joined, on each interface; replies arrive on
+  // descriptors().
   virtual SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept = 0;
-  // Any thread; never blocks. To one context, that a packet of this network came from.
+  // Any thread; never blocks. Sends to one context, from which a packet of this network came.
   virtual SentPackets send_to(const PeerAddress& to, std::span<const std::byte> bytes) noexcept = 0;
 
   // Any thread. Whether the sender of a packet that came from there is admitted, as the peer policy says.
   virtual PeerAuthorizer::Verdict authorize(const PeerAddress& from) = 0;
 
   // ---- One thread ----
-  // What to poll; the same as long as the object lives.
+  // The descriptors to poll; constant during the life of the object.
   virtual std::vector<pollfd> descriptors() const = 0;
-  // The next packet of a descriptor that poll() said is readable. What is larger than the buffer is dropped.
+  // The next packet of a descriptor that poll() said is readable. A packet larger than the buffer is dropped.
   virtual Arrival receive(int fd, std::span<std::byte> buffer, ReceivedPacket& received) = 0;
 
   // ---- For messages; any thread ----
@@ -97,7 +97,7 @@ class MulticastNetwork {
   virtual std::string_view name() const noexcept = 0;
   // "239.255.82.73:26673 on eth0, lo"; "... on no interface", with the reason if it is known.
   virtual std::string text() const = 0;
-  // By which the groups can be reached now.
+  // The interfaces by which the groups can be reached now.
   virtual std::vector<std::string> interfaces() const = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a transfer may end, in the words of the other side.
+// The statuses with which the other side may end a transfer.
 #pragma once
 
 #include "ripc/ripc.h"
@@ -11,8 +11,8 @@ constexpr bool drops_message(ripc_status status) noexcept {
   return status == RIPC_REFUSED || status == RIPC_CANCELLED || status == RIPC_CLOSED;
 }
 
-// The peer says it: only what a receiver can honestly report is believed; anything else is RIPC_CORRUPT. A receiver
-// that was closed is gone for its senders.
+// Checks the status that a peer reports: one that no honest receiver can report becomes RIPC_CORRUPT. For senders, a
+// receiver that was closed is gone.
 constexpr ripc_status checked_outcome(ripc_status said) noexcept {
   switch (said) {
     case RIPC_OK:

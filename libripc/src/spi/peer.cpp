@@ -24,7 +24,7 @@ bool PeerTable::may_call(const Peer& peer, std::string_view name, ripc_service_i
 
 std::uint64_t PeerTable::changes() const noexcept {
   if (!trust_) return 0;
-  // Not current(), which would make do with a look of half a second ago.
+  // Not current(), which would be content with a look of half a second ago.
   (void)trust_->look();
   return trust_->reloads();
 }
@@ -32,7 +32,7 @@ std::uint64_t PeerTable::changes() const noexcept {
 bool PeerTable::has_identity(const Peer& peer, const security::ExchangeKey* key) const {
   if (!trust_) return true;
   const std::shared_ptr<const security::Trust> trust = trust_->current();
-  // The name may be another's by now.
+  // The name may belong to another peer by now.
   const security::Trust::Member* member = key != nullptr ? trust->member_with(*key) : nullptr;
   if (member == nullptr && peer.user) member = trust->member_of(*peer.user);
   return peer.identity == (member != nullptr ? std::string_view(member->name) : std::string_view());

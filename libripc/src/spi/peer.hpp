@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end, as it was proven, and what the trust file lets it do.
+// Who is at the other end, as far as it was proven, and what the trust file lets it do.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,8 @@ struct Peer {
   friend auto operator<=>(const Peer&, const Peer&) = default;  // NOLINT(modernize-use-nullptr): there is none
 };
 
-// Between two looks at the trust file for the links that are open: while no one connects, nothing else notices that it
-// has changed. Below the second in which they follow.
+// The time between two looks at the trust file on behalf of open links: while no one connects, nothing else notices
+// that it has changed. Open links are to follow a change within a second.
 inline constexpr Nanoseconds kTrustPause = 800'000'000;
 
 // The peers of a transport. Any thread.
@@ -40,16 +40,15 @@ class PeerTable {
   const Peer* enter(Peer peer);
 
   // Whether the peer may send to this service of ours; counts the peers that may not. Only a member can be kept out:
-  // other users of this host are the peer policy's business, and other hosts have none without a member.
+  // the peer policy decides on other users of this host, and every peer from another host is a member.
   bool may_call(const Peer& peer, std::string_view name, ripc_service_id id) const;
 
-  // Looks at the trust file, and tells how often it has changed.
+  // Looks at the trust file, and returns how often it has changed.
   std::uint64_t changes() const noexcept;
   // Whether a peer of the table would enter with the same identity now. `key`: what it has proven; nullptr: nothing.
   bool has_identity(const Peer& peer, const security::ExchangeKey* key = nullptr) const;
 
-  // Whether what the peer says of itself may be believed: that it has this ID. Then answers go to it where no resolver
-  // knows the ID.
+  // Whether the peer may claim to have this ID. If so, answers to the ID go to that peer when no resolver knows it.
   bool may_claim(const Peer& peer, ripc_service_id id) const;
 
  private:

@@ -26,7 +26,7 @@ class PacketSink {
  public:
   using Memory = std::shared_ptr<std::byte>;
   // Receiver, from inside Port::poll(). The bytes may be writable by the peer and are valid during the call. `room`:
-  // what make_room() gave, if they lie in it; a message that is made of them keeps that. Else null.
+  // the memory from make_room() if the bytes lie in it, else null. A message made of them keeps that memory.
   virtual Delivery deliver(Source& source, Bytes packet, const Memory* room) noexcept = 0;
   // Receiver, from inside Port::poll(). Memory for a packet that is too large to be copied. Empty: there is none now,
   // and polling stops.
@@ -46,7 +46,8 @@ struct PortOptions {
   std::string name = {};  // of the service; empty: none
 };
 
-// Of a port now, and of its sources' packets since it was opened. The path that neither loses nor reorders counts none.
+// The state of a port now, and counts of its sources' packets since it was opened. A path that neither loses nor
+// reorders packets counts none.
 struct PortStatistics {
   std::size_t sources = 0;       // open now
   std::uint64_t lost = 0;        // missing: sent, and neither here nor refused by the sender's side
@@ -55,7 +56,7 @@ struct PortStatistics {
   std::uint64_t corrupt = 0;     // dropped: not what this transport sends
 };
 
-// What its transport counts for the statistics. Each has one writer at a time.
+// What a transport counts for the statistics. Each counter has one writer at a time.
 struct PortCounters {
   std::atomic<std::size_t> sources{0};
   std::atomic<std::uint64_t> lost{0}, late{0}, duplicates{0}, corrupt{0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open ports of a transport by their services. While a service takes over an ID of its own context, both have one.
+// The open ports of a transport, by service. While a service takes over an ID within its own context, the old and the
+// new service both have one.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ class PortTable {
     if (!is_new) place->second.push_back(&port);
   }
 
-  // From now on the port that was opened before it, if that is still there, is the service's again.
+  // Removes the port. The one opened before it, if it is still there, takes new links again.
   void remove(ripc_service_id id, const P& port) noexcept {
     const auto found = ports_.find(id);
     if (found == ports_.end()) return;
@@ -29,7 +30,7 @@ class PortTable {
     if (found->second.empty()) ports_.erase(found);
   }
 
-  // The one that takes new links: opened last. nullptr: there is no such service.
+  // The port that takes new links: the one opened last. nullptr: there is no such service.
   P* find(ripc_service_id id) const noexcept {
     const auto found = ports_.find(id);
     return found == ports_.end() ? nullptr : found->second.back();

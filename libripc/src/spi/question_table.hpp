@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a transport has asked its peers, until their answers come or no one waits for them any more.
+// The questions that a transport has asked its peers, until the answers come or no one waits for them any more.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace ripc::internal::spi {
 
-// What a peer can honestly answer; anything else would be taken for a state of this process. `also`: what the protocol
-// allows besides.
+// Replaces a status that no honest peer answers, because it would be mistaken for a state of this process. `also`: a
+// further status that the protocol allows.
 inline ripc_status checked_answer(ripc_status status, ripc_status also) noexcept {
   switch (status) {
     case RIPC_OK:
@@ -42,14 +42,14 @@ class QuestionTable {
   };
   using QuestionPointer = std::shared_ptr<Question>;
 
-  // The number by which the peer answers it. Throws std::bad_alloc.
+  // Returns the number that the peer repeats in its answer. Throws std::bad_alloc.
   std::uint64_t add(QuestionPointer question) {
     questions_.emplace(next_, std::move(question));
     return next_++;
   }
 
-  // The asker waits no more. What it learns: `sent`, whether the peer was asked; `is_over`, whether the wait ended
-  // before its deadline.
+  // The asker stops waiting. Returns what it learned. `sent`: whether the peer was asked; `is_over`: whether the wait
+  // ended before its deadline.
   Status take_out(std::uint64_t number, const Question& question, ripc_status sent, bool is_over) {
     questions_.erase(number);
     if (sent != RIPC_OK) return sent;
@@ -57,7 +57,7 @@ class QuestionTable {
     return question.answered ? question.status : RIPC_CLOSED;
   }
 
-  // The peer answers: keep(answer) takes it. False: no one can have given it.
+  // The peer answers; keep(answer) stores the answer. False: no honest peer can have sent it.
   template <typename Keep>
   bool answer(std::uint64_t number, const Peer& peer, ripc_status status, Keep&& keep) {
     const auto found = questions_.find(number);

@@ -63,7 +63,7 @@ bool may_displace(const ServiceRecord& record, const ServiceRecord& former, cons
 Status check_own_rights(const ServiceRecord& record, const security::Credentials& credentials) {
   if (!credentials.trust) return {};
   const std::string file = "The trust file " + credentials.trust->path();
-  // Others do not find it, but its messages get through.
+  // Without a right, others do not find the service, but its messages get through.
   const bool needs_right = !is_random(record.id) || !record.name.empty() || !record.groups.empty();
   if (!credentials.identity)
     return needs_right ? Status(RIPC_PERMISSION, file + " says who may hold " + what_it_is(record) +

@@ -40,7 +40,7 @@ struct ServiceRecord {
   bool is_in(ripc_service_id group) const noexcept { return std::binary_search(groups.begin(), groups.end(), group); }
 };
 
-// Its addresses, and who must be found there.
+// The record's addresses, each with the member that must be found there.
 inline std::vector<Address> expected_addresses(const ServiceRecord& record) {
   std::vector<Address> addresses = record.addresses;
   for (Address& address : addresses) address.member = record.member;
@@ -51,14 +51,14 @@ inline bool displaces(const ServiceRecord& record, const ServiceRecord& former) 
   return record.context != former.context && record.incarnation > former.incarnation;
 }
 
-// The ID of a name, of a service or of a group; an error if it is not a valid name. Resolvers are given them: names are
-// core's business.
+// Returns the ID that belongs to the name of a service or group; an error if the name is not valid. Resolvers are given
+// this function, because names are core's business.
 using NameHash = std::function<Result<ripc_service_id>(std::string_view)>;
 
 // What a resolver has learned without being asked.
 struct Change {
   ripc_service_id id = 0;              // that may have appeared, moved or ended; 0: any of them
-  const ServiceRecord* now = nullptr;  // who holds it, where the resolver is sure of that; null: resolve() says
+  const ServiceRecord* now = nullptr;  // its holder, if the resolver is sure of it; null: ask resolve()
 };
 using Observer = std::function<void(const Change&)>;
 
@@ -66,7 +66,7 @@ using Visit = std::function<void(const ServiceRecord&)>;
 
 enum class Observe : std::uint8_t {
   what_arrives,  // what the resolver comes to know anyway
-  everything,    // and what it has to look for, at a price
+  everything,    // also what it has to look for, at a cost
 };
 
 class Resolver {
@@ -93,7 +93,7 @@ class Resolver {
   virtual Status publish(ServiceRecord& record, bool takeover, std::vector<ServiceRecord>* displaced) = 0;
 
   // Publishes the groups and addresses of a registration that publish() was called for: the same ID, context and
-  // incarnation. A context that receives them from the holder takes them for those that were known before.
+  // incarnation. In a context that receives them from the holder, they replace those known before.
   // RIPC_FENCED: the ID has another holder. A resolver that cannot publish returns RIPC_OK.
   virtual Status update(const ServiceRecord& record) = 0;
 
@@ -103,13 +103,13 @@ class Resolver {
   // A send to this record failed: anything cached about it is doubtful.
   virtual void invalidate(const ServiceRecord& record) noexcept = 0;
 
-  // Visits every living service that is in the group, also those of this context. With a deadline that is over: those
-  // that are known at once; asking goes on behind the caller's back where it takes time, for the next call.
+  // Visits every living service that is in the group, also those of this context. If the deadline has passed: visits
+  // those known at once. Where asking takes time, it goes on in the background, for the next call.
   virtual Status members(ripc_service_id group, Deadline deadline, const Visit& visit) = 0;
 
-  // Calls `observer` from now on, in any thread, when something changes. It is called early rather than late, and not
-  // for everything: what no one announces is found by resolve() alone. Called for each of Observe once at most, the
-  // lesser first; the observer must not call the resolver. An error: it cannot tell.
+  // Calls `observer` from now on, in any thread, when something changes. The calls come early rather than late, and not
+  // for everything: only resolve() finds what no one announces. Call this at most once for each value of Observe, the
+  // lesser one first. The observer must not call the resolver. An error: the resolver cannot report changes.
   virtual Status observe(EventLoop& loop, Observer observer, Observe what) = 0;
 
   // Visits every living service it can list.

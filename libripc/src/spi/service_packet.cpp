@@ -41,7 +41,7 @@ bool is_locator(std::string_view text) noexcept {
   return !text.empty() && text.size() <= kMaxLocatorSize && is_plain_text(text);
 }
 
-// An ID that was made from a name has that name: no one can claim the ID of a name under another one.
+// An ID that was made from a name must come with that name: no one can claim it under another name.
 bool is_name_of(std::string_view name, ripc_service_id id, const NameHash& hash_name) {
   const bool must_have_name = is_named(id);
   if (name.empty()) return !must_have_name;
@@ -268,7 +268,7 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
   std::vector<Address> addresses;
   addresses.reserve(address_count);
   if (!read_addresses(reader, address_count, addresses)) return DecodeStatus::malformed;
-  // Few bytes can name many long addresses many times; what the packet grows to is bounded too.
+  // A few bytes can name many long addresses many times, so the decoded size is bounded, too.
   std::size_t expanded = 0;
   for (std::size_t i = 0; i < service_count; ++i) {
     PacketService service;
@@ -279,7 +279,7 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
   }
   if (!reader.finished()) return DecodeStatus::malformed;
   if (packet.header.has_signer) {
-    // It would say who sent it, and be worth as much for every other packet without services.
+    // A signature would only say who sent the packet, and would be valid for every other packet without services.
     if (packet.services.empty()) return DecodeStatus::malformed;
     security::PublicKey& key = packet.signer.emplace();
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(end), key.size(), key.begin());

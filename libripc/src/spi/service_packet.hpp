@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets in which resolvers tell each other of services. They are those of the multicast resolver, and the records
+// Packets in which resolvers describe services to each other: the packets of the multicast resolver, and the records
 // that the ZooKeeper resolver stores. docs/wire.md, "Multicast resolver", has their layout.
 //
-// A packet speaks of services of one context, its sender. Their addresses are written once in each packet, however many
+// A packet describes services of one context, its sender. Their addresses are written once in each packet, however many
 // services share them.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace ripc::internal::spi {
 
-// What a MAC or signature is made for: a packet that was signed for one purpose is worth nothing for another.
+// The purpose of a MAC or signature: a packet that was signed for one purpose is not valid for another.
 inline constexpr std::string_view kMulticastPurpose = "ripc multicast 2";
 inline constexpr std::string_view kDirectoryPurpose = "ripc directory 2";
 
@@ -27,7 +27,7 @@ inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
 inline constexpr std::uint8_t kPacketVersion = 3;
 inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
 // Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
-// addresses take more has a packet of its own, up to the maximum.
+// addresses need more space gets a packet of its own, of up to kMaxPacket bytes.
 inline constexpr std::size_t kFullPacket = 1200;
 inline constexpr std::size_t kMaxPacket = 8192;
 inline constexpr std::size_t kMaxPacketAddresses = kMaxAddresses;  // of all its services
@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxPacketServices = 256;
 
 enum class PacketType : std::uint8_t { question = 1, reply = 2, announcement = 3 };
 
-// What a packet is made authentic with: a MAC of the cluster's key, and the signature of the sender's identity.
+// What authenticates a packet: a MAC with the cluster's key, and a signature by the sender's identity.
 struct Seal {
   Seal() noexcept = default;
   explicit Seal(const ClusterKeys* cluster, const security::Identity* own = nullptr) noexcept
@@ -89,7 +89,8 @@ class PacketBuilder {
   bool add(const ServiceRecord& record, bool is_gone);
   bool empty() const noexcept { return services_.empty(); }
 
-  // The packet's bytes. is_last: that of the header. What has no service needs no signature: it claims nothing.
+  // Returns the packet's bytes. is_last: see PacketHeader. A packet without services needs no signature: it claims
+  // nothing.
   std::vector<std::byte> finish(bool is_last = false, std::string_view purpose = kMulticastPurpose);
 
  private:
@@ -117,8 +118,8 @@ enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
 // Only the header, checked: enough to decide whether the rest is worth the work.
 DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& header) noexcept;
 
-// Any bytes are allowed. Every rule of docs/wire.md is checked but the MAC; names with hash_name. Signed or not, the
-// services are those of the sender: their context and pid are the header's.
+// Any bytes are allowed. Checks every rule of docs/wire.md except the MAC; checks names with hash_name. Signed or not,
+// the services belong to the sender: their context and pid are the header's.
 DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet);
 
 // Whether the MAC at the end of a signed packet, whose header was decoded, is right.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a channel was short of when it last said RIPC_AGAIN. A wait for room is then for that, and not for what the
-// message does not need.
+// What a channel was short of when it last returned RIPC_AGAIN. A wait for room then waits for that resource, and not
+// for one that the message does not need.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@ struct Need {
   std::uint32_t count = 1;
 };
 
-// One of each channel. Any thread. Several threads may be short of different things: each waits for its own; one that
-// waits for others, without having tried itself, for what the last of them needed.
+// One for each channel. Any thread. Several threads may be short of different resources, and each waits for its own. A
+// thread that waits on behalf of others, without having tried itself, waits for what the last of them needed.
 class Shortage {
  public:
-  // The status of an attempt to get one of these; returns it. A message needs all its grants at once, then room in the
-  // queue: it gives them back if there are too few, or no room. How many it wants is not known, only that one more than
-  // it got is needed.
+  // Records the status of an attempt to get one of this resource, and returns that status. A message needs all its
+  // grants at once, then room in the queue; without either, it gives its grants back. How many it wants is not known
+  // here, only that it needs one more than it got.
   ripc_status note(ripc_status status, Resource resource) noexcept {
     Attempt& attempt = this_threads();
     if (attempt.channel != this) attempt = {.channel = this};

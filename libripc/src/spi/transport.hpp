@@ -20,7 +20,7 @@
 
 namespace ripc::internal::spi {
 
-// What every transport says of a process that is there and silent.
+// The status that every transport gives for a process that is there but does not answer.
 inline Status not_answering() {
   return Status(RIPC_TIMEOUT, "The process that holds the service does not answer; is it stopped?");
 }
@@ -48,7 +48,7 @@ class Transport {
   // In the responder, when core is done with all channels and ports. Ends every connection.
   virtual void stop() noexcept = 0;
 
-  // Any. Where this context can be reached now; without a locator: nowhere.
+  // Any. Where this context can be reached now. An address without a locator: nowhere.
   virtual Address address() const = 0;
 
   // Any. False: no one is at this address, as far as can be told at once and without being noticed there.
@@ -58,7 +58,7 @@ class Transport {
   virtual Result<std::unique_ptr<Port>> open_port(const PortOptions& options, EventSet& events) = 0;
 
   // Any, also the responder. Opens the way to a service that has these addresses, best first, or returns the one that
-  // is open. A transport whose addresses may be silent tries them side by side. RIPC_NO_SERVICE (no such service
+  // is open. A transport whose addresses may not answer tries them in parallel. RIPC_NO_SERVICE (no such service
   // there), RIPC_PEER_DEAD (no one there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT, RIPC_NO_DESCRIPTORS,
   // RIPC_NO_MEMORY.
   virtual Result<Connected> connect(std::span<const Address> addresses, ripc_service_id id, Deadline deadline) = 0;

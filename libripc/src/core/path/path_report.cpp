@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which path is taken to a service, and why, for people.
+// Explains to people which path is taken to a service, and why.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace ripc::internal::core {
 
 namespace {
 
-// What a reason ends with.
+// The end of a reason: who found the service.
 std::string finder_of(const spi::ServiceRecord& record) {
   return record.found_by.empty() ? std::string() : "; found by the " + std::string(record.found_by) + " resolver";
 }
@@ -59,13 +59,13 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
   Resolution path;
   path.record = std::move(*record);
   std::vector<std::pair<std::string_view, std::string>> others;
-  std::size_t missed = SIZE_MAX;  // among them: a rendezvous directory where the service is not
+  std::size_t missed = SIZE_MAX;  // index in `others` of a rendezvous directory without the service
   std::string rendezvous_directory;
   Status failure = no_common_transport(path.record.addresses);
   const std::vector<Candidate> candidates = candidates_for(spi::expected_addresses(path.record));
   follow(path.record);
   std::optional<spi::Connected> open = routes_.open_path(id);
-  // A path that loses packets is tried anew: a link that sends over TCP does not show whether datagrams get through.
+  // A path that loses packets is tried again: a link that sends over TCP does not show whether datagrams get through.
   if (open && open->channel->loses()) open.reset();
   for (const auto& transport : parts_.transports) {
     const auto candidate = std::find_if(candidates.begin(), candidates.end(),

@@ -15,11 +15,11 @@ namespace ripc::internal::core {
 
 namespace {
 
-// Between two looks at a service that is in the middle of restarting or moving.
+// Pause between two looks at a service that is restarting or moving.
 constexpr Nanoseconds kRetryPause = 2'000'000;
-// What was dropped is freed when no thread uses it any more; this is between two looks.
+// Dropped channels are freed when no thread uses them any more. This is the pause between two checks.
 constexpr Nanoseconds kReclaimPause = 10'000'000;
-// A former holder that takes longer is stopped or gone, and needs no answer.
+// A former holder that takes longer than this is stopped or gone, and needs no answer.
 constexpr Nanoseconds kFenceTimeout = 1'000'000'000;
 
 Deadline half_of(Deadline deadline) noexcept {
@@ -64,13 +64,13 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
         search(id, deadline, [&]() -> Result<std::shared_ptr<spi::Channel>> {
           path = try_paths(id, deadline);
           if (auto known = known_channel(id)) return known;
-          // A sender that waits here also takes the address that the service itself has sent.
+          // A sender that waits here also accepts the address that the service itself has sent.
           Counter not_counted{0};
           if (routes_.learned(id)) return find_channel(id, deadline, not_counted);
           return path->ok() ? Status(RIPC_PEER_DEAD) : path->status();
         });
     if (path) return *std::move(path);
-    // What another thread has found is reported without opening a second link.
+    // Another thread's result is reported without opening a second link.
     if (!found.ok()) return found.status();
   }
 }
@@ -88,7 +88,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::search(ripc_service_id id, Deadline
   try {
     found = find();
   } catch (const std::bad_alloc&) {
-    // Those that wait must not wait for ever.
+    // The threads that wait must not wait forever.
   }
   {
     const std::lock_guard lock(searches_mutex_);
@@ -120,7 +120,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
     } else {
       const ripc_status code = record.status().code();
       if (code != RIPC_NO_SERVICE && !(code == RIPC_TIMEOUT && learned)) return record.status();
-      // What a service said of itself counts only where no resolver knows better, or can be asked.
+      // An address that a service itself has sent counts only if no resolver knows better, or if none can be asked.
       if (learned) addresses.push_back(std::move(*learned));
       if (addresses.empty()) return record.status();
     }
@@ -241,14 +241,14 @@ void Paths::fence_former(const spi::ServiceRecord& former, std::uint64_t incarna
   if (former.context == parts_.id) return;
   for (const spi::Address& address : former.addresses) {
     spi::Transport* transport = this->transport(address.transport);
-    // A former holder that is stopped or gone needs no answer: peers ask the resolver, and it learns when it runs
-    // again.
+    // A former holder that is stopped or gone needs no answer: peers ask the resolver, and the former holder learns of
+    // it when it runs again.
     try {
       if (transport != nullptr &&
           transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
         return;
     } catch (const std::bad_alloc&) {
-      // As one that does not answer.
+      // Treated like a former holder that does not answer.
     }
   }
 }

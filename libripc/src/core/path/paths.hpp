@@ -25,7 +25,7 @@ struct Resolution {
   spi::ServiceRecord record;
   spi::Address address;
   std::string reason;
-  std::string others;  // what speaks against each of the other paths
+  std::string others;  // why each of the other paths is not used
 };
 
 // Any thread.
@@ -34,42 +34,43 @@ class Paths {
   // `parts` outlive it, and so does the loop.
   Paths(const ContextParts& parts, EventLoop& loop);
 
-  // The channel to a service; finds, connects and remembers it if there is none.
+  // Returns the channel to a service. If there is none, finds a path, connects and remembers the channel.
   Result<std::shared_ptr<spi::Channel>> channel_to(ripc_service_id id, Counter& resolutions);
-  // The living channel that there is, or nullptr.
+  // The known channel if it is alive, or nullptr.
   std::shared_ptr<spi::Channel> known_channel(ripc_service_id id) const noexcept;
-  // Makes the channel to this registration, whatever the route table says.
+  // Makes a channel to this registration, regardless of the route table.
   Result<std::shared_ptr<spi::Channel>> connect_to(const spi::ServiceRecord& record, Deadline deadline);
-  // This channel is of no use any more.
+  // Forgets this channel, which can no longer be used.
   void drop(const spi::Channel& channel) noexcept;
   // Forgets the channels to this service's former registrations: the next send goes to the one that holds it now.
   void follow(const spi::ServiceRecord& now) noexcept;
   RouteTable& routes() noexcept { return routes_; }
 
-  // What is reported is what the next send uses: a former holder may be gone without having been missed yet.
+  // Reports the registration that the next send uses. It may be that of a former holder whose end nobody has noticed
+  // yet.
   Result<Resolution> resolve(ripc_service_id id);
-  // Which of its addresses a send tries first, as far as can be told without asking there; else one that others may
-  // reach. Empty: it has none.
+  // The address that a send tries first, as far as this is known without contacting the service; else one that others
+  // may reach. Empty: it has none.
   spi::Address likely_address(const spi::ServiceRecord& record) const {
     return likely_address(record, reachable_address(record));
   }
-  // The same as resolve(), with the path that answers when it is tried.
+  // Like resolve(), but tries the paths and reports the one that answers.
   Result<Resolution> find_path(ripc_service_id id);
   // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
   Result<Resolution> find_way_back(ripc_service_id id, Deadline deadline);
-  // What long items take to it; finds the path if there is none.
+  // The rails of long items to this service. Finds the path if there is none.
   Result<std::vector<spi::RailReport>> rails(ripc_service_id id);
 
-  // Where this context can be reached now, one address for each transport by which it can.
+  // The addresses at which this context can be reached now: one for each transport by which it can be reached.
   std::vector<spi::Address> own_addresses() const;
   // Tells the former holder of an ID that it was taken over.
   void fence_former(const spi::ServiceRecord& former, std::uint64_t incarnation) const noexcept;
 
-  // When no thread sends any more. Waits for the threads that read the route table.
+  // Called when no thread sends any more. Waits for the threads that read the route table.
   void shut_down() noexcept { epochs_.reclaim_all(); }
 
  private:
-  // What one thread finds for all that want the way to the same service at that time.
+  // A search by one thread, shared by all threads that want the path to the same service at that time.
   struct PendingSearch {
     std::optional<Result<std::shared_ptr<spi::Channel>>> result;
   };
@@ -77,27 +78,27 @@ class Paths {
   struct Candidate {
     spi::Transport* transport;
     std::vector<spi::Address> addresses;
-    bool is_last;  // others must be left some time
+    bool is_last;  // takes all the time that is left; the others leave some
   };
-  // One thread looks, by find(), those that come meanwhile wait for what it finds.
+  // One thread searches, with find(); threads that come meanwhile wait for its result.
   template <typename Find>
   Result<std::shared_ptr<spi::Channel>> search(ripc_service_id id, Deadline deadline, Find find);
   Result<std::shared_ptr<spi::Channel>> result_of(const PendingSearch& search, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> find_channel(ripc_service_id id, Deadline deadline, Counter& resolutions);
   Result<Resolution> try_paths(ripc_service_id id, Deadline deadline);
-  // Preferred first.
+  // In order of preference.
   std::vector<Candidate> candidates_for(const std::vector<spi::Address>& addresses) const;
   static Result<spi::Connected> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
   Result<spi::Connected> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                  Deadline deadline) const;
-  // A refusal says more than that no one answered elsewhere.
+  // Keeps the more informative failure: a refusal says more than a path on which nobody answered.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;
   spi::Address likely_address(const spi::ServiceRecord& record, const spi::Address* reachable) const;
   const spi::Address* reachable_address(const spi::ServiceRecord& record) const noexcept;
   void reclaim_soon() noexcept;
   std::string transport_names() const;
-  // Whether one of them is on a transport that this context may not use.
+  // Whether one of the addresses is on a transport that this context may not use.
   bool is_withheld(std::span<const spi::Address> addresses) const noexcept;
   Status no_common_transport(const std::vector<spi::Address>& addresses) const;
 

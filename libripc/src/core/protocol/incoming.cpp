@@ -29,10 +29,10 @@ class ReturnBuffers {
       written_[index] = request.channel->end_grant(request.grants[index]) == RIPC_OK;
   }
 
-  // False: there is none for so many bytes, another item has it, or the request was to be cancelled.
+  // False: no buffer takes so many bytes, another item has it, or the request is being cancelled.
   bool take(IncomingItem& item) noexcept {
     if (!is_usable(item.return_index, item.pull.descriptor.length)) return false;
-    // Those that were not written when it was cancelled are the caller's.
+    // Buffers that were not being written when the request was cancelled belong to the caller.
     if (answered_.mapped().cancelling) return false;
     used_.set(item.return_index);
     item.target = IncomingItem::Target::return_buffer;
@@ -45,7 +45,7 @@ class ReturnBuffers {
     const bool is_due = !answered_.empty() && !answered_.mapped().cancelling;
     return failed_view(is_due ? RIPC_CORRUPT : RIPC_CANCELLED, length, index);
   }
-  // What no buffer takes is shown where it lies.
+  // If no buffer takes the bytes, the view shows them in the message.
   ripc_item_view take_carried(const wire::Returned& returned, const std::byte* bytes) noexcept {
     const auto& [index, length] = returned;
     if (!is_usable(index, length) || answered_.mapped().cancelling)

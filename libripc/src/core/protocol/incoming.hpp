@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each item of a message that is received goes: into a window, a return buffer, a lease, or nowhere, lent where
-// it is. The other half of protocol/outgoing.
+// Decides where each item of a received message goes: into a window, a return buffer or a lease, or nowhere if it is
+// lent in place. The counterpart of protocol/outgoing.
 #pragma once
 
 #include <array>
@@ -19,35 +19,35 @@
 
 namespace ripc::internal::core {
 
-// One item that is pulled.
+// One item to be pulled.
 struct IncomingItem {
   enum class Target : std::uint8_t { window, return_buffer, lent, lease };
   std::size_t view = 0;  // index in the message
   Target target = Target::window;
   std::uint32_t return_index = 0;
   WindowQueue::Taken window;
-  WindowQueue* home = nullptr;  // of the window
+  WindowQueue* home = nullptr;  // the queue that the window comes from
   bool done = false;
   spi::Pull pull;
-  memory::Hold hold;  // of pull.destination, where its residence is known
+  memory::Hold hold;  // on pull.destination, where its residence is known
 
   bool is_lent() const noexcept { return target == Target::lent || target == Target::lease; }
   void return_window() noexcept {
     if (!window.empty()) home->give_back(std::move(window));
   }
-  // What the application is shown when all is done.
+  // The view that the application gets when everything is done.
   ripc_item_view shown() const noexcept;
 };
-using IncomingItems = std::list<IncomingItem>;  // a pull must not move while it is under way
+using IncomingItems = std::list<IncomingItem>;  // a pull must not move in memory while it is in progress
 
-// What a packet holds.
+// The contents of a packet.
 struct PacketContents {
   explicit PacketContents(const wire::Packet& packet) noexcept;
   std::size_t views = 0;
   std::size_t grants = 0;
   bool is_reply = false;
 
-  // Of the items that are pulled.
+  // The descriptors of the items to be pulled.
   std::span<const wire::Descriptor> pulled() const noexcept { return std::span(descriptors_).first(pulled_); }
 
  private:
@@ -55,7 +55,7 @@ struct PacketContents {
   std::size_t pulled_ = 0;
 };
 
-// Of an item that lies in its message.
+// The view of an item that is in the message itself.
 inline ripc_item_view short_view(const std::byte* data, std::size_t size) noexcept {
   return {.data = data,
           .size = size,
@@ -66,20 +66,20 @@ inline ripc_item_view short_view(const std::byte* data, std::size_t size) noexce
           .copied = 1};
 }
 
-// What takes the items of one service's messages.
+// The places that can take the items of one service's messages.
 struct Destinations {
   WindowQueue& windows;
-  WindowQueue& shared_windows;  // those of the context, taken when the service has none
+  WindowQueue& shared_windows;  // those of the context, used when the service has none
   RequestTable& requests;
 };
 
 struct Placed {
   std::size_t short_bytes = 0;
   std::size_t copies = 0;     // of payload
-  std::size_t discarded = 0;  // items in return buffers that no one waits for
+  std::size_t discarded = 0;  // items for return buffers that no request waits for
 };
-// Decides where each item goes, and fills in the views of those that are here already. `items` are those that are
-// pulled, in the packet's order; it came from `source`. With `lend`, no windows are taken. Takes no memory.
+// Decides where each item goes, and fills in the views of those that have arrived already. `items` are the items to be
+// pulled, in the packet's order. The packet came from `source`. With `lend`, no windows are taken. Allocates nothing.
 Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend,
              Destinations destinations, Message& message, IncomingItems& items) noexcept;
 

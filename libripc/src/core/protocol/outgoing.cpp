@@ -32,12 +32,12 @@ bool prefers_plain(const SendArguments& arguments) noexcept {
 
 namespace {
 
-// Or the largest number.
+// The sum of the two, or the largest number if it overflows.
 std::size_t sum(std::size_t one, std::size_t other) noexcept {
   return one + std::min(other, std::numeric_limits<std::size_t>::max() - one);
 }
 
-// Bytes of the packet's body for an item, at most.
+// The most bytes that an item takes in the packet's body.
 std::size_t bytes_inside(std::size_t size, Protocol protocol) noexcept {
   switch (protocol) {
     case Protocol::payload:
@@ -58,7 +58,7 @@ Protocol outside(Protocol protocol) noexcept {
                                          : protocol;
 }
 
-// Bytes that this takes out of the packet.
+// How many bytes leave the packet if the item does.
 std::size_t saving(std::size_t size, Protocol protocol) noexcept {
   const std::size_t without = bytes_inside(size, outside(protocol));
   return std::max(bytes_inside(size, protocol), without) - without;
@@ -118,7 +118,7 @@ void ItemPlan::choose_returns(std::span<const ripc_item> items, const Message& r
     const ripc_item& item = items[index];
     if (item.kind != RIPC_ITEM_RETURN) continue;
     const bool is_carried = protocols_[index] == Protocol::carried;
-    protocols_[index] = is_carried ? Protocol::payload : Protocol::exposed;  // if no return buffer takes it
+    protocols_[index] = is_carried ? Protocol::payload : Protocol::exposed;  // used if no return buffer takes it
     const std::uint32_t target = item.return_index;
     if (!may_write || target >= attachments->grants.size() || used[target]) continue;
     const wire::Grant& grant = attachments->grants[target];

@@ -9,7 +9,7 @@
 //   remote   a larger one: pushed; above 1 MiB pulled if there are rails     BulkBackend::is_better_pulled
 //   sockets  a packet: by datagram, or by the link's connection              UdpChannel::want_stream_locked
 //   sockets  a pulled item: over one rail up to 128 KiB, else over all       RailPace::kUndivided
-//   verbs    a pulled item: likewise, up to 1 MiB                            RdmaPullTable::pull
+//   verbs    a pulled item: the same, up to 1 MiB                            RdmaPullTable::pull
 //
 // The border between a packet and a pull is the largest packet of the path. It does not move while a program runs:
 // otherwise the same message would need a window of its receiver today, and none tomorrow.
@@ -34,7 +34,7 @@ inline spi::Bytes bytes_of(const ripc_item& item) noexcept {
 
 // ---- A message as a whole ------------------------------------------------------------------------------------
 
-// Whether this makes a plain message, of short items only; of how many bytes.
+// Whether these items make a plain message, which has short items only. Sets `bytes` to their total size.
 inline bool is_plain(std::span<const ripc_item> items, std::size_t& bytes) noexcept {
   if (items.size() > RIPC_MAX_ITEMS) [[unlikely]]
     return false;
@@ -46,7 +46,7 @@ inline bool is_plain(std::span<const ripc_item> items, std::size_t& bytes) noexc
   }
   return true;
 }
-// The same; if it does, `message` is that one.
+// The same; if they do, `message` becomes that message.
 inline bool make_plain(ripc_service_id source, std::span<const ripc_item> items, std::uint32_t tag,
                        wire::Plain& message) noexcept {
   std::size_t bytes = 0;
@@ -55,24 +55,24 @@ inline bool make_plain(ripc_service_id source, std::span<const ripc_item> items,
   return true;
 }
 
-// RIPC_INVALID_ARGUMENT: no message is sent like this.
+// RIPC_INVALID_ARGUMENT: no message can be sent with these arguments.
 Status check(const SendArguments& arguments);
 
-// Whether it travels as a plain message if it fits; if not, as a long one.
+// Whether it travels as a plain message if it fits, and otherwise as a long one.
 bool prefers_plain(const SendArguments& arguments) noexcept;
 
 inline bool has_kind(std::span<const ripc_item> items, std::uint32_t kind) noexcept {
   return std::any_of(items.begin(), items.end(), [kind](const ripc_item& item) { return item.kind == kind; });
 }
-// Whether some item may travel long instead.
+// Whether some item may travel long if the packet has no room for it.
 inline bool has_auto(std::span<const ripc_item> items) noexcept {
   return std::any_of(items.begin(), items.end(),
                      [](const ripc_item& item) { return item.kind == RIPC_ITEM_AUTO && item.size != 0; });
 }
 
-// What is said of a packet of `size` bytes to a peer that takes `limit`.
+// The error for a packet of `size` bytes to a peer that takes `limit`.
 Status too_large(std::size_t size, std::size_t limit);
-// Of a packet of these items and nothing else.
+// The same for a packet of these items and nothing else.
 Status too_large(std::span<const ripc_item> items, std::size_t limit);
 
 // ---- Item by item --------------------------------------------------------------------------------------------
@@ -88,16 +88,16 @@ enum class Protocol : std::uint8_t {
 // How each item of one message travels.
 class ItemPlan {
  public:
-  // Which items travel in a packet of at most `limit` bytes: AUTO and RETURN ones leave it, the largest first, until it
-  // has no more than `auto_limit`, or none of them. RETURN ones above `most_carried` are not in it. RIPC_TOO_LARGE: it
-  // cannot.
+  // Chooses which items travel in a packet of at most `limit` bytes. AUTO and RETURN items leave the packet, the
+  // largest first, until it has at most `auto_limit` bytes, or none of them is left. RETURN items above `most_carried`
+  // are never in it. RIPC_TOO_LARGE: the rest does not fit.
   Status choose(std::span<const ripc_item> items, std::size_t returns, std::size_t limit, std::size_t auto_limit,
                 std::size_t most_carried);
-  // Of a reply. Decides how each item that it returns travels, and writes those that do not travel in the packet. With
-  // !may_write, nothing reaches a return buffer.
+  // For a reply: decides how each RETURN item travels, and writes those that do not travel in the packet. With
+  // !may_write, nothing is written into a return buffer.
   void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);
 
-  // Bytes of the packet, at most.
+  // The size of the packet in bytes, at most.
   std::size_t packet_size() const noexcept { return packet_size_; }
 
   Protocol operator[](std::size_t index) const noexcept { return protocols_[index]; }
@@ -111,7 +111,7 @@ class ItemPlan {
     std::size_t pulled = 0;
     std::size_t returned = 0;
   };
-  // `descriptors`: of those that are pulled, in order.
+  // `descriptors`: those of the items to be pulled, in order.
   Encoded encode(std::span<const ripc_item> items, std::span<const wire::Descriptor> descriptors,
                  wire::Encoder& encoder) const noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One send, whatever it is.
+// The arguments of any send.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct SendArguments {
   Nanoseconds timeout = 30'000'000'000;
   ripc_ticket_callback callback = nullptr;
   void* user = nullptr;
-  bool expects_reply = false;           // names the request in its reply, also without return buffers
-  std::uint64_t* request_id = nullptr;  // gets the name; 0: it has none
+  bool expects_reply = false;           // names the request in its reply, even without return buffers
+  std::uint64_t* request_id = nullptr;  // gets the name; 0: the request has none
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
   bool unordered = false;             // delivered as soon as it is complete
   bool more = false;                  // another long message to the same service is sent at once, by the same thread
   std::size_t auto_limit = SIZE_MAX;  // AUTO items leave a packet that would be larger, and travel long
-  bool holds_leases = false;          // the short items that lie in leases stay as they are while someone holds those
+  bool holds_leases = false;          // short items in leases do not change while someone holds those leases
 
   bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }
 };

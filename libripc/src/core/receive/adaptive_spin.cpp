@@ -13,7 +13,7 @@ namespace ripc::internal::core {
 
 namespace {
 
-// Since the thread began. The kernel writes the time that it has run, and then the time that it waited.
+// The time that the thread has waited since it began. The kernel writes first the time that it has run, then this.
 Nanoseconds time_waited() noexcept {
   const UniqueFd file(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
   std::array<char, 96> text{};

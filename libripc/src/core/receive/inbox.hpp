@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages that one call of receive() gives out, and those that wait for the next one.
+// The messages that one call of receive() returns, and those that wait for the next call.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace ripc::internal::core {
 
-// The receiving thread's.
+// Used by the receiving thread only.
 class Inbox {
  public:
   Inbox() = default;
@@ -23,7 +23,7 @@ class Inbox {
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  // From now on they are given out here.
+  // From now on, messages go to `output`.
   void open(std::span<Message*> output) noexcept {
     output_ = output;
     count_ = 0;
@@ -33,7 +33,7 @@ class Inbox {
   std::size_t room() const noexcept { return output_.size() - count_; }
   bool is_full() const noexcept { return count_ >= output_.size(); }
 
-  // To the caller of receive(), or, if there is no room left, to the next one.
+  // Gives the message to the caller of receive() or, if there is no room left, to the next call.
   void add(Message* message) noexcept {
     if (count_ < output_.size()) [[likely]] {
       output_[count_++] = message;
@@ -41,7 +41,7 @@ class Inbox {
       add_later(message);
     }
   }
-  // What waits, as far as there is room. True if some are left.
+  // Gives out the waiting messages, as far as there is room. True if some are left.
   bool give_waiting() noexcept {
     while (ready_ != nullptr && !is_full()) {
       output_[count_++] = ready_;
@@ -51,7 +51,7 @@ class Inbox {
   }
   bool has_waiting() const noexcept { return ready_ != nullptr; }
 
-  // Something waits here, or in the long receives.
+  // Messages wait here, or in the long receives.
   bool pending = false;
 
  private:
@@ -68,11 +68,11 @@ class Inbox {
   Message* last_ready_ = nullptr;
 };
 
-// What the clock said when it was read last, since the last sleep, or some work.
+// The last reading of the clock. It is forgotten after a sleep or some work.
 class ReadClock {
  public:
   Nanoseconds now() noexcept { return now_ != 0 ? now_ : now_ = monotonic_now(); }
-  // It has to be read again.
+  // The clock has to be read again.
   void forget() noexcept { now_ = 0; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages with long items on their way in: where each item goes, and how far it is. A message has no windows as long
-// as its sender has something to do before its bytes can flow. Windows are for senders that deliver.
+// Incoming messages with long items: where each item goes, and how far it has come. A message gets no windows while its
+// sender still has something to do before the bytes can flow, so that slow senders do not hold windows.
 #pragma once
 
 #include <list>
@@ -18,9 +18,9 @@
 
 namespace ripc::internal::core {
 
-// One of them.
+// One incoming message with long items.
 struct LongReceive {
-  // What there is to do next.
+  // The next step.
   enum class Stage : std::uint8_t { prepare, pull, finish, deliver };
 
   std::shared_ptr<spi::Source> source;
@@ -30,16 +30,16 @@ struct LongReceive {
   std::optional<wire::Descriptor> transfer;  // names the message's transfer; empty: nothing to pull
   std::size_t packet_size = 0;               // of the packet in the message's storage
   bool lend = false;
-  bool unordered = false;  // neither waits for others of its source nor lets them wait
+  bool unordered = false;  // neither waits for other messages of its source nor makes them wait
   bool any_lent = false;
   ripc_status failure = RIPC_OK;          // of the first item that was discarded
   Deadline deadline = Deadline::never();  // set when there is something to wait for
-  bool extended = false;                  // the deadline, because this process was not listening
+  bool extended = false;                  // the deadline was extended, because this process was not listening
 
-  // Of all items, or of those that are still missing.
+  // The bytes of all items, or only of the missing ones.
   std::uint64_t bytes(bool missing_only = false) const noexcept;
-  // Whether there is no more to say to the sender than that this item is there. A reply into a return buffer may still
-  // be cancelled.
+  // Whether the sender only needs to learn that this item has arrived. A reply into a return buffer may still be
+  // cancelled.
   bool ends_with(const IncomingItem& last) const noexcept;
   void enter(Stage next) noexcept {
     stage = next;
@@ -48,13 +48,13 @@ struct LongReceive {
   }
 };
 
-// All of one service. The receiving thread's, but for cancel_answer().
+// All incoming messages with long items of one service. Used by the receiving thread only, except for cancel_answer().
 class LongReceives {
  public:
   struct Parts {
     Destinations destinations;
     memory::Pool& pool;
-    const EventLoop& loop;  // in which transports receive what senders say
+    const EventLoop& loop;  // in which transports receive the packets of senders
     Inbox& inbox;
     ReadClock& clock;
     const Ports& ports;
@@ -64,28 +64,29 @@ class LongReceives {
 
   bool empty() const noexcept { return receives_.empty(); }
 
-  // Takes over the message, unless there is no memory for all that it may need on its way (std::bad_alloc): then
-  // nothing has happened. RIPC_CORRUPT: the packet, which lies in the message, says what cannot be. RIPC_AGAIN: it is
-  // unordered, and the source has as many such messages under way as it may.
+  // Takes over the message. If there is no memory for everything that it may need later, throws std::bad_alloc and
+  // changes nothing. RIPC_CORRUPT: the packet in the message has impossible contents. RIPC_AGAIN: the message is
+  // unordered, and its source already has as many of these in progress as it may.
   ripc_status begin(spi::Source& source, Message* message, const wire::Packet& packet, bool lend,
                     const MessagePool& messages);
-  // Whether an ordered packet of this source may be looked at. A short message waits for all that are before it; a long
-  // one may go on beside some of them.
+  // Whether an ordered packet of this source may be looked at. A short message waits for all messages before it; a long
+  // one may proceed together with some of them.
   enum class Turn { now, long_only, later };
   Turn turn_of(const spi::Source& source, const MessagePool& messages) const noexcept;
-  // Goes on with each as far as its sender lets it.
+  // Advances each message as far as its sender allows.
   void progress_all() noexcept;
-  // Nothing more comes from this source.
+  // Called when nothing more comes from this source.
   void source_gone(const spi::Source& source) noexcept;
 
-  // Any thread. The request is cancelled while the reply to it is on its way into its return buffers. When this has
-  // returned, nothing writes them any more, and their items fail. False: there is no such reply.
+  // Any thread. Called when a request is cancelled while its reply is on its way into the return buffers. When this
+  // returns, nothing writes them any more, and their items fail. False: there is no such reply.
   bool cancel_answer(std::uint64_t request) noexcept;
-  // Their senders get this status. False: there is none. Also without a receiving thread.
+  // Drops all messages; their senders get this status. False: there are none. May also be called without a receiving
+  // thread.
   bool drop_all(ripc_status status) noexcept;
 
  private:
-  // Messages of one source.
+  // Totals of some messages of one source.
   struct Some {
     std::size_t messages = 0;
     std::uint64_t bytes = 0;
@@ -96,9 +97,9 @@ class LongReceives {
     Some unordered;
   };
   static bool may_begin_beside(const Some& others, const spi::Source& source, const MessagePool& messages) noexcept;
-  // Of all, or of those that come before one of them.
+  // Totals of all messages of a source, or of those before `until`.
   Ahead look_ahead_of(const spi::Source& source, const LongReceive* until = nullptr) const noexcept;
-  // Whether it is delivered only after another one.
+  // Whether this message can be delivered only after another one.
   bool must_wait(const LongReceive& receive) const noexcept;
   bool windows_are_ahead() const noexcept;
   bool may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept;

@@ -11,7 +11,7 @@ namespace {
 
 // How long a message waits for its sender before it has windows.
 constexpr Nanoseconds kDeliveryTimeout = 30'000'000'000;
-// No message is begun behind others that have as many bytes: with so many under way, the path is not idle.
+// No message begins behind others with this many bytes in total: with so many bytes in progress, the path is not idle.
 constexpr std::uint64_t kMostAhead = 8 << 20;
 
 // What a sender learns about an item that its receiver could not take.
@@ -42,7 +42,7 @@ ripc_status LongReceives::begin(spi::Source& source, Message* message, const wir
                                 const MessagePool& messages) {
   const PacketContents contents(packet);
   if (contents.views > message->item_capacity) return RIPC_CORRUPT;
-  // Where messages are pulled one at a time, they are in order.
+  // If messages are pulled one at a time, they are in order.
   const bool is_pulled = !contents.pulled().empty();
   const bool unordered = packet.is_unordered() && (!is_pulled || source.facts().messages_at_once > 1);
   if (packet.is_unordered() && is_pulled) {
@@ -103,7 +103,7 @@ bool LongReceives::must_wait(const LongReceive& receive) const noexcept {
   return !receive.unordered && look_ahead_of(*receive.source, &receive).ordered.messages != 0;
 }
 
-// Whether some window is held by a message that has to wait for another one.
+// Whether a message that has to wait for another one holds a window.
 bool LongReceives::windows_are_ahead() const noexcept {
   return std::ranges::any_of(receives_, [&](const LongReceive& receive) {
     return std::ranges::any_of(receive.items, [](const IncomingItem& item) { return !item.window.empty(); }) &&
@@ -111,16 +111,17 @@ bool LongReceives::windows_are_ahead() const noexcept {
   });
 }
 
-// A message in its turn takes the windows there are. If they are too few, the application must first have had what came
-// before, so that it could post some. Nor may any be held ahead: those come back. One ahead of its turn takes them in
-// the order of its source's messages. It must find all it needs and leave one for each other source. The same holds for
-// one that is unordered: without windows, it waits rather than fails.
+// A message whose turn it is takes the available windows. If these are too few, it waits until the application has
+// received all earlier messages, and so could post more. It also waits while messages ahead of their turn hold windows,
+// because those come back. A message ahead of its turn takes windows in the order of its source's messages. It must
+// find all that it needs, and leave one for each other source. The same holds for an unordered message: without
+// windows, it waits rather than fails.
 bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept {
   const Ahead ahead = look_ahead_of(*receive.source, &receive);
   const PacketContents contents(packet);
   const bool needs_windows = !receive.lend && !contents.pulled().empty();
   if (!ahead.ordered.placed && (needs_windows || !receive.unordered)) return false;
-  // Until it is delivered, the application may cancel the request, and have its return buffers back.
+  // Until the message is delivered, the application may cancel the request and take its return buffers back.
   if (contents.is_reply && must_wait(receive)) return false;
   if (!needs_windows) return true;
   const WindowQueue& windows = parts_.destinations.windows;
@@ -132,15 +133,15 @@ bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& pac
 
 // ---- The stages ----------------------------------------------------------------------------------------------
 
-// One step of a message that may have to wait for its sender. RIPC_TIMEOUT: it was silent for too long.
+// Runs one step of a message that may have to wait for its sender. RIPC_TIMEOUT: the sender was silent for too long.
 template <typename Step>
 ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Step&& step) noexcept {
   if (const ripc_status status = step(); status != RIPC_PENDING) return status;
   const Nanoseconds now = parts_.clock.now();
   if (receive.deadline.is_never()) receive.deadline = Deadline::after(timeout, now);
   if (receive.deadline.remaining(now) != 0) return RIPC_PENDING;
-  // This process may have been stopped, or busy in a callback, and not have received what the sender said. Once more,
-  // then; a sender that never stops talking is not waited for longer.
+  // This process may have been stopped, or busy in a callback, and so have missed what the sender said. So it waits
+  // once more, but only once: a sender that never stops sending gets no further time.
   if (!receive.extended && parts_.loop.is_behind()) {
     receive.extended = true;
     receive.deadline = Deadline::after(timeout, now);
@@ -150,8 +151,8 @@ ripc_status LongReceives::attempt(LongReceive& receive, Nanoseconds timeout, Ste
   return last == RIPC_PENDING ? RIPC_TIMEOUT : last;
 }
 
-// Goes on as far as the sender lets it, and the messages before it. True when nothing is left to wait for: the message
-// was delivered or dropped.
+// Advances the message as far as its sender and the messages before it allow. True when nothing is left to wait for:
+// the message was delivered or dropped.
 bool LongReceives::progress(LongReceive& receive, const wire::Packet* packet) noexcept {
   using Stage = LongReceive::Stage;
   ripc_status status = RIPC_OK;
@@ -213,11 +214,11 @@ ripc_status LongReceives::pull(LongReceive& receive) noexcept {
     const ripc_status status = pull_item(receive, item, timeout);
     if (status == RIPC_PENDING) {
       all_done = false;
-      // Another one would go on only while this process copies.
+      // Another message would progress only while this process copies.
       if (receive.source->facts().messages_at_once == 1) break;
       continue;
     }
-    // Its place is none that the transport can write to: the others are delivered.
+    // With RIPC_NO_MEMORY, the transport cannot write to the item's place: only the other items are delivered.
     if (status != RIPC_OK && status != RIPC_NO_MEMORY) return status;
     item.done = true;
     item.pull.status = status;
@@ -255,7 +256,7 @@ ripc_status LongReceives::pull_item(LongReceive& receive, IncomingItem& item, Na
   return attempt(receive, timeout, [&] { return receive.source->pull(item.pull); });
 }
 
-// Ends the transfer. RIPC_PENDING while the sender has not said whether the message may be delivered.
+// Ends the transfer. RIPC_PENDING until the sender has said whether the message may be delivered.
 ripc_status LongReceives::finish(LongReceive& receive) noexcept {
   if (receive.transfer && !receive.any_lent) {
     const ripc_status outcome = attempt(receive, receive.source->patience(0),
@@ -295,7 +296,7 @@ void LongReceives::show(LongReceive& receive) noexcept {
   attachments.lent_status = receive.failure;
 }
 
-// The message will not be delivered: windows go back to their places, the sender learns why.
+// The message will not be delivered: the windows go back to their places, and the sender learns why.
 void LongReceives::drop(LongReceive& receive, ripc_status status) noexcept {
   for (IncomingItem& item : receive.items) {
     if (item.pull.status == RIPC_PENDING) receive.source->abandon(item.pull);
@@ -323,7 +324,7 @@ void LongReceives::source_gone(const spi::Source& source) noexcept {
   for (auto receive = receives_.begin(); receive != receives_.end();) {
     const auto current = receive++;
     if (current->source.get() != &source) continue;
-    // What lies in mapped memory can still be had.
+    // Bytes in mapped memory can still be read.
     if (!progress(*current)) drop(*current, RIPC_PEER_DEAD);
     receives_.erase(current);
   }

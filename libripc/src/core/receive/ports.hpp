@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receive sides of one service, one on each transport.
+// The receiving sides of one service, one on each transport.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace ripc::internal::core {
 
 class Ports {
  public:
-  // Before any other call.
+  // Called before anything else.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, const spi::PortOptions& options,
               EventSet& events);
 
@@ -22,14 +22,14 @@ class Ports {
 
   // The largest packet that can arrive.
   std::size_t packet_limit() const noexcept;
-  // Any thread. Sources open now.
+  // Any thread. The number of open sources.
   std::size_t source_count() const noexcept;
   void published(std::uint64_t incarnation) noexcept;
   // Any thread.
   void add_to(ripc_service_statistics& statistics) const noexcept;
 
-  // The receiving thread. Between the two, whatever comes makes the service's EventSet readable. Calls `look` with each
-  // port that is to be polled once more before a sleep.
+  // The receiving thread. Between arm() and disarm(), every arrival makes the service's EventSet readable. Calls `look`
+  // with each port that must be polled once more before a sleep.
   template <class Look>
   void arm(Look look) noexcept {
     is_armed_ = true;
@@ -44,7 +44,7 @@ class Ports {
 
   // Any thread. Sends of their peers fail from now on.
   void close() noexcept;
-  // When no one receives any more.
+  // Called when no thread receives any more.
   void clear() noexcept;
 
  private:

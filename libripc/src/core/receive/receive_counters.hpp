@@ -8,7 +8,7 @@
 namespace ripc::internal::core {
 
 struct alignas(64) ReceiveCounters {
-  // Those with payload only, which cost one copy each; the others.
+  // Messages with payload only, which cost one copy each, and the other messages.
   Counter payload_messages{0}, short_bytes{0}, other_messages{0};
   Counter long_items{0}, long_bytes{0}, items_lent{0}, items_discarded{0}, sleeps{0}, packets_corrupt{0}, copies{0};
 

@@ -12,9 +12,9 @@ namespace ripc::internal::core {
 
 namespace {
 
-// How often the spin loop looks at anything but the queues.
+// After this many rounds, the spin loop looks at things other than the queues.
 constexpr unsigned kRoundsPerCheck = 32;
-// Where a spin is to be short: over sockets each round is a system call.
+// The same where a spin must be short: over sockets each round is a system call.
 constexpr unsigned kRoundsPerCheckBusy = 4;
 // While bytes are on their way, the receiver looks at least this often.
 constexpr Nanoseconds kLongReceiveSlice = 20'000'000;
@@ -35,16 +35,17 @@ void Receiver::end() noexcept {
 
 // ---- Waiting -------------------------------------------------------------------------------------------------
 
-// What does not wait for a port.
+// Handles what does not wait for a port.
 void Receiver::poll_pending() noexcept {
   (void)inbox_.give_waiting();
-  // First what came first: a message that has waited for too long gives its windows back to those that come now.
+  // Older messages first: one that has waited for too long gives its windows back to those that come now.
   long_receives_.progress_all();
   inbox_.pending = inbox_.has_waiting() || !long_receives_.empty();
 }
 
-// The first look, in receive(), found nothing. What comes now, while it waits awake, is given out alone. To look for a
-// second message would fetch the line that its sender is about to write, before the first one is returned.
+// The first look, in receive(), found nothing. A message that comes now, while this thread polls, is returned alone.
+// Looking for a second one would fetch the cache line that its sender is about to write, before the first one is
+// returned.
 ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noexcept {
   count = 0;
   const std::span<Message*> all = inbox_.output();
@@ -56,7 +57,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
     clock_.forget();
     if (const ripc_status status = life_.status(); status != RIPC_OK) [[unlikely]]
       return status;
-    // The rest is looked at less often: every instruction in this loop adds to the latency.
+    // Everything else is checked less often: every instruction in this loop adds to the latency.
     const unsigned rounds = timeout == 0 || spin_.is_off() || mover ? 1
                             : spin_.is_short()                      ? kRoundsPerCheckBusy
                                                                     : kRoundsPerCheck;
@@ -103,14 +104,14 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
   }
 }
 
-// The end of a receive that does not wait. Where the descriptor is used, it must become readable for whatever comes
-// from now on, and only for that.
+// The end of a receive that does not wait. If the descriptor is used, it must become readable for everything that
+// arrives from now on, and for nothing else.
 ripc_status Receiver::receive_nothing(std::size_t& count) noexcept {
   if (!life_.uses_fd()) return RIPC_EMPTY;
   life_.events().drain();
   ports_.arm([](spi::Port&) {});
   if (life_.take_interrupt()) return RIPC_INTERRUPTED;
-  // A packet that made no message may hide others, of which no event tells.
+  // A packet that made no message may hide others, which no event reports.
   while (poll_ports() == 0) {
     if (out_of_memory_) return RIPC_NO_MEMORY;
     if (!took_) return RIPC_EMPTY;
@@ -129,19 +130,19 @@ ripc_status Receiver::sleep(Deadline deadline, Mover& mover) noexcept {
       // Only bytes have come: the ports are armed as before.
       if (mover.look() && inbox_.pending) poll_pending();
     } else {
-      // What woke us usually is a message: then nothing needs to be armed, nor an event forgotten.
+      // Usually a message has woken this thread: then nothing needs to be armed, and no event forgotten.
       if (slept && (poll_ports() != 0 || (life_.events().forget_kept() && poll_ports() != 0))) break;
-      // Armed anew after each event: a sender wakes a receiver only once for each arming.
+      // Armed again after each event: a sender wakes a receiver only once for each arming.
       ports_.arm([this](spi::Port& port) { poll(port); });
       if (took_ || inbox_.pending) (void)poll_ports();
     }
     if (inbox_.count() != 0 || life_.is_signalled() || life_.status() != RIPC_OK) break;
-    // It would not be reported again.
+    // The packet would not be reported again.
     if (out_of_memory_) {
       status = RIPC_NO_MEMORY;
       break;
     }
-    // What made no message may hide others, of which no event tells.
+    // Packets that made no message may hide others, which no event reports.
     if (took_) {
       clock_.forget();
       continue;
@@ -174,16 +175,16 @@ inline void Receiver::learn(spi::Source& source, ripc_service_id id) noexcept {
 
 void Receiver::learn_address(spi::Source& source, ripc_service_id id) noexcept {
   try {
-    // A name, or an ID, that the trust file gives to others: answers go where the resolver says.
+    // The trust file gives this name or ID to others: answers go where the resolver says.
     if (!source.may_claim(id)) return;
     routes_.learn(id, source.facts().reply_address);
   } catch (const std::bad_alloc&) {
-    return;  // the next packet says it again
+    return;  // the next packet repeats it
   }
   source.sink_data = id;
 }
 
-// Nearly every packet. What it calls ends it, so that it has no registers to save.
+// Handles nearly every packet. Its calls are tail calls, so that it has no registers to save.
 spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes, const Memory* room) noexcept {
   wire::Single packet;
   Message* message = nullptr;
@@ -199,7 +200,7 @@ spi::Delivery Receiver::deliver(spi::Source& source, spi::Bytes bytes, const Mem
 spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes, const Memory* memory) noexcept {
   bool overtakes = false;
   if (!long_receives_.empty()) [[unlikely]] {
-    // What a source sends stays in order: what comes behind a message that is not complete waits its turn.
+    // Messages of one source stay in order: those behind an incomplete message wait their turn.
     overtakes = wire::is_unordered(bytes);
     const LongReceives::Turn turn = overtakes ? LongReceives::Turn::now : long_receives_.turn_of(source, *pool_);
     if (turn != LongReceives::Turn::now)
@@ -233,7 +234,7 @@ spi::Delivery Receiver::deliver_plain(spi::Source& source, spi::Bytes bytes, con
   return spi::Delivery::taken;
 }
 
-// The pool has memory that was used before. Its limit must not keep packets waiting for ever.
+// The pool has memory that was used before. Its limit must not make packets wait forever.
 spi::PacketSink::Memory Receiver::make_room(std::size_t size) noexcept try {
   Result<Memory> room = memory_.share(size);
   return room.ok() ? std::move(*room) : Memory(new std::byte[size], std::default_delete<std::byte[]>());
@@ -242,7 +243,7 @@ spi::PacketSink::Memory Receiver::make_room(std::size_t size) noexcept try {
   return {};
 }
 
-// False: there is no memory for that, and the message is released.
+// False: there is no memory to do so, and the message is released.
 bool Receiver::keep(Message& message, spi::Bytes packet, const Memory& memory) noexcept try {
   message.keep(packet, memory);
   return true;
@@ -256,7 +257,7 @@ spi::Delivery Receiver::reject() noexcept {
   return spi::Delivery::taken;
 }
 
-// A message that has more than payload, or is no message at all: a copy of it is looked at.
+// Handles a message that has more than payload, or is not a message at all. Examines a copy of it.
 spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, const Memory* memory,
                                         bool overtakes) noexcept {
   if (bytes.size() < wire::kHeaderSize) return reject();
@@ -288,7 +289,7 @@ spi::Delivery Receiver::deliver_special(spi::Source& source, spi::Bytes bytes, c
   MessagePool::release(message);
   if (begun == RIPC_NO_MEMORY) return stop_without_memory();
   if (begun == RIPC_AGAIN) return spi::Delivery::blocked;
-  // Withdrawn before it was taken: the sender knows, and for the receiver it never came.
+  // The message was withdrawn before it was taken: the sender knows, and for the receiver it never arrived.
   return begun == RIPC_CORRUPT ? reject() : spi::Delivery::taken;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving half of a service: looks at its ports, makes messages of packets, and waits for some.
+// The receiving half of a service: polls its ports, turns packets into messages, and waits for messages.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace ripc::internal::core {
 
-// One thread at a time receives; another one is told so, unless both begin in the same nanoseconds.
+// One thread at a time receives. A second one gets an error, unless both begin within the same nanoseconds.
 class Receiver final : private spi::PacketSink {
  public:
   struct Parts {
@@ -31,7 +31,7 @@ class Receiver final : private spi::PacketSink {
     memory::Pool& pool;
     Destinations destinations;
     EventLoop& loop;           // the responder's
-    const TicketSender& sent;  // by the same service
+    const TicketSender& sent;  // for messages that the same service has sent
     Spin spin;
   };
   explicit Receiver(const Parts& parts) noexcept
@@ -46,7 +46,7 @@ class Receiver final : private spi::PacketSink {
     if (pool_ != nullptr) pool_->close();
   }
 
-  // Before any other call.
+  // Called before anything else.
   Status open(std::vector<std::unique_ptr<spi::Transport>>& transports, const spi::PortOptions& options,
               MessagePools& pools, std::uint32_t max_messages);
   Ports& ports() noexcept { return ports_; }
@@ -56,7 +56,8 @@ class Receiver final : private spi::PacketSink {
   ripc_status receive(std::uint32_t flags, Nanoseconds timeout, std::span<Message*> messages,
                       std::size_t& count) noexcept;
 
-  // The clock, a moment before what receive() has given out came. 0: that was there already. UINT64_MAX: nobody looked.
+  // The time just before the messages came that receive() has returned. 0: they were there already. UINT64_MAX: nobody
+  // read the clock.
   Nanoseconds came_after() const noexcept { return came_after_; }
 
   bool has_incomplete() const noexcept { return !long_receives_.empty(); }
@@ -64,25 +65,25 @@ class Receiver final : private spi::PacketSink {
 
   // Any thread.
   bool cancel_answer(std::uint64_t request) noexcept { return long_receives_.cancel_answer(request); }
-  // When no one receives any more.
+  // Called when no thread receives any more.
   void end() noexcept;
 
  private:
   spi::Delivery deliver(spi::Source& source, spi::Bytes bytes, const Memory* room) noexcept override;
   void source_gone(spi::Source& source) noexcept override { long_receives_.source_gone(source); }
   Memory make_room(std::size_t size) noexcept override;
-  // memory: the bytes lie in it, and are not copied; or null.
+  // memory: holds the bytes, which are then not copied; or null.
   [[gnu::noinline]] spi::Delivery deliver_plain(spi::Source& source, spi::Bytes bytes, const Memory* memory) noexcept;
-  // overtakes: it is offered before its turn, because it said that it is unordered.
+  // overtakes: the packet is offered before its turn, because it is marked as unordered.
   spi::Delivery deliver_special(spi::Source& source, spi::Bytes bytes, const Memory* memory, bool overtakes) noexcept;
   static bool keep(Message& message, spi::Bytes packet, const Memory& memory) noexcept;
   spi::Delivery reject() noexcept;
-  // There is no memory for this packet now.
+  // Leaves the packet where it is, because there is no memory for it now.
   spi::Delivery stop_without_memory() noexcept {
     out_of_memory_ = !pool_->exhausted();
     return spi::Delivery::stop;
   }
-  // The address of the service that the source leads to, which is its sink_data.
+  // Learns the address of the service that the source leads to. The source's sink_data then holds the ID.
   void learn(spi::Source& source, ripc_service_id id) noexcept;
   void learn_address(spi::Source& source, ripc_service_id id) noexcept;
   void add_plain(Message* message, const spi::Source& from, std::uint64_t source, std::uint32_t tag, std::size_t items,
@@ -114,7 +115,7 @@ class Receiver final : private spi::PacketSink {
   void poll_pending() noexcept;
   [[gnu::noinline]] ripc_status receive_later(Nanoseconds timeout, std::size_t& count) noexcept;
   ripc_status receive_nothing(std::size_t& count) noexcept;
-  // The receiving thread's right to move the bytes that it waits for.
+  // The right of the receiving thread to move the bytes that it waits for.
   class Mover {
    public:
     Mover() = default;
@@ -138,8 +139,8 @@ class Receiver final : private spi::PacketSink {
     SharedSet::Borrowed set_;
     EventSet* events_ = nullptr;
   };
-  // Whether bytes are on their way, of what this service receives or has sent. This thread moves them itself from then
-  // on, unless another one does.
+  // Whether bytes of messages that this service receives or has sent are on their way. If so, this thread moves them
+  // itself from now on, unless another one does.
   bool has_bytes_under_way(Mover& mover) noexcept {
     if (long_receives_.empty() && !sent_.loop_serves()) return false;
     mover.borrow_from(loop_.shared(), life_.events());
@@ -158,7 +159,7 @@ class Receiver final : private spi::PacketSink {
   std::atomic<bool> is_receiving_{false};
   std::uint32_t flags_ = 0;
   bool took_ = false;           // the last look at the ports took packets, whether they made messages or not
-  bool out_of_memory_ = false;  // a packet stays where it is for want of memory
+  bool out_of_memory_ = false;  // a packet was left where it is for lack of memory
   Inbox inbox_;
   ReadClock clock_;
   Nanoseconds came_after_ = 0;
@@ -168,7 +169,7 @@ class Receiver final : private spi::PacketSink {
 
 [[gnu::always_inline]] inline ripc_status Receiver::receive(std::uint32_t flags, Nanoseconds timeout,
                                                             std::span<Message*> messages, std::size_t& count) noexcept {
-  // No locked instruction: the test is for programs that are wrong, and these meet it soon.
+  // Avoids a locked instruction: the test is for incorrect programs, which soon fail it anyway.
   if (is_receiving_.load(std::memory_order_relaxed)) [[unlikely]]
     return RIPC_INVALID_ARGUMENT;
   is_receiving_.store(true, std::memory_order_relaxed);

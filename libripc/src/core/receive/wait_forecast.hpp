@@ -10,7 +10,7 @@
 
 namespace ripc::internal::core {
 
-// When a wait is likely to end: the waits before have lasted about equally long, all but an accident at either end.
+// Forecasts when a wait will end, if the previous waits took about equally long, apart from one outlier at either end.
 class WaitForecast {
  public:
   static constexpr std::size_t kWaits = 8;
@@ -21,12 +21,12 @@ class WaitForecast {
     auto sorted = waits_;
     std::sort(sorted.begin(), sorted.end());
     const Nanoseconds shortest = sorted[1], longest = sorted[kWaits - 2];
-    // The next one may differ more than any of so few.
+    // The next wait may differ more than any of these few.
     const Nanoseconds margin = longest - shortest;
     from_ = shortest - std::min(shortest, margin);
     to_ = longest + margin;
   }
-  // Since it began; UINT64_MAX: nobody knows.
+  // Counted from the begin of the wait; UINT64_MAX: unknown.
   Nanoseconds from() const noexcept { return from_; }
   Nanoseconds to() const noexcept { return to_; }
 

@@ -37,13 +37,13 @@ struct GroupSend::Sending {
   ripc_group_outcome* const outcome;
   std::uint32_t taken = 0;
   std::uint32_t missed = 0;
-  Status failure{};  // why no one took it: no room, then the size, then what the last path said
-  // Members that their network may reach with one packet.
+  Status failure{};  // why nobody took it: no room, else the size, else the error of the last path
+  // Members whose network may reach them with one packet.
   struct Reachable {
     GroupMember* member;
     std::shared_ptr<spi::Channel> channel;
   };
-  // Enough that a send to some dozens of members allocates nothing.
+  // Large enough that a send to some dozens of members allocates nothing.
   std::array<std::byte, 8192> memory;
   std::pmr::monotonic_buffer_resource resource{memory.data(), memory.size()};
   std::pmr::vector<Reachable> together{&resource};
@@ -53,7 +53,7 @@ struct GroupSend::Sending {
     std::pmr::vector<std::uint8_t> sent;
   } one_network{std::pmr::vector<spi::Channel*>(&resource), std::pmr::vector<std::uint8_t>(&resource)};
 
-  // Before the first is sent to. Nothing takes memory afterwards but to connect.
+  // Called before the message is sent to the first member. Afterwards only connecting allocates.
   void reserve(std::size_t members) {
     together.reserve(members);
     without_channel.reserve(members);
@@ -67,7 +67,7 @@ struct GroupSend::Sending {
     without_channel.clear();
   }
   void took() noexcept { ++taken; }
-  // What became of the message to a member that had a channel, or none.
+  // Records what became of the message to a member, with or without a channel.
   void settle(GroupMember& member, ripc_status status) noexcept {
     if (status == RIPC_OK) {
       took();
@@ -102,7 +102,7 @@ Status GroupSend::send(const SendArguments& arguments) {
   std::shared_ptr<const GroupList> list = groups_.members(arguments.to);
   send_to_members(*list, sending);
   if (sending.taken == 0 && is_gone(sending.failure.code())) {
-    // All that were known are gone, so no one has it yet: those that came in their place shall.
+    // All known members are gone, so nobody has the message yet: send it to those that replaced them.
     list = groups_.members(arguments.to);
     sending.start();
     send_to_members(*list, sending);
@@ -115,7 +115,7 @@ Status GroupSend::send(const SendArguments& arguments) {
   return list->members.empty() ? no_members(*list) : sending.failure;
 }
 
-// Once some have it, want of memory only keeps others from it.
+// Once some members have the message, a lack of memory only means that others miss it.
 void GroupSend::send_to_members(const GroupList& list, Sending& sending) {
   sending.reserve(list.members.size());
   for (const std::shared_ptr<GroupMember>& member : list.members) {
@@ -159,8 +159,9 @@ void GroupSend::send_together(Sending& sending) noexcept {
   }
 }
 
-// By the channel that there is. RIPC_NO_SERVICE: there is none; RIPC_PEER_DEAD, RIPC_CLOSED: it was of no use, and is
-// dropped. RIPC_PENDING, unless it is to be sent to alone: nothing was sent, it is in sending.together now.
+// Sends over the existing channel. RIPC_NO_SERVICE: there is none. RIPC_PEER_DEAD, RIPC_CLOSED: the channel was
+// unusable, and is dropped. RIPC_PENDING, only without `alone`: nothing was sent yet, and the member is now in
+// sending.together.
 ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, bool alone) {
   const spi::ServiceRecord& record = member.record();
   std::shared_ptr<spi::Channel> useless;
@@ -210,7 +211,7 @@ Status GroupSend::connect_and_send(GroupMember& member, Sending& sending) {
     member.failed(now);
     if (is_gone(status.code()) || status == RIPC_NO_SERVICE) {
       lose_member(member, sending.group);
-      // That this one does not exist does not mean that no one does.
+      // A missing member does not mean that the group has none.
       if (status == RIPC_NO_SERVICE) status = Status(RIPC_PEER_DEAD, std::string(status.text()));
     }
   }

@@ -18,7 +18,7 @@ class GroupSend {
       : sender_(sender), paths_(paths), groups_(groups), resolver_(resolver), timeout_(timeout) {}
 
   Status send(const SendArguments& arguments);
-  // Of the member that takes least.
+  // The short limit of the member that takes least.
   Result<std::size_t> short_limit(ripc_service_id group, std::size_t items);
   // Whether some member has room; `request`: if not, Host::room() will be called. Also true while no member has a
   // channel: the next send looks for one.

@@ -12,11 +12,11 @@ namespace ripc::internal::core {
 namespace {
 
 // The channel that had no room for the last copies that this thread made. A sender that tries again and again makes no
-// others before there is room.
+// further copies until there is room.
 thread_local const spi::Channel* refused_copies = nullptr;
 
-// The turn to write into the return buffers of a request: one reply at a time. If it is not sent, it may be sent again,
-// and written anew.
+// The right to write into the return buffers of a request, which one reply at a time has. A reply that was not sent may
+// be sent again, and written again.
 class ReplyTurn {
  public:
   explicit ReplyTurn(Message::Attachments* of) noexcept
@@ -36,13 +36,13 @@ class ReplyTurn {
 
 }  // namespace
 
-// What was prepared for the items. Kept over attempts with different channels.
+// The state prepared for the items. It is kept across attempts with different channels.
 struct LongSend::Prepared {
   ItemPlan plan;
   std::vector<memory::Hold> holds;  // one for each item that is pulled, in order
   std::vector<spi::Exposure> exposures;
   std::vector<spi::Bytes> ranges;
-  bool has_copies = false;  // of memory that is the caller's again when the call returns
+  bool has_copies = false;  // some holds are copies of memory that belongs to the caller again after the call
 };
 
 Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
@@ -55,7 +55,7 @@ Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* t
     Status planned = prepared.plan.choose(arguments.items, arguments.returns.size(), limit,
                                           std::min(limit, arguments.auto_limit), (*channel)->most_carried());
     if (!planned.ok()) return planned;
-    // A path that cannot be prepared has a lower limit from then on. What is gone is found out below.
+    // A path that cannot be prepared has a lower limit from then on. The code below finds out if it is gone.
     const std::size_t size = prepared.plan.packet_size();
     wide = size <= (*channel)->ready_limit() ? RIPC_OK : (*channel)->widen(size);
   }
@@ -104,13 +104,13 @@ Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, boo
   return {};
 }
 
-// Memory that the peer reads after the call: lent by the caller, if the end of the loan is reported to someone, else a
-// copy.
+// The memory that the peer reads after the call. It is lent by the caller if someone learns of the end of the loan,
+// else it is a copy.
 Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_reported) {
   if (item.kind != RIPC_ITEM_LONG && item.size != 0) {
     Result<memory::Hold> copied = pool_.copy(bytes_of(item));
     if (copied.status().code() == RIPC_NO_MEMORY) {
-      // Of messages that have ended, and no one has looked.
+      // Frees the memory of messages that have ended without anyone having checked their tickets.
       tickets_.check_tickets();
       copied = pool_.copy(bytes_of(item));
     }
@@ -135,7 +135,7 @@ Result<memory::Hold> LongSend::lend(memory::Pool& pool, const ripc_item& item, b
   return lent;
 }
 
-// What one attempt has let the peer do. Taken back, unless the message was sent.
+// The access that one attempt has given to the peer. It is taken back unless the message was sent.
 class LongSend::Attempt {
  public:
   Attempt(RequestTable& requests, const std::shared_ptr<spi::Channel>& to_channel, ripc_service_id to)
@@ -156,7 +156,7 @@ class LongSend::Attempt {
     is_exposed = status == RIPC_OK;
     return status;
   }
-  // Makes it a request, if a reply is expected.
+  // Makes the message a request, if a reply is expected.
   ripc_status ask(std::span<const ripc_return_buffer> returns, bool expects_reply) {
     request.grants.reserve(returns.size());
     request.buffers.assign(returns.begin(), returns.end());
@@ -199,7 +199,7 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
   }
   if (status == RIPC_OK) status = transmit_packet(arguments, prepared.plan, descriptors, attempt);
   if (status != RIPC_OK) return counters_.count_again(status);
-  // It is sent: nothing fails from here on.
+  // The message is sent: nothing fails from here on.
   attempt.sent = true;
   if (arguments.request_id != nullptr) *arguments.request_id = attempt.request_id;
   if (exposed == 0) return {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sending messages with more than short items: long ones, return buffers, and replies to what has them.
+// Sends messages that have more than short items: long items, return buffers, and replies to requests with return
+// buffers.
 #pragma once
 
 #include <memory>
@@ -21,14 +22,14 @@ class LongSend {
            SendCounters& counters)
       : id_(id), paths_(paths), pool_(pool), tickets_(tickets), requests_(requests), counters_(counters) {}
 
-  // `ticket`: null if no one wants it.
+  // `ticket`: null if nobody wants it.
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
-  // Ends what is under way.
+  // Ends the messages in progress.
   void end() noexcept { tickets_.end_sender(*sender_); }
   const TicketSender& tickets() const noexcept { return *sender_; }
 
-  // Memory that the peer reads after the call. RIPC_INVALID_ARGUMENT: nobody is told when the loan ends, and the pool
-  // does not know the memory.
+  // Memory that the peer reads after the call. RIPC_INVALID_ARGUMENT: nobody would learn when the loan ends, and the
+  // memory is neither leased nor registered.
   static Result<memory::Hold> lend(memory::Pool& pool, const ripc_item& item, bool is_reported);
 
  private:

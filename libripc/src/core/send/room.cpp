@@ -7,7 +7,7 @@ namespace ripc::internal::core {
 
 namespace {
 
-// Between two looks at a full queue: each look takes a cache line away from the receiver.
+// The pause between two looks at a full queue: each look takes a cache line away from the receiver.
 constexpr int kRoomPauses = 16;
 
 }  // namespace
@@ -34,8 +34,8 @@ Status Room::wait(ripc_service_id to, Deadline deadline) {
   }
 }
 
-// Whether a message may find room; `request`: if not, changed() will be called. Without a search for the peer it
-// may also be gone: the next send tells.
+// Whether a message may find room; `request`: if not, changed() will be called. Without a search for the peer, it may
+// also be gone: the next send reports that.
 Result<bool> Room::is_at(ripc_service_id to, bool request, Resolve resolve) {
   if (is_group(to)) return groups_.has_room(to, request);
   for (;;) {
@@ -46,12 +46,12 @@ Result<bool> Room::is_at(ripc_service_id to, bool request, Resolve resolve) {
       if (!channel.ok()) return channel.status();
     }
     const bool room = (*channel)->has_room(request);
-    // A peer that has gone meanwhile has room, too: then another one is meant.
+    // A peer that has gone meanwhile also counts as having room: then look for its successor.
     if (!room || resolve == Resolve::no || (*channel)->alive()) return room;
   }
 }
 
-// Until changes_ is not `seen` any more, the deadline is over or a signal has come.
+// Sleeps until changes_ differs from `seen`, the deadline has passed or a signal has come.
 ripc_status Room::sleep(std::uint32_t seen, Deadline deadline) {
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   const ripc_status status = wait_for_change(loop_, changes_, seen, deadline);
@@ -59,7 +59,7 @@ ripc_status Room::sleep(std::uint32_t seen, Deadline deadline) {
   return status;
 }
 
-// Also in signal handlers.
+// Also called in signal handlers.
 void Room::wake_waiters() noexcept {
   changes_.fetch_add(1, std::memory_order_seq_cst);
   if (waiters_.load(std::memory_order_seq_cst) == 0) return;

@@ -22,9 +22,9 @@ class Room {
   Status wait(ripc_service_id to, Deadline deadline);
   Status request_event(ripc_service_id to);
 
-  // A peer that had no room has some now, or is gone.
+  // Called when a peer that had no room has some again, or is gone.
   void changed() noexcept;
-  // A waiting thread looks again. Async-signal-safe.
+  // Makes waiting threads look again. Async-signal-safe.
   void wake_waiters() noexcept;
 
  private:

@@ -15,8 +15,8 @@ class SendCounters {
  public:
   Counter long_items{0}, items_returned{0}, again{0}, notifications{0}, resolutions{0}, group_packets{0}, copies{0};
 
-  // A plain message of so many bytes, whose payload was copied. The thread that sent first counts in a place of its
-  // own, without locked instructions; others share one.
+  // Counts a plain message of `bytes` bytes whose payload was copied. The thread that sent first has its own counters,
+  // without locked instructions; the others share one set.
   void count_plain(const ThreadEpoch::Record& thread, std::size_t bytes) noexcept {
     if (main_sender_.load(std::memory_order_relaxed) != &thread) [[unlikely]]
       return count_plain_first(thread, bytes);
@@ -27,12 +27,12 @@ class SendCounters {
       increase(main_.other_messages);
     }
   }
-  // Any other message, with so many bytes of short items; `copied`: they were.
+  // Counts any other message, with `short_bytes` bytes of short items. `copied`: these were copied.
   void count_other(std::size_t short_bytes, bool copied) noexcept {
     add(copied ? shared_.payload_messages : shared_.other_messages);
     add(shared_.bytes, short_bytes);
   }
-  // Those that the thread has made since.
+  // Counts the wakes that the thread has made since `before`.
   void count_wakes(const ThreadEpoch::Record& thread, std::uint64_t before) noexcept {
     if (thread.wakes != before) [[unlikely]]
       add(wakes_, thread.wakes - before);

@@ -17,8 +17,8 @@ Status Sender::send(const SendArguments& arguments, std::shared_ptr<Ticket>* tic
   return has_kind(arguments.items, RIPC_ITEM_GIVEN) ? send_given(arguments, ticket) : send_held(arguments, ticket);
 }
 
-// What is given is sent as short items in leases that are held. A transport adds its own holds to ours. Ours also say
-// which leases end: each once, and none that another thread has got meanwhile.
+// Sends GIVEN items as short items in leases that are held. A transport adds its own holds to these. These holds also
+// show which leases end: each once, and none that another thread has taken meanwhile.
 Status Sender::send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
   std::array<ripc_item, RIPC_MAX_ITEMS> items;
   std::array<memory::Hold, RIPC_MAX_ITEMS> holds;
@@ -60,7 +60,7 @@ Status Sender::send_many(const SendArguments& each, std::span<const ripc_outgoin
     return index < messages.size() && messages[index].items != nullptr &&
            has_kind({messages[index].items, messages[index].count}, RIPC_ITEM_LONG);
   };
-  bool some_wait = false;  // of those that were sent, for more
+  bool some_wait = false;  // some messages that were sent wait for more to follow
   while (sent < messages.size()) {
     const ripc_outgoing& message = messages[sent];
     Status status = RIPC_OK;
@@ -72,7 +72,7 @@ Status Sender::send_many(const SendArguments& each, std::span<const ripc_outgoin
         sent += taken;
         continue;
       }
-      // What stands in the way of this one is a matter of an ordinary send.
+      // An ordinary send handles whatever stopped this message.
       SendArguments arguments = each;
       arguments.tag = message.tag;
       arguments.items = {message.items, message.count};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service sends: chooses for each message whether it goes as one packet, with long items, or to a group.
+// The sending half of a service. Decides for each message whether it goes as one packet, with long items, or to a
+// group.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace ripc::internal::core {
 // Any thread.
 class Sender {
  public:
-  // All of them outlive it. resolve_timeout: how long members of groups are looked for.
+  // All of them outlive the Sender. resolve_timeout: how long it looks for members of groups.
   struct Parts {
     ServiceLife& life;
     Paths& paths;
@@ -40,19 +41,19 @@ class Sender {
   Sender& operator=(const Sender&) = delete;
 
   // A message of short items with no option but a tag, of at most `most` bytes. No allocation, no lock. RIPC_PENDING:
-  // send() has to look at it, as the channel is not known. `loses` (may be null): whether the path may lose it.
+  // the channel is not known, so send() has to handle the message. `loses` (may be null): whether the path may lose it.
   [[gnu::always_inline]] ripc_status send_short(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items,
                                                 bool* loses = nullptr, std::size_t most = SIZE_MAX) noexcept {
     return life_.status() == RIPC_OK ? short_.send_known(to, tag, items, loses, most) : RIPC_PENDING;
   }
   Status send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket);
-  // Adds to `sent` what was sent; not ok: why the next message was not.
-  // `each`: what is the same for all of them. `tickets`: empty, or one for each message.
+  // Adds the number of messages sent to `sent`. A failure says why the next one was not sent. `each`: the arguments
+  // that all messages share. `tickets`: empty, or one for each message.
   Status send_many(const SendArguments& each, std::span<const ripc_outgoing> messages,
                    std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
   Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
-  // Ends what is under way.
+  // Ends the messages in progress.
   void end() noexcept { long_.end(); }
   const TicketSender& tickets() const noexcept { return long_.tickets(); }
 

@@ -13,7 +13,7 @@ namespace {
 
 // Messages that are handed to a channel at once.
 constexpr std::size_t kSendBatch = 64;
-// The packet of a notification, whatever its path takes: it goes through the responders, which others wait for.
+// The largest packet of a notification on any path: it goes through the responders, which others also wait for.
 constexpr std::size_t kMaxNotification = std::size_t{60} << 10;
 constexpr std::string_view kSendMessage =
     "Send what is larger in a message, with ripc_send(), and let the notification say that it was sent.";

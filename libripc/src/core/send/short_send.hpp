@@ -17,7 +17,7 @@ namespace ripc::internal::core {
 // How often a send that meets a dead peer looks for its successor.
 constexpr int kAttempts = 3;
 
-// The channel is of no use any more.
+// Whether the status says that the channel can no longer be used.
 inline bool is_gone(ripc_status status) noexcept { return status == RIPC_PEER_DEAD || status == RIPC_CLOSED; }
 
 // Any thread.
@@ -25,18 +25,20 @@ class ShortSend {
  public:
   ShortSend(ripc_service_id id, Paths& paths) noexcept : id_(id), paths_(paths) {}
 
-  // Where the channel is known, of at most so many bytes. RIPC_PENDING: the general send has to look at it.
+  // Sends at most `most` bytes, if the channel is known. RIPC_PENDING: the general send has to handle the message.
   ripc_status send_known(ripc_service_id to, std::uint32_t tag, std::span<const ripc_item> items, bool* loses,
                          std::size_t most) noexcept;
-  // A message that prefers_plain(). !fits: it is none, or does not fit, and some of it may travel long instead.
+  // Sends a message that prefers_plain(). !fits: it is not plain, or does not fit, and some items may travel long
+  // instead.
   Status send(const SendArguments& arguments, bool& fits);
-  // How many of the first messages went; none also if the first is not plain, or its channel not known.
+  // Returns how many messages were sent, counted from the first. None if the first is not plain, or its channel is not
+  // known.
   std::size_t send_batch(ripc_service_id to, std::span<const ripc_outgoing> messages) noexcept;
 
-  // To the peer's responder.
+  // Sends a notification to the peer's responder.
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
 
-  // In the thread's read section, in which the channel was found. Sends and counts.
+  // Sends and counts. Called in the read section of the thread in which the channel was found.
   ripc_status send_by(spi::Channel& channel, const spi::Outgoing& outgoing,
                       const ThreadEpoch::Record& thread) noexcept {
     const std::uint64_t wakes = thread.wakes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a context is made of; the caller has chosen and opened it.
+// The parts of a context, which the caller has chosen and opened.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct ContextParts {
   std::vector<std::string> optional;                        // transports that are left out if they cannot start
   std::vector<std::string> withheld;                        // transports that this context may not use
   std::string withheld_reason;                              // "because ...", and what to do about it
-  bool is_encryption_required = false;                      // transports that cannot are left out
+  bool is_encryption_required = false;                      // transports that cannot encrypt are left out
   std::unique_ptr<spi::Resolver> resolver;
-  security::Credentials credentials;  // those of transports and resolver
+  security::Credentials credentials;  // used by transports and resolver
   Nanoseconds resolve_timeout = 1'000'000'000;
   Spin spin;
   Nanoseconds group_refresh = 250'000'000;

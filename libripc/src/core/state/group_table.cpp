@@ -10,7 +10,7 @@ namespace {
 
 constexpr Nanoseconds kFirstMemberPause = 1'000'000'000;
 constexpr Nanoseconds kLongestMemberPause = 60'000'000'000;
-// A list without members costs nothing but the question, and someone is waiting for the first one.
+// Refreshing an empty list costs only the question, and someone is waiting for the first member.
 constexpr Nanoseconds kEmptyRefresh = 10'000'000;
 
 }  // namespace
@@ -41,7 +41,7 @@ std::shared_ptr<const GroupList> GroupTable::members(ripc_service_id group) {
     const std::lock_guard lock(mutex_);
     Entry& known = entry(group, now);
     if (known.list && now < known.due) return known.list;
-    // The others go on with the old list meanwhile.
+    // Other threads use the old list meanwhile.
     known.due = now + refresh_;
     former = known.list;
     changes = known.changes;
@@ -82,10 +82,10 @@ std::shared_ptr<const GroupList> GroupTable::ask(ripc_service_id group, const st
                          known->second->record().addresses == record.addresses;
     list->members.push_back(is_same ? known->second : std::make_shared<GroupMember>(record));
   });
-  // What could not be read now is no news about anyone.
+  // A failed read says nothing new about any member.
   if (former != nullptr && !list->failure.ok()) return former;
   if (list->members.size() > kMaxMembers) {
-    // Newcomers do not drive out those that are there.
+    // New members do not displace the present ones.
     std::ranges::sort(list->members, [](const auto& one, const auto& other) {
       return std::pair(one->record().incarnation, one->record().id) <
              std::pair(other->record().incarnation, other->record().id);

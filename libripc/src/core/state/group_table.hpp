@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in the groups that this context sends to: asked of the resolver, and remembered for a while.
+// The members of the groups that this context sends to. They come from the resolver and are remembered for a while.
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,15 @@
 
 namespace ripc::internal::core {
 
-// One registration that is in a group. Shared by the lists of the group that it is in, so that what a send learned
-// about it outlives a list.
+// One registration that is in a group. Successive lists of the group share it, so that what a send has learned about it
+// outlives a list.
 class GroupMember {
  public:
   explicit GroupMember(spi::ServiceRecord record) : record_(std::move(record)) {}
 
   const spi::ServiceRecord& record() const noexcept { return record_; }
 
-  // Any thread. Whether the way to it may be looked for now: not for a while after that failed, each time longer.
+  // Any thread. Whether a path to it may be searched for now. After each failure, searches pause for a longer time.
   bool may_try(Nanoseconds now) const noexcept { return now >= next_try_.load(std::memory_order_relaxed); }
   void failed(Nanoseconds now) noexcept;
   void succeeded() noexcept { pause_.store(0, std::memory_order_relaxed); }
@@ -37,7 +37,7 @@ class GroupMember {
 
 struct GroupList {
   std::vector<std::shared_ptr<GroupMember>> members;  // each service once; at most GroupTable::kMaxMembers
-  std::size_t left_out = 0;                           // members that are more than that
+  std::size_t left_out = 0;                           // number of members beyond that limit
   Status failure;                                     // why a resolver did not answer; RIPC_OK if all did
 };
 
@@ -45,7 +45,7 @@ struct GroupList {
 class GroupTable {
  public:
   static constexpr std::size_t kMaxMembers = 4096;
-  static constexpr std::size_t kMaxRemembered = 1024;  // groups; of more, the one used longest ago is forgotten
+  static constexpr std::size_t kMaxRemembered = 1024;  // groups; beyond that, the least recently used one is forgotten
 
   // refresh: how old a list may become. timeout: how long the first question for a group may take.
   GroupTable(spi::Resolver& resolver, Nanoseconds refresh, Nanoseconds timeout)
@@ -54,10 +54,10 @@ class GroupTable {
   // Never nullptr. Asks the resolver, in this thread, if the list is too old or missing.
   std::shared_ptr<const GroupList> members(ripc_service_id group);
 
-  // The same, but never waits for other hosts: nullptr if the group was not asked for before.
+  // The same, but never waits for other hosts: nullptr if nobody has asked for the group before.
   std::shared_ptr<const GroupList> known(ripc_service_id group);
 
-  // The next members() asks.
+  // Makes the next members() ask the resolver.
   void outdate(ripc_service_id group);
 
  private:

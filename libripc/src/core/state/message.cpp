@@ -7,7 +7,7 @@ namespace ripc::internal::core {
 
 namespace {
 
-// A thread that receives so often in a row is not one of several that take turns.
+// A thread that receives this often in a row does not take turns with others.
 constexpr std::uint32_t kCallsToOwn = 256;
 
 }  // namespace
@@ -23,7 +23,7 @@ void Message::attach(std::size_t grants, std::size_t lent_items) {
 void Message::keep(spi::Bytes packet, const std::shared_ptr<const void>& memory) {
   attach(0, 0);
   attachments->views.push_back(memory);
-  // Nobody writes there.
+  // Nobody writes to this memory.
   storage = const_cast<std::byte*>(packet.data());
   storage_size = packet.size();
 }
@@ -66,10 +66,10 @@ Message* MessagePool::make(bool large) noexcept {
   return message;
 }
 
-// To take over from an owner costs a barrier, which interrupts every processor that runs a thread of this process.
+// Taking over from an owner costs a barrier, which interrupts every processor that runs a thread of this process.
 void MessagePool::change_owner(const ThreadEpoch::Record& thread) noexcept {
   if (const ThreadEpoch::Record* former = owner_.exchange(nullptr, std::memory_order_seq_cst)) {
-    // It may be giving a message back as the owner that it no longer is.
+    // The former owner may still be giving a message back as if it were the owner.
     ThreadEpoch::synchronize(*former);
     candidate_ = &thread;
     entered_ = 0;
@@ -100,7 +100,7 @@ bool MessagePool::exhausted() noexcept {
   return out_ >= max_messages_;
 }
 
-// Makes sure that there is one to take. False: max_messages are out, or no memory.
+// Makes sure that the list has a message to take. False: max_messages are out, or there is no memory.
 bool MessagePool::provide(List& list) noexcept {
   if (exhausted()) return false;
   if (list.own == nullptr && list.returned.load(std::memory_order_relaxed) != nullptr) collect(list);
@@ -119,7 +119,7 @@ void MessagePool::end_attachments(Message& message) noexcept {
   message.storage_size = message.large ? message.owner->packet_limit_ : kSmallStorage;
 }
 
-// Apart from release(), which then calls nothing and has no registers to save.
+// Separate from release(), which then calls nothing and has no registers to save.
 void MessagePool::release_prepared(Message* message) noexcept {
   if (!message->owner->pools_.usable()) return;
   if (message->attachments) end_attachments(*message);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Received messages and the pool they come from. The receiving thread takes messages, any thread gives them back.
+// Received messages and the pool they come from. The receiving thread takes messages; any thread may give them back.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,11 @@ namespace ripc::internal::core {
 
 class MessagePool;
 
-// The pools of one context, so that the context can free at its end what the application never gave back.
+// The pools of one context, so that the context can free, at its end, the messages that the application never gave
+// back.
 class MessagePools {
  public:
-  // Frees every pool that is left, with its messages. No one may use or release one of them any more.
+  // Frees every remaining pool with its messages. Nobody may use or release these any more.
   ~MessagePools();
 
  private:
@@ -39,14 +40,14 @@ class MessagePools {
 };
 
 struct Message {
-  // What only few messages need.
+  // The parts that only a few messages need.
   struct Attachments {
-    std::shared_ptr<spi::Source> source;             // that attached the grants, or lends
+    std::shared_ptr<spi::Source> source;             // the one that attached the grants, or lends
     std::vector<wire::Grant> grants;                 // return buffers for the reply
     std::atomic<bool> replied{false};                // the grants were used, or refused
     std::vector<wire::Descriptor> lent;              // a transfer to finish on release: one or none
-    ripc_status lent_status = RIPC_OK;               // with this
-    std::vector<std::shared_ptr<const void>> views;  // what the lent items lie in, and a packet that was not copied
+    ripc_status lent_status = RIPC_OK;               // the status to finish it with
+    std::vector<std::shared_ptr<const void>> views;  // memory of the lent items, and of a packet that was not copied
     memory::Pool* pool = nullptr;                    // of the leases
     std::vector<std::byte*> leases;                  // items in library memory, given back on release
   };
@@ -57,7 +58,7 @@ struct Message {
   bool large = false;
   std::uint32_t tag = 0;
   ripc_service_id source = 0;
-  const spi::Peer* peer = nullptr;  // whose it is; there as long as the context
+  const spi::Peer* peer = nullptr;  // the sender's peer; valid as long as the context
   std::uint64_t in_reply_to = 0;
   std::uint64_t request = 0;  // the sender's name for it, if it attached return buffers
   std::uint32_t item_count = 0;
@@ -67,15 +68,16 @@ struct Message {
   std::size_t storage_size = 0;
   std::unique_ptr<Attachments> attachments;
 
-  // Makes them, with room for so many return buffers and lent items: adding those takes no memory then.
+  // Makes the attachments, with room for this many return buffers and lent items, so that adding them allocates
+  // nothing.
   void attach(std::size_t grants, std::size_t lent_items);
-  // Its packet, or what follows the head of it, is not copied: it lies here, in this memory. Throws std::bad_alloc.
+  // Keeps the packet, or what follows its head, in this memory instead of a copy. Throws std::bad_alloc.
   void keep(spi::Bytes packet, const std::shared_ptr<const void>& memory);
-  // The storage that was made with it.
+  // The storage that was allocated with the message.
   std::byte* own_storage() const noexcept { return reinterpret_cast<std::byte*>(items + item_capacity); }
 };
 
-// What keeps the memory of lent items where it is, without their messages. Gone before the context.
+// Keeps the memory of lent items without their messages. Must be destroyed before the context.
 struct ViewHold {
   std::vector<std::shared_ptr<const void>> views;
   std::vector<memory::Hold> leases;
@@ -86,26 +88,25 @@ Result<std::unique_ptr<ViewHold>> hold_views(const Message& message);
 
 // Lives until its service is gone and all its messages are back, or its context is gone.
 //
-// The thread that receives takes messages and, usually, gives them back: that needs no locked instruction. Any other
-// thread gives back through a list that the receiver takes whole.
+// The receiving thread takes messages and usually gives them back too: that needs no locked instruction. Any other
+// thread gives them back through a list that the receiver empties as a whole.
 class MessagePool {
  public:
   // packet_limit: bytes of the largest packet. max_messages: how many may be out at once.
   MessagePool(MessagePools& pools, std::size_t packet_limit, std::uint32_t max_messages);
 
-  // The receiving thread, before it takes messages: from now on it is the one. Threads that take turns all give back
-  // through the list, until one of them has stayed for a while.
+  // Called by the receiving thread before it takes messages: it becomes the owner. Threads that take turns all give
+  // messages back through the list, until one of them has stayed for a while.
   void enter(const ThreadEpoch::Record& thread) noexcept {
     if (owner_.load(std::memory_order_relaxed) != &thread) [[unlikely]]
       change_owner(thread);
   }
 
-  // What nearly all messages need; the others have room for the largest.
+  // Enough for nearly all messages; the others get room for the largest.
   static constexpr std::size_t kSmallItems = 4;
   static constexpr std::size_t kSmallStorage = 512;
 
-  // The receiving thread. nullptr: max_messages are out, or no memory. No allocation once as many as are needed at a
-  // time exist.
+  // The receiving thread. nullptr: max_messages are out, or no memory. Allocates nothing once enough messages exist.
   Message* take(std::size_t bytes, std::size_t items) noexcept {
     List& list = bytes > kSmallStorage || items > kSmallItems ? large_ : small_;
     if (list.own == nullptr || out_ >= max_messages_) [[unlikely]] {
@@ -114,7 +115,7 @@ class MessagePool {
     return take_from(list);
   }
 
-  // What take() of up to kSingleStorage bytes and an item usually comes to. nullptr: it has to look.
+  // The usual case of take(), for up to kSingleStorage bytes and one item. nullptr: take() has to handle it.
   static constexpr std::size_t kSingleStorage = 256;
   Message* take_single() noexcept {
     static_assert(kSingleStorage <= kSmallStorage);
@@ -123,7 +124,7 @@ class MessagePool {
 
   // The receiving thread. True if max_messages are out.
   bool exhausted() noexcept;
-  // The receiving thread. True if most of them are not.
+  // The receiving thread. True if fewer than half of max_messages are out.
   bool is_roomy() const noexcept { return out_ < max_messages_ / 2; }
 
   // Any thread. Ends what the message lends and gives it back to its pool. Not in a forked child, whose parent still
@@ -145,7 +146,8 @@ class MessagePool {
     pool.give_back_from_elsewhere(list, message);
   }
 
-  // The service is gone; no one receives any more. The pool goes, with all its messages, when the last one is back.
+  // Called when the service is gone, so nobody receives any more. The pool is freed, with all its messages, when the
+  // last one is back.
   void close() noexcept;
 
  private:
@@ -181,8 +183,8 @@ class MessagePool {
   List small_;
   List large_;
   std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // the receiving thread, or none: threads take turns
-  const ThreadEpoch::Record* candidate_ = nullptr;          // where there is none: the receiver
-  std::uint32_t entered_ = 0;                               // how often, without another thread in between
+  const ThreadEpoch::Record* candidate_ = nullptr;          // without an owner: the current receiver
+  std::uint32_t entered_ = 0;                               // how often it entered, without another thread in between
   std::atomic<std::int64_t> remaining_{0};                  // out after close(); negative before it has counted
 };
 

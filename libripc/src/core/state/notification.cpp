@@ -50,7 +50,7 @@ void NotificationTable::arrived(spi::Bytes packet) noexcept {
       });
       return;
     } catch (const std::bad_alloc&) {
-      // As one too many.
+      // Dropped, like one notification too many.
     }
   }
   waiting_.fetch_sub(1, std::memory_order_relaxed);

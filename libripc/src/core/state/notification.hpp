@@ -18,7 +18,7 @@ namespace ripc::internal::core {
 
 class NotificationTable : public std::enable_shared_from_this<NotificationTable> {
  public:
-  // Notifications that may wait for the responder at once; more are dropped and counted as unknown.
+  // How many notifications may wait for the responder at once. Further ones are dropped and counted as unknown.
   static constexpr std::uint32_t kMaxWaiting = 1024;
 
   explicit NotificationTable(EventLoop& loop) : loop_(loop) {}

@@ -46,7 +46,7 @@ Status RequestTable::cancel(std::uint64_t id) {
                   "There is no such request: it was answered or cancelled before, or never made.");
   const Deadline deadline = Deadline::after(kWritePatience);
   Request& request = taken.mapped();
-  // A write that does not finish keeps no other buffer.
+  // A write that does not finish must not hold back the other buffers.
   std::bitset<RIPC_MAX_RETURNS> ended;
   for (;;) {
     for (std::size_t index = 0; index < request.grants.size(); ++index)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of one service that wait for a reply: their return buffers, and which peer may write them.
+// Requests of one service that wait for a reply: their return buffers, and the peers that may write them.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +38,12 @@ class RequestTable {
     requests_.insert(std::move(request));
   }
 
-  // Takes a request out when no one writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
-  // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays.
+  // Takes a request out once nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
+  // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays in the table.
   Status cancel(std::uint64_t id);
   void cancel_all() noexcept;
 
-  // The one whose ID comes next after this one; 0: there is none.
+  // The next larger ID of a request in the table; 0: there is none.
   std::uint64_t next(std::uint64_t id) const noexcept;
 
  private:

@@ -22,7 +22,8 @@ RouteTable::~RouteTable() {
   delete table;
 }
 
-// The slot of a route; removed ones keep theirs until the table is rebuilt, because the search goes on behind them.
+// Finds the slot of a route. Removed routes keep their slots until the table is rebuilt, because the search continues
+// past them.
 std::atomic<RouteTable::Route*>* RouteTable::locate(Table& table, ripc_service_id id) const noexcept {
   for (std::size_t position = start(id, table);; position = (position + 1) & table.mask) {
     const Route* route = table.slots[position].load(std::memory_order_relaxed);
@@ -37,7 +38,7 @@ void RouteTable::store(Table& table, Route* route) noexcept {
   table.slots[position].store(route, std::memory_order_release);
 }
 
-// What is made can be taken out again without memory.
+// A route made here can be removed later without allocating.
 std::unique_ptr<RouteTable::Route> RouteTable::make_route(ripc_service_id id, spi::Connected way) {
   auto route = std::make_unique<Route>();
   route->id = id;

@@ -30,25 +30,24 @@ class RouteTable {
     }
   }
 
-  // The whole of it, if its channel lives. Any thread.
+  // The whole path, if its channel is alive. Any thread.
   std::optional<spi::Connected> open_path(ripc_service_id id) const;
 
-  // Adds a way unless a living one is there already: returns the channel that is in the table afterwards.
+  // Adds a path unless a living one is there already. Returns the channel that is in the table afterwards.
   std::shared_ptr<spi::Channel> insert(ripc_service_id id, spi::Connected way);
   // Removes this channel, wherever it is; the caller makes the EpochDomain reclaim later.
   void remove(const spi::Channel& channel) noexcept;
 
-  // Addresses received from the services themselves, for those that no resolver knows. Bounded: of more than
-  // kMaxLearned services, the one that was learned first is forgotten; a new address of a service does not make it
-  // newer.
+  // Addresses received from the services themselves, for those that no resolver knows. Bounded: beyond kMaxLearned
+  // services, the one that was learned first is forgotten. A new address does not make a service newer.
   static constexpr std::size_t kMaxLearned = 65536;
   void learn(ripc_service_id id, spi::Address address);
   void forget(ripc_service_id id) noexcept;
   std::optional<spi::Address> learned(ripc_service_id id) const;
 
  private:
-  // One link to a peer: short messages keep their order on one rail. Only the bytes of long items go over several, and
-  // those are a matter of the session (remote/bulk/lanes.hpp).
+  // One link to a peer: short messages keep their order on one rail. Only the bytes of long items use several rails,
+  // and the session handles those (remote/bulk/lanes.hpp).
   struct Route {
     ripc_service_id id = 0;
     spi::Connected way;
@@ -75,9 +74,9 @@ class RouteTable {
 
   EpochDomain& epochs_;
   std::atomic<Table*> table_;
-  Route removed_{};  // stands in the slot of every removed route: without a channel, no one finds it
+  Route removed_{};  // in the slot of every removed route: it has no channel, so nobody finds it
   mutable std::mutex mutex_;
-  std::size_t used_ = 0;  // slots that are not empty, with those of removed routes
+  std::size_t used_ = 0;  // slots that are not empty, including those of removed routes
   std::unordered_map<ripc_service_id, Learned> learned_;
   std::list<ripc_service_id> learned_order_;  // oldest first
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a service still is one, and what wakes the threads that wait in its calls.
+// Whether a service is still open, and how to wake the threads that wait in its calls.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class ServiceLife {
  public:
   explicit ServiceLife(EventSet events) noexcept : events_(std::move(events)) {}
 
-  // RIPC_OK, RIPC_FENCED, RIPC_CLOSED: every call says so from then on.
+  // RIPC_OK, RIPC_FENCED or RIPC_CLOSED. After the latter two, every call returns that status.
   ripc_status status() const noexcept { return static_cast<ripc_status>(status_.load(std::memory_order_relaxed)); }
   // False: it was fenced or closed before.
   bool fence() noexcept {
@@ -26,16 +26,17 @@ class ServiceLife {
   // True if it was fenced before.
   bool close() noexcept { return status_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED; }
 
-  // Async-signal-safe. One call that waits, or the next one that would, ends.
+  // Async-signal-safe. Ends one waiting call, or the next one that would wait.
   void interrupt() noexcept { signal(kInterrupt); }
   bool take_interrupt() noexcept { return take(kInterrupt); }
-  // The receive that waits, or the next one that would, ends as if its time were over. Takes no interrupt away.
+  // Ends the waiting receive, or the next one that would wait, as if its time were over. Consumes no interrupt.
   void end_wait() noexcept { signal(kEndWait); }
   bool take_end_wait() noexcept { return take(kEndWait); }
   bool is_signalled() const noexcept { return signals_.load(std::memory_order_acquire) != 0; }
 
   EventSet& events() noexcept { return events_; }
-  // The application polls it: from now on events that no call waits for make it readable, too.
+  // Returns the descriptor that the application polls. From now on, events that no call waits for also make it
+  // readable.
   int use_fd() noexcept {
     uses_fd_.store(true, std::memory_order_relaxed);
     return events_.fd();

@@ -40,7 +40,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     const ripc_status status = poll();
     if (status != RIPC_PENDING) return status;
     if (deadline.at() == 0) return RIPC_PENDING;
-    // Of a reported one, this thread or another one moves the bytes first.
+    // For a reported ticket, this thread or another one must first move the bytes.
     if (spin == 0 || is_reported_) break;
     const Nanoseconds now = monotonic_now();
     if (spin_until == 0) spin_until = now + spin;
@@ -49,7 +49,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     for (int pause = 0; pause < 8; ++pause) cpu_pause();
   }
   TicketKeeper::Section section(keeper_);
-  // Several ends are reported one after the other: the later ones can be seen already.
+  // Several ends are reported one after the other: the later ones may be visible already.
   (void)keeper_.try_finish(*this, true);
   const int in_loop = keeper_.loop_.in_loop_thread() ? 1 : 0;
   if (is_reported_ && in_loop == 0) move_bytes(section.lock(), deadline, spin);
@@ -60,8 +60,8 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
   return static_cast<ripc_status>(status_.load(std::memory_order_acquire));
 }
 
-// The end of a reported one may come over descriptors that this thread can handle. If another one does, spinning takes
-// the processor from it.
+// The end of a reported ticket may arrive over descriptors that this thread can handle. If another thread handles them,
+// spinning takes the processor from it.
 void Ticket::move_bytes(std::unique_lock<std::mutex>& lock, Deadline deadline, Nanoseconds spin) noexcept {
   const SharedSet::Borrowed mover(keeper_.loop_.shared());
   if (!mover) return;
@@ -171,7 +171,7 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   if (ticket.completion_) ticket.completion_->status = status;
   ticket.status_.store(status, std::memory_order_release);
   completed_ = true;
-  // A nested run of the loop that waits for this ticket looks at it by itself after whatever ended it here.
+  // A nested run of the loop that waits for this ticket checks it by itself after the event that ended it here.
   if (ticket.completion_) loop_.post_top_level(std::move(ticket.calls_back_));
 }
 
@@ -186,7 +186,8 @@ bool TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t 
   }
   drain();
   if (!completed_ || !loop_.in_loop_thread()) return is_open;
-  // Several may have finished together: a thread that waits for one is woken when the loop has reported them all.
+  // Several may have finished together: a thread that waits for one of them is woken after the loop has reported them
+  // all.
   try {
     loop_.post([this] {
       const Section ended_later(*this);
@@ -194,7 +195,7 @@ bool TicketKeeper::transfer_finished(const spi::Channel& channel, std::uint64_t 
     });
     completed_ = false;
   } catch (const std::bad_alloc&) {
-    // Woken by the end of the section.
+    // The end of the section wakes it.
   }
   return is_open;
 }
@@ -225,7 +226,7 @@ void TicketKeeper::end_matching(Matches matches, ripc_status status) noexcept {
   const Section section(*this);
   for_each([&](Ticket& ticket) {
     if (!matches(ticket) || try_end(ticket, status)) return;
-    // Lent: the peer reads on; the memory is kept until it gives the view back.
+    // A lent view: the peer may still read. The memory is kept until it gives the view back.
     keep_draining(ticket);
     complete(ticket, status);
   });

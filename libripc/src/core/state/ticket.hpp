@@ -22,7 +22,7 @@ namespace ripc::internal::core {
 
 class TicketKeeper;
 
-// A service, as its tickets know it.
+// The part of a service that its tickets know.
 struct TicketSender {
   // Any thread. Whether the loop's thread may have to answer a peer that pulls.
   bool loop_serves() const noexcept { return reported.load(std::memory_order_relaxed) != 0; }
@@ -49,7 +49,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
 
  private:
   friend class TicketKeeper;
-  // What the callback gets; the task that calls it owns it, too.
+  // What the callback gets. The task that runs the callback owns it, too.
   struct Completion {
     ripc_ticket_callback callback;
     void* user;
@@ -59,11 +59,11 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   void move_bytes(std::unique_lock<std::mutex>& lock, Deadline deadline, Nanoseconds spin) noexcept;
 
   TicketKeeper& keeper_;
-  // The keeper's. The channel goes when the ticket ends: a thread that has not looked yet holds no path.
+  // Used by the keeper. The channel is released when the ticket ends, so that an unread ticket keeps no path open.
   Parts parts_;
-  const bool is_reported_;  // the peer says when it has finished anyway
+  const bool is_reported_;  // the peer reports in any case when it has finished
   std::vector<memory::Hold> holds_;
-  std::vector<spi::Bytes> ranges_;  // what is exposed
+  std::vector<spi::Bytes> ranges_;  // the exposed memory
   std::shared_ptr<Completion> completion_;
   EventLoop::Prepared calls_back_;       // posted when it completes
   bool drains_ = false;                  // it has ended, and the peer still reads
@@ -71,8 +71,9 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
   std::atomic<int> status_{RIPC_PENDING};
 };
 
-// All open tickets of a context. Finishes them on word from the transport, and on time-out. Where word costs the peer
-// something and is asked for only if someone waits, it looks now and then while any are open.
+// All open tickets of a context. Finishes them when the transport reports their end, and at their timeout. Where a
+// report costs the peer something, it is requested only if someone waits. The keeper then checks now and then while
+// such tickets are open.
 class TicketKeeper {
  public:
   explicit TicketKeeper(EventLoop& loop);
@@ -81,7 +82,7 @@ class TicketKeeper {
   TicketKeeper& operator=(const TicketKeeper&) = delete;
 
   using Key = std::pair<const spi::Channel*, std::uint64_t>;
-  // A ticket with all that it will ever need, which is not open yet.
+  // A ticket that is not open yet, with everything that it will ever need.
   class Prepared {
    public:
     Prepared() = default;
@@ -91,13 +92,14 @@ class TicketKeeper {
     std::map<Key, std::shared_ptr<Ticket>> ticket_;
     std::multimap<Nanoseconds, Ticket*> deadline_;
   };
-  // Any thread. Before the message is sent, which nothing may fail after. One that is not opened is just dropped.
+  // Any thread. Called before the message is sent, because nothing may fail afterwards. A ticket that is not opened is
+  // just dropped.
   Prepared prepare(Ticket::Parts parts);
-  // Any thread. When the message was sent: from here on the keeper has the memory, and knows which it is.
+  // Any thread. Called when the message was sent. From here on the keeper holds the memory, and knows its ranges.
   std::shared_ptr<Ticket> open(Prepared&& prepared, std::vector<memory::Hold>&& holds,
                                std::vector<spi::Bytes>&& ranges) noexcept;
 
-  // From the transport. True: there was a ticket, which is complete.
+  // Called by the transport. True: there was a ticket, which is now complete.
   bool transfer_finished(const spi::Channel& channel, std::uint64_t transfer, ripc_status status) noexcept;
   void channel_lost(const spi::Channel& channel) noexcept;
 
@@ -105,15 +107,16 @@ class TicketKeeper {
   // no receiver reads the memory any more, except through a lent view.
   void end_sender(const TicketSender& sender) noexcept;
   void end_range(spi::Bytes range) noexcept;
-  // Any thread. Finishes whatever has ended, or has run out of time, and gives its memory back. Also the timer.
+  // Any thread. Finishes all tickets that have ended or run out of time, and gives their memory back. The timer calls
+  // it, too.
   void check_tickets() noexcept;
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;
 
  private:
   friend class Ticket;
-  // Holds the mutex. A thread that waits for what ended meanwhile, perhaps in a callback, is woken when it was let go:
-  // it takes the mutex at once.
+  // Holds the mutex. Threads that wait for a ticket that ended meanwhile, perhaps in a callback, are woken after the
+  // mutex is released, because they take it at once.
   class Section {
    public:
     explicit Section(TicketKeeper& keeper) : keeper_(keeper), lock_(keeper.mutex_) {}
@@ -136,12 +139,12 @@ class TicketKeeper {
     std::unique_lock<std::mutex> lock_;
   };
 
-  // All of them under the mutex.
-  // With `notify`: if it is not finished, word of its end is asked for.
+  // All of these are called under the mutex. With `notify`: if the ticket is not finished, a report of its end is
+  // requested.
   bool try_finish(Ticket& ticket, bool notify = false) noexcept;
   bool try_end(Ticket& ticket, ripc_status status) noexcept;
   void complete(Ticket& ticket, ripc_status status) noexcept;
-  // Its memory stays until the peer reads it no more.
+  // Keeps the ticket's memory until the peer no longer reads it.
   void keep_draining(Ticket& ticket) noexcept;
   // Calls `visit` for each open ticket, which may end it.
   template <typename Visit>
@@ -155,12 +158,12 @@ class TicketKeeper {
   EventLoop::TimerId timer_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool completed_ = false;  // some ticket, since changed_ was notified
-  int waits_in_loop_ = 0;   // of callbacks
-  bool is_moving_ = false;  // a thread waits for a ticket, and handles what the loop shares meanwhile
-  // Nothing but prepare() takes memory: trees, whose nodes can be made in advance.
+  bool completed_ = false;  // some ticket completed since changed_ was notified
+  int waits_in_loop_ = 0;   // waits made by callbacks
+  bool is_moving_ = false;  // a thread waits for a ticket, and meanwhile handles what the loop shares
+  // Only prepare() allocates. These are trees because their nodes can be made in advance.
   std::map<Key, std::shared_ptr<Ticket>> tickets_;
-  std::size_t looked_for_ = 0;  // of them: those that no one may tell of
+  std::size_t looked_for_ = 0;  // tickets in it whose end nobody may report
   std::multimap<Nanoseconds, Ticket*> deadlines_;
   std::shared_ptr<Ticket> draining_;  // the first of those that ended while the peer may still be reading
   Nanoseconds timer_at_ = UINT64_MAX;

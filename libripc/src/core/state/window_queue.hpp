@@ -24,7 +24,7 @@ struct Window {
 // Any thread.
 class WindowQueue {
  public:
-  // An application that only posts gets an error, before it uses up the memory.
+  // An application that posts endlessly gets an error before it uses up the memory.
   static constexpr std::size_t kLimit = 65536;
 
   // One window that was taken out; empty() if there was none. Taking it and giving it back takes no memory.
