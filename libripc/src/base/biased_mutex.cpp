@@ -8,7 +8,7 @@ namespace ripc::internal {
 constinit const ThreadEpoch::Record BiasedMutex::kNoOwner{};
 
 void BiasedMutex::adopt_first() noexcept {
-  // Without a barrier in other threads the owner would need a fence: no better than a locked instruction.
+  // Without a barrier in other threads the owner would need a fence, which is no better than a locked instruction.
   const ThreadEpoch::Record* owner = ThreadEpoch::has_barrier() ? &ThreadEpoch::current() : &kNoOwner;
   const std::lock_guard lock(*this);
   if (owner_.load(std::memory_order_relaxed) == nullptr) owner_.store(owner, std::memory_order_relaxed);
@@ -27,7 +27,7 @@ void BiasedMutex::lock_as_visitor() noexcept {
   is_biased_ = false;
 }
 
-// The owner, while a visitor is in or the bias is over.
+// Called by the owner, while a visitor holds the lock or the bias is over.
 void BiasedMutex::lock_claimed() noexcept {
   busy_.store(false, std::memory_order_release);
   mutex_.lock();
@@ -35,7 +35,7 @@ void BiasedMutex::lock_claimed() noexcept {
 }
 
 void BiasedMutex::unlock_mutex() noexcept {
-  // Where the bias is over, it stays claimed: the owner may be about to look.
+  // If the bias is over, the mutex stays claimed, because the former owner may be about to look.
   if (owner_.load(std::memory_order_relaxed) != &kNoOwner) claimed_.store(false, std::memory_order_release);
   mutex_.unlock();
 }

@@ -2,9 +2,9 @@
 // A mutex that costs its usual thread no locked instruction.
 //
 // One thread has the bias: it locks by plain stores. Any other thread runs a barrier in all threads first (membarrier),
-// which costs microseconds; so the bias ends for good once others lock more often than now and then. The idea is that
-// of Russell and Detlefs, "Eliminating Synchronization-Related Atomic Operations with Biased Locking and Bulk
-// Rebiasing" (OOPSLA 2006). What std::mutex costs a call instead: docs/performance/calls.md.
+// which costs microseconds. So the bias ends for good once other threads lock more than occasionally. The idea comes
+// from Russell and Detlefs, "Eliminating Synchronization-Related Atomic Operations with Biased Locking and Bulk
+// Rebiasing" (OOPSLA 2006). docs/performance/calls.md says what std::mutex would cost a call.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace ripc::internal {
 
-// Lockable, and not recursive. One thread locks and unlocks.
+// Lockable, and not recursive. The thread that locks it also unlocks it.
 class BiasedMutex {
  public:
   // Gives the bias to the calling thread, if no thread has had it yet.
@@ -44,10 +44,10 @@ class BiasedMutex {
   }
 
  private:
-  // Visits that are free, and how often the owner locks for each one more.
+  // The number of free visits, and how often the owner must lock for each visit beyond them.
   static constexpr std::uint64_t kFreeVisits = 16;
   static constexpr std::uint64_t kLocksPerVisit = 4096;
-  // In the place of an owner, for good. No thread's.
+  // Replaces the owner for good. Belongs to no thread.
   static const ThreadEpoch::Record kNoOwner;
 
   [[gnu::noinline]] void adopt_first() noexcept;
@@ -56,11 +56,11 @@ class BiasedMutex {
   [[gnu::noinline]] void unlock_mutex() noexcept;
 
   std::atomic<const ThreadEpoch::Record*> owner_{nullptr};  // nullptr: no one has asked yet
-  std::atomic<bool> busy_{false};                           // the owner is in by its bias, or about to be
-  std::atomic<bool> claimed_{false};                        // a visitor is in, or about to be
-  // Of the thread that has locked it.
+  std::atomic<bool> busy_{false};                           // the owner holds the lock by its bias, or is about to
+  std::atomic<bool> claimed_{false};                        // a visitor holds the lock, or is about to
+  // These belong to the thread that holds the lock.
   bool is_biased_ = false;
-  std::uint64_t locked_ = 0;  // by the bias
+  std::uint64_t locked_ = 0;  // how often, by the bias
   std::uint64_t visits_ = 0;
   std::mutex mutex_;
 };

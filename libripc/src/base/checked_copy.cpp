@@ -16,8 +16,8 @@ namespace ripc::internal {
 
 namespace {
 
-// The bytes that `step` copied until memory was missing; none: the kernel does not copy this way. A step copies from
-// the byte `done` on.
+// How many bytes `step` copied until memory was missing; nullopt: the kernel does not copy this way. A step copies from
+// byte `done` on.
 template <typename Step>
 std::optional<std::size_t> copy_in_steps(std::size_t size, const Step& step) noexcept {
   std::size_t done = 0;
@@ -31,7 +31,7 @@ std::optional<std::size_t> copy_in_steps(std::size_t size, const Step& step) noe
   return done;
 }
 
-// Writing to a file past this limit would not only fail: the kernel ends the process with SIGXFSZ.
+// A write past this file size limit would not just fail: the kernel would end the process with SIGXFSZ.
 bool may_write_file(std::size_t size) noexcept {
   rlimit limit{};
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between this library's memory and memory of the application that may be unmapped at any time. The kernel
-// copies and says how far it got, where a copy in user space would end the process.
+// Copies between this library's memory and memory of the application that may be unmapped at any time. The kernel does
+// the copying and says how far it got; a copy in user space would end the process.
 #pragma once
 
 #include <sys/types.h>
@@ -14,13 +14,14 @@ namespace ripc::internal {
 // One thread at a time.
 class CheckedCopy {
  public:
-  // Own memory that takes two thirds of the time: it is a file, which the kernel copies to and from without looking up
-  // foreign pages first. Made on first use, or not at all, and always as large as then. Null: there is none now. A
-  // forked child shares it, and has no use for it: handles are of one process.
+  // A buffer of this process that takes two thirds of the time to copy to or from. It is a file, so the kernel need not
+  // look up foreign pages first. The first call makes it, and its size never changes; if that fails, later calls do not
+  // try again. Null: it cannot be used now. A forked child shares it but has no use for it, because handles belong to
+  // one process.
   std::byte* scratch(std::size_t size) noexcept;
 
-  // The bytes copied: less than `size` if memory is missing. Own memory may lie anywhere. Where the kernel does not
-  // copy (a seccomp filter may forbid it), they are copied without a check.
+  // Return how many bytes were copied: less than `size` if memory is missing. This process's memory may lie anywhere.
+  // Where the kernel does not copy (a seccomp filter may forbid it), the bytes are copied without a check.
   std::size_t read(std::byte* to, const std::byte* foreign, std::size_t size) const noexcept;
   std::size_t write(std::byte* foreign, const std::byte* from, std::size_t size) const noexcept;
 

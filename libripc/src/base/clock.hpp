@@ -22,7 +22,7 @@ inline Nanoseconds now_of(clockid_t clock) noexcept {
 
 inline Nanoseconds monotonic_now() noexcept { return now_of(CLOCK_MONOTONIC); }
 
-// The same clock when the kernel last looked at it: behind by a tick, at most 10 ms. It costs an eighth.
+// The same clock as of the kernel's last tick: at most 10 ms behind. Reading it costs an eighth of monotonic_now().
 inline Nanoseconds rough_now() noexcept { return now_of(CLOCK_MONOTONIC_COARSE); }
 
 // 0 if `since` is later: another thread may have looked at the clock after this one did.

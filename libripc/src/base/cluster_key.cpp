@@ -28,7 +28,7 @@ Status not_a_signer(const std::string& origin, std::size_t line) {
                     "prints that of an identity.");
 }
 
-// Nothing of the text is repeated in messages: it is, or is nearly, a secret.
+// Messages repeat nothing of the text, because it is, or nearly is, a secret.
 Status parse_key(std::string_view line, std::array<std::byte, ClusterKeys::kKeySize>& key, const std::string& origin,
                  std::size_t number) {
   if (line.size() != 2 * key.size())

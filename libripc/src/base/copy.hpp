@@ -16,7 +16,7 @@ using FixedLength = std::integral_constant<std::size_t, Value>;
 // The ranges do not overlap. `size` is at most Most.
 template <std::size_t Most = SIZE_MAX>
 [[gnu::always_inline]] inline void copy_small(std::byte* to, const std::byte* from, std::size_t size) noexcept {
-  // Both ends, which may overlap: no size needs a loop.
+  // Copies both ends, which may overlap, so that no size needs a loop.
   const auto move_ends = [&](auto length) {
     std::memcpy(to + size - length, from + size - length, length);
     std::memcpy(to, from, length);

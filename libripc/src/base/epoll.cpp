@@ -31,8 +31,8 @@ Status create_wake(UniqueFd& wake) noexcept {
   return wake ? Status() : system_error(errno, "eventfd", "raise `ulimit -n`");
 }
 
-// When a stopped process goes on, epoll_wait(2) itself also fails with EINTR, and nothing tells that from a signal
-// handler. In that case ppoll(2) goes on.
+// When a stopped process continues, epoll_wait(2) also fails with EINTR, which looks the same as a signal handler.
+// ppoll(2) just continues in that case.
 ripc_status sleep_on(int epoll, Deadline deadline, Nanoseconds now, int other) noexcept {
   constexpr Nanoseconds kSecond = 1'000'000'000;
   const Nanoseconds left = deadline.remaining(now);

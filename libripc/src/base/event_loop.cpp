@@ -27,7 +27,7 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   if (!status.ok()) return status;
   loop.alarm_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   if (!loop.alarm_) return system_error(errno, "timerfd_create", "raise `ulimit -n`");
-  // Setting it anew makes it unreadable: no one has to read it.
+  // Setting the alarm again makes it unreadable, so nobody has to read it.
   status = loop.add(loop.alarm_.get(), EPOLLIN | EPOLLET, [&loop](std::uint32_t) { loop.timers_are_due_ = true; });
   if (!status.ok()) return status;
   return made;
@@ -69,7 +69,7 @@ EventLoop::TimerId EventLoop::insert_timer(Nanoseconds at, Task task, bool stays
     throw;
   }
   ++next_timer_;
-  // In the loop it is time enough before it sleeps.
+  // In the loop's thread it is early enough to do this before the loop sleeps.
   if (!in_loop_thread()) set_alarm_locked();
   return id;
 }
@@ -132,7 +132,8 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
 
 void EventLoop::run_once(Deadline deadline, bool nested) {
   const bool tasks_ran = run_tasks(nested);
-  // What ran may have made true what run_until() waits for: then no one sleeps. Nor with work that it left behind.
+  // What ran may have fulfilled the condition of run_until(): then the loop must not sleep. Nor may it sleep while
+  // there is work left.
   bool pending = nested && tasks_ran;
   {
     const std::lock_guard lock(mutex_);
@@ -146,7 +147,7 @@ void EventLoop::run_once(Deadline deadline, bool nested) {
   }
   ++turn_;
   (void)own_.handle(pending ? 0 : deadline.remaining_milliseconds());
-  // At last: a process that was stopped first handles what has come, then what has not come in time.
+  // Timers come last: a process that was stopped first handles what has come, and then what is overdue.
   if (std::exchange(timers_are_due_, false)) run_timers();
 }
 
@@ -212,12 +213,12 @@ void EventLoop::run_timers() {
   }
 }
 
-// An alarm for a timer that was cancelled stays: it costs a look when it goes off, and nothing if it is set before.
+// The alarm of a cancelled timer stays: it costs one look when it goes off, and nothing if it is set again before that.
 void EventLoop::set_alarm_locked() noexcept {
   if (timer_order_.empty() || timer_order_.begin()->first >= alarm_at_) return;
   alarm_at_ = timer_order_.begin()->first;
   constexpr Nanoseconds kSecond = 1'000'000'000;
-  // 0 would mean: none.
+  // 0 would disarm the alarm.
   const Nanoseconds at = std::clamp<Nanoseconds>(alarm_at_, 1, std::numeric_limits<std::int64_t>::max());
   itimerspec alarm{};
   alarm.it_value = {static_cast<time_t>(at / kSecond), static_cast<long>(at % kSecond)};
@@ -226,7 +227,7 @@ void EventLoop::set_alarm_locked() noexcept {
 
 void EventLoop::wake() const noexcept { signal_event(wake_.get()); }
 
-// The loop looks at all there is before it sleeps.
+// The loop's own thread looks at everything before it sleeps.
 void EventLoop::wake_from_elsewhere() const noexcept {
   if (!in_loop_thread()) wake();
 }

@@ -23,9 +23,9 @@ namespace ripc::internal {
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).
 //
-// What runs here may fail for want of memory, by std::bad_alloc. It is then tried again, a moment later. For a handler,
-// that is when its descriptor is looked at the next time. A task goes behind those that wait, a timer waits until
-// kMemoryPause is over. So each must be able to begin anew; one that is not catches what it throws.
+// What runs here may fail with std::bad_alloc for lack of memory. The loop then tries it again a moment later. A
+// handler runs again when the loop next looks at its descriptor. A task goes to the end of the queue, and a timer runs
+// again after kMemoryPause. So each must be able to start over; one that cannot must catch its own exceptions.
 class EventLoop {
  public:
   using Handler = HandlerSet::Handler;
@@ -35,15 +35,15 @@ class EventLoop {
   static Result<std::unique_ptr<EventLoop>> create();
   ~EventLoop();
 
-  // As those of its descriptors.
+  // As for HandlerSet.
   Status add(int fd, std::uint32_t events, Handler handler) { return own_.add(fd, events, std::move(handler)); }
   Status modify(int fd, std::uint32_t events) { return own_.modify(fd, events); }
   void remove(int fd) noexcept { own_.remove(fd); }
-  // Those that only the loop looks at, and those that bring what threads wait for.
+  // The descriptors that only the loop looks at, and those that bring what threads wait for.
   HandlerSet& descriptors() noexcept { return own_; }
   SharedSet& shared() noexcept { return shared_; }
 
-  // A task that is ready to be posted: made in time by a caller that must not fail later.
+  // A task that is ready to be posted. A caller that must not fail later prepares it in advance.
   using Prepared = std::list<Task>;
   static Prepared prepare(Task task);
 
@@ -56,11 +56,11 @@ class EventLoop {
 
   // Any thread. Runs the task once at `at` (monotonic).
   TimerId add_timer(Nanoseconds at, Task task);
-  // A timer that stays, and runs whenever it was set to; at first it is not set. Setting it takes no memory.
+  // Makes a permanent timer, which runs each time that it was set to. It starts out unset. Setting it takes no memory.
   TimerId make_timer(Task task);
-  // UINT64_MAX: not at all. Nothing happens if it was cancelled.
+  // UINT64_MAX: never. Does nothing if the timer was cancelled.
   void set_timer(TimerId id, Nanoseconds at) noexcept;
-  // It is gone. If it is running in the loop, this does not wait for that.
+  // Removes the timer. If its task is running in the loop, this does not wait for the task.
   void cancel_timer(TimerId id) noexcept;
 
   bool in_loop_thread() const noexcept { return thread_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
@@ -68,18 +68,18 @@ class EventLoop {
   // Runs until stop(), in the calling thread, which becomes the loop thread.
   void run();
   void stop() noexcept;
-  // After stop(), when run() has returned. Destroys what would have run, in the calling thread.
+  // Call it after stop(), when run() has returned. Destroys, in the calling thread, what would still have run.
   void clear() noexcept;
-  // In the loop thread: handles events until `done` or the deadline; true if done. Lets a callback wait for what only
-  // the loop itself can bring.
+  // In the loop thread: handles events until `done` or the deadline; true if done. So a callback can wait for something
+  // that only the loop itself can bring.
   bool run_until(const std::function<bool()>& done, Deadline deadline);
-  // In the loop thread. Grows with every look at the descriptors: an order of what happens there, without a clock.
+  // In the loop thread. Grows each time the loop looks at the descriptors, so it orders events without a clock.
   std::uint64_t turn() const noexcept { return turn_; }
-  // Any thread. True while something that a descriptor brings was not looked at, or not acted on, yet.
+  // Any thread. True while a descriptor has brought something that was not yet looked at or acted upon.
   bool is_behind() const noexcept { return own_.is_behind() || shared_.descriptors().is_behind(); }
   // In the loop thread. How many signal handlers have ended a sleep of this loop.
   std::uint64_t signal_count() const noexcept { return signals_; }
-  // Any thread, async-signal-safe. Makes run_until() look whether it is done.
+  // Any thread, async-signal-safe. Makes run_until() check whether it is done.
   void wake() const noexcept;
   void wake_from_elsewhere() const noexcept;
 
@@ -106,7 +106,7 @@ class EventLoop {
   std::atomic<std::thread::id> thread_{};
   std::atomic<bool> stopping_{false};
   bool timers_are_due_ = false;
-  std::mutex mutex_;  // for the following, but the counts
+  std::mutex mutex_;  // for the following, except the counts
   Prepared tasks_;
   Prepared top_level_tasks_;
   std::map<TimerId, std::shared_ptr<Timer>> timers_;

@@ -15,9 +15,9 @@ namespace ripc::internal {
 
 namespace {
 
-// One call takes so many events; if it takes them all, there may be more.
+// The most events that one call takes; if it takes that many, there may be more.
 constexpr int kEventBatch = 64;
-// Beside the descriptor in an event's data.
+// Stored next to the descriptor in an event's data.
 constexpr std::uint64_t kDoorbell = std::uint64_t{1} << 32;
 
 }  // namespace
@@ -66,13 +66,13 @@ bool EventSet::forget_kept() const noexcept {
 int EventSet::take_events() const noexcept {
   std::array<epoll_event, kEventBatch> events;
   const int count = std::max(epoll_wait(epoll_.get(), events.data(), kEventBatch, 0), 0);
-  // Before the waiting thread looks around: what was done before a ring that makes no event is seen then.
+  // Clear it before the waiting thread looks: it then sees what was done before a ring that makes no event.
   (void)wake_->is_rung.exchange(false, std::memory_order_acq_rel);
   for (int index = 0; index < count; ++index) {
     const std::uint64_t data = events[static_cast<std::size_t>(index)].data.u64;
-    if ((data & kDoorbell) == 0) continue;  // reporting its event is enough
+    if ((data & kDoorbell) == 0) continue;  // reporting the event is enough
     const int fd = static_cast<int>(static_cast<std::uint32_t>(data));
-    // Emptied whole: one that stays full would take no more rings, and make no more edges.
+    // Empty it completely: a doorbell that stays full would accept no more rings and make no more edges.
     std::array<mmsghdr, 8> rings{};
     while (recvmmsg(fd, rings.data(), rings.size(), MSG_DONTWAIT, nullptr) == static_cast<int>(rings.size())) {
     }

@@ -14,9 +14,10 @@
 
 namespace ripc::internal {
 
-// Descriptors that wake the receiver of one service. Edge-triggered. Any thread; wait() and drain() by one at a time.
+// Descriptors that wake the receiver of one service. Edge-triggered. Any thread; only one at a time may call wait() and
+// drain().
 class EventSet {
-  // An eventfd, and whether it was made readable since someone has looked.
+  // An eventfd, and whether it was made readable since someone last looked.
   struct Wake {
     UniqueFd fd;
     std::atomic<bool> is_rung{false};
@@ -32,7 +33,7 @@ class EventSet {
 
  public:
   enum class Kind {
-    doorbell,  // a datagram socket that only wakes: emptied when it was reported
+    doorbell,  // a datagram socket that only wakes: it is emptied when reported
     packets,   // a datagram socket that someone else reads
   };
 
@@ -40,16 +41,18 @@ class EventSet {
   EventSet(EventSet&&) noexcept = default;
   EventSet& operator=(EventSet&&) noexcept = default;
 
-  // From now on this thread, or none, brings about what it waits for: its own wake() does nothing, as it looks anyway.
+  // From now on the given thread (or none) itself brings about what it waits for. A wake() in that thread does nothing,
+  // because the thread looks anyway.
   void set_looker(std::thread::id thread) const noexcept { wake_->looker.store(thread, std::memory_order_relaxed); }
 
   Status add(int fd, Kind kind = Kind::doorbell) noexcept;
   // Closing a descriptor removes it only when no duplicate is open elsewhere; so remove it first.
   void remove(int fd) noexcept;
   int fd() const noexcept { return epoll_.get(); }
-  // Makes it readable. No system call if it was woken already and has not looked since. Async-signal-safe.
+  // Makes the set readable. Needs no system call if the set was already woken and nobody has looked since.
+  // Async-signal-safe.
   void wake() const noexcept { wake_->ring(); }
-  // Makes it readable when it goes, if the set is still there.
+  // Makes the set readable when the Waker is destroyed, if the set still exists.
   class Waker {
    public:
     Waker() = default;
@@ -68,14 +71,15 @@ class EventSet {
   Waker waker() const noexcept { return Waker(wake_); }
   // Forgets the events so far.
   void drain() const noexcept;
-  // Sleeps until an event, from `now` at most until the deadline, and forgets the events. RIPC_OK, RIPC_TIMEOUT,
-  // RIPC_INTERRUPTED (a signal handler ran in this thread).
+  // Sleeps until there is an event or the deadline passes, and then forgets the events. `now` is the current time.
+  // RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal handler ran in this thread).
   ripc_status wait(Deadline deadline, Nanoseconds now) const noexcept;
-  // The same, but keeps the events where there are no doorbells. Those of a descriptor end when it has been read empty,
-  // so a receiver that finds something saves a system call. One that finds nothing calls forget_kept(). It ends too
-  // when the other descriptor is readable; -1: there is none.
+  // The same, but keeps the events unless the set has doorbells. The events of a descriptor end when it has been read
+  // empty, so a receiver that finds something saves a system call. A receiver that finds nothing calls forget_kept().
+  // The sleep also ends when the descriptor `other` is readable; -1: there is none.
   ripc_status sleep(Deadline deadline, Nanoseconds now, int other = -1) const noexcept;
-  // False: sleep() has kept none. Otherwise the caller looks around once more: what came before has no event now.
+  // False: sleep() kept no events. Otherwise the caller must look once more, because what came before this call has no
+  // event any more.
   bool forget_kept() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time stamps of files, by which what was read from one is known to be still true.
+// Time stamps of files, which tell whether what was read from a file is still current.
 #pragma once
 
 #include <time.h>
@@ -12,8 +12,8 @@ inline bool same_time(const timespec& one, const timespec& other) noexcept {
   return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
 }
 
-// Whether every later change gives the file another time stamp than `changed`. It was read at `read_at` (wall clock).
-// The clock of file systems is coarse, 2 seconds on the coarsest.
+// Whether every later change will give the file a time stamp other than `changed`. The file was read at `read_at` (wall
+// clock). File systems have coarse clocks: 2 seconds on the coarsest.
 inline bool is_settled(const timespec& changed, Nanoseconds read_at) noexcept {
   constexpr Nanoseconds kCoarsest = 2'000'000'000;
   const Nanoseconds time = changed.tv_sec < 0 ? 0

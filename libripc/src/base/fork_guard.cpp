@@ -18,7 +18,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  // Never destroyed: contexts may still be closed by destructors of other static objects, and a fork may come later.
+  // Never destroyed, because destructors of other static objects may still close contexts, and a fork may come later.
   static Registry* const instance = new Registry;
   return *instance;
 }
@@ -39,8 +39,8 @@ int open_placeholder(int victim) {
 
 }  // namespace
 
-// Frees no memory. Another thread of the parent may have held a lock of the allocator. The child then has that lock for
-// ever, unless the allocator provides for forks. What stays in the table goes with its owners.
+// Frees no memory: another thread of the parent may have held a lock of the allocator. In the child that lock is then
+// held for ever, unless the allocator handles forks. Entries that stay in the table go with their owners.
 void ForkGuard::after_fork_in_child() {
   Registry& all = registry();
   generation_.fetch_add(1, std::memory_order_relaxed);
@@ -100,7 +100,7 @@ ForkGuard::Pause::Pause() {
 }
 
 ForkGuard::Pause::~Pause() {
-  const int error = errno;  // the caller's open() is about to be judged by it
+  const int error = errno;  // the caller is about to check the errno of open()
   registry().mutex.unlock();
   errno = error;
 }

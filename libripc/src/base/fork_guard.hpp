@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps a forked child from holding its parent's sockets and file locks open.
 //
-// A listening socket counts as alive, and a file lock as held, while any process has the descriptor. A program that
-// forks without exec would therefore keep a dead context "alive" in its child. In the child, an inert placeholder takes
-// the place of each descriptor registered here: socket and lock end with the parent. The descriptor number stays taken,
-// so an object that still owns it can close it without hitting another file.
+// A listening socket counts as alive, and a file lock counts as held, while any process has the descriptor. A program
+// that forks without exec would therefore keep a dead context "alive" in its child. In the child, an inert placeholder
+// takes the place of each descriptor registered here, so that socket and lock end with the parent. The descriptor
+// number stays taken, so an object that still owns it can close it without hitting another file.
 //
 // This registry is the library's only process-wide state. It has to be: fork handlers (pthread_atfork) are per process
 // and cannot be removed, and a fork concerns every context of the process at once. It holds descriptor numbers and a
-// counter; contexts do not meet through it.
+// counter; contexts do not interact through it.
 //
 // Covered: fork(). Not needed: posix_spawn() and vfork() followed by exec (every descriptor is close-on-exec). Not
 // covered: a raw clone() system call, which runs no fork handlers.
@@ -26,7 +26,7 @@ namespace ripc::internal {
 class ForkGuard {
  public:
   ForkGuard() noexcept = default;
-  // Registers an open descriptor. It must stay open as long as the guard is there: destroy the guard first, or better
+  // Registers an open descriptor. It must stay open as long as the guard exists: destroy the guard first, or better,
   // use close().
   explicit ForkGuard(int fd);
   ForkGuard(ForkGuard&& other) noexcept : token_(std::exchange(other.token_, 0)) {}
@@ -48,7 +48,7 @@ class ForkGuard {
   void close(UniqueFd& fd) noexcept;
 
   // Runs `open`, which returns a new descriptor or -1 with errno, and registers the descriptor. No fork can happen in
-  // between. errno is that of `open`. `open` must be short: a fork in another thread waits for it.
+  // between. errno is what `open` has set. `open` must be short: a fork in another thread waits for it.
   template <typename Open>
   static UniqueFd open(ForkGuard& guard, Open&& open) {
     guard.reset();
@@ -58,9 +58,9 @@ class ForkGuard {
     return fd;
   }
 
-  // For a descriptor that a foreign library owns, opens anew and closes when it likes. Runs `work`, which returns the
-  // one that is open afterwards, or -1, and registers that instead of the former. No fork can happen meanwhile; `work`
-  // must be short, and must not use this class.
+  // For a descriptor that another library owns, and reopens and closes as it likes. Runs `work`, which returns the
+  // descriptor that is open afterwards, or -1, and registers it in place of the previous one. No fork can happen
+  // meanwhile. `work` must be short, and must not use this class.
   template <typename Work>
   void follow(Work&& work) {
     const Pause pause;
@@ -69,8 +69,8 @@ class ForkGuard {
     if (fd >= 0) token_ = add_locked(fd);
   }
 
-  // Grows by one with every fork on the way from the first process to this one. A value that was remembered before a
-  // fork differs from what the child sees, and stays the same in the parent. One atomic load.
+  // Grows by one with every fork on the way from the first process to this one. So a value saved before a fork differs
+  // from what the child sees, while the parent still sees the same value. One atomic load.
   static std::uint64_t generation() noexcept;
   // The same for a process in which generation() or a ForkGuard was used before: one inlined load.
   static std::uint64_t known_generation() noexcept { return generation_.load(std::memory_order_relaxed); }

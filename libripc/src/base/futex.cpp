@@ -14,7 +14,7 @@ namespace ripc::internal {
 
 namespace {
 constexpr Nanoseconds kSecond = 1'000'000'000;
-// A wait without a time is started again by the kernel after a handler with SA_RESTART, one with a time never.
+// After a handler with SA_RESTART the kernel restarts a wait without a timeout, but never a wait with one.
 constexpr Nanoseconds kLongest = 86400 * kSecond;
 }  // namespace
 

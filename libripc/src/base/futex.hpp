@@ -10,8 +10,8 @@
 
 namespace ripc::internal {
 
-// Any thread. Sleeps while the word is `seen`. RIPC_OK: it changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED: a
-// signal handler ran in this thread, with SA_RESTART or without.
+// Any thread. Sleeps while the word is `seen`. RIPC_OK: the word changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED:
+// a signal handler ran in this thread, with or without SA_RESTART.
 ripc_status futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Deadline deadline) noexcept;
 
 // Any thread, async-signal-safe. Wakes every thread that sleeps on the word; call it after changing it.

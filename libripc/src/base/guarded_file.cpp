@@ -46,7 +46,7 @@ Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return failed(errno);
   if (Status status = check_permissions(path, rules, info); !status.ok()) return status;
-  // One byte more shows a file that is larger than it said.
+  // One byte more reveals a file that is larger than stated.
   text.bytes_.resize(std::min(static_cast<std::size_t>(info.st_size), rules.most) + 1);
   while (text.size_ < text.bytes_.size()) {
     const ssize_t count = ::read(fd.get(), text.bytes_.data() + text.size_, text.bytes_.size() - text.size_);

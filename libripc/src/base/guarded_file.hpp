@@ -11,16 +11,16 @@
 
 namespace ripc::internal {
 
-// What messages say about a file, and what it may be.
+// How messages describe a file, and what it may be.
 struct GuardedFile {
   std::string_view what;     // "cluster key file"
-  std::string_view setting;  // the variable that names another one
+  std::string_view setting;  // the variable that can name another file
   std::string_view remedy;   // what else to do: "`ripc key new` makes one"
   std::size_t most = 0;      // bytes
   bool is_secret = true;     // false: others may read it
 };
 
-// The text of a file; overwritten when it goes.
+// The text of a file; it is overwritten on destruction.
 class GuardedText {
  public:
   GuardedText() noexcept = default;
@@ -36,16 +36,16 @@ class GuardedText {
   std::size_t size_ = 0;
 };
 
-// Reads a plain file of this user or of root that its group and others may not write, nor read if it is secret.
-// RIPC_PERMISSION: that is not so, or this user may not read it. RIPC_INVALID_ARGUMENT: it is too large, or grows
-// meanwhile. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
+// Reads a plain file that this user or root owns. Its group and others may not write it, nor read it if it is secret.
+// RIPC_PERMISSION: the file breaks these rules, or this user may not read it. RIPC_INVALID_ARGUMENT: it is too large,
+// or grows meanwhile. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (for example, the file is missing).
 Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile& rules);
 
-// The next line of a text, which it leaves, without its end.
+// Removes the next line from the text and returns it without its line end.
 std::string_view take_line(std::string_view& text) noexcept;
-// The next word of a line, which it leaves; empty: there is none.
+// Removes the next word from the line and returns it; empty: there is none.
 std::string_view take_word(std::string_view& line) noexcept;
-// Without blanks at both ends.
+// The text without blanks at both ends.
 std::string_view trimmed(std::string_view text) noexcept;
 
 }  // namespace ripc::internal

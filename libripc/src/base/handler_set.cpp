@@ -26,7 +26,7 @@ Status HandlerSet::open() noexcept { return create_epoll(epoll_); }
 
 Status HandlerSet::add(int fd, std::uint32_t events, Handler handler) {
   auto made = std::make_shared<Handler>(std::move(handler));
-  // The handler of an event is looked for under this lock: the new one is found, however soon the event comes.
+  // handle() looks for an event's handler under this lock, so it finds the new handler however soon the event comes.
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = handlers_.try_emplace(fd);
   Status status = add_to_epoll(epoll_.get(), fd, events);
@@ -88,7 +88,7 @@ bool HandlerSet::handle(int timeout, int most) {
 
 bool HandlerSet::is_behind() const noexcept {
   pollfd descriptor{epoll_.get(), POLLIN, 0};
-  // In this order: what is not there any more was taken by a thread that had said before that it is busy.
+  // The order matters: a thread says that it is busy before it takes what a descriptor has brought.
   return poll(&descriptor, 1, 0) != 0 || handling_.load(std::memory_order_acquire);
 }
 
@@ -110,7 +110,7 @@ void SharedSet::wake() noexcept {
 
 bool SharedSet::borrow() noexcept {
   const std::lock_guard lock(mutex_);
-  // One is that of wake().
+  // One descriptor is that of wake().
   if (own_.size() == 1 || user_ != std::thread::id() || !loop_->modify(own_.fd(), 0).ok()) return false;
   user_ = std::this_thread::get_id();
   return true;
@@ -133,7 +133,7 @@ void SharedSet::handle_in_loop() {
     const std::lock_guard lock(mutex_);
     return std::exchange(user_, user_ == std::thread::id() ? std::this_thread::get_id() : user_);
   }();
-  // Borrowed since this event was taken. In a nested run of the loop they are its own.
+  // The descriptors were borrowed after this event was taken. In a nested run, the loop itself has them.
   if (before != std::thread::id() && before != std::this_thread::get_id()) return;
   (void)handle(HandlerSet::kMostAtOnce);
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors, and what is done with their events: an epoll set with handlers.
+// Descriptors and the handlers of their events: an epoll set with handlers.
 #pragma once
 
 #include <atomic>
@@ -19,12 +19,12 @@
 
 namespace ripc::internal {
 
-// Where there is no memory now, there may be some so much later.
+// How long to wait, when there is no memory, before trying again.
 inline constexpr Nanoseconds kMemoryPause = 1'000'000;
 void wait_for_memory() noexcept;
 
-// A handler that fails for want of memory, by std::bad_alloc, is called again when its descriptor is looked at the next
-// time: it must be able to begin anew.
+// A handler that fails with std::bad_alloc for lack of memory is called again the next time its descriptor is looked
+// at. So it must be able to start over.
 class HandlerSet {
  public:
   using Handler = std::function<void(std::uint32_t events)>;  // EPOLLIN ...
@@ -34,21 +34,21 @@ class HandlerSet {
   Status open() noexcept;
   int fd() const noexcept { return epoll_.get(); }
 
-  // Any thread. The handler stays until remove(); it may remove itself. RIPC_INVALID_ARGUMENT: there is one for this
-  // descriptor already, which stays as it is. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // Any thread. The handler stays until remove(); it may remove itself. RIPC_INVALID_ARGUMENT: this descriptor already
+  // has a handler, which stays as it is. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Status add(int fd, std::uint32_t events, Handler handler);
   Status modify(int fd, std::uint32_t events) const noexcept;
   void remove(int fd) noexcept;
   std::size_t size() const noexcept;
-  // Destroys the handlers, in the calling thread, when no other one calls anything.
+  // Destroys the handlers in the calling thread. No other thread may call anything meanwhile.
   void clear() noexcept;
 
-  // One thread at a time. Waits until there are events, or so many milliseconds (-1: for ever), and calls the handlers
-  // of `most` at most. False: there were none.
+  // One thread at a time. Waits at most `timeout` milliseconds (-1: for ever) for events, and calls the handlers of at
+  // most `most` events. False: there were none.
   bool handle(int timeout, int most = kMostAtOnce);
-  // By the same thread: it has acted upon what the handlers have brought.
+  // The thread that called handle() has acted upon what the handlers have brought.
   void settled() noexcept { handling_.store(false, std::memory_order_release); }
-  // Any thread. True while something that a descriptor brings was not looked at, or not acted on, yet.
+  // Any thread. True while a descriptor has brought something that was not yet looked at or acted upon.
   bool is_behind() const noexcept;
 
  private:
@@ -58,18 +58,18 @@ class HandlerSet {
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
 };
 
-// Descriptors of a loop whose handlers also run in a thread that waits for what they bring: it then needs no other
-// thread. One at a time has them; the loop has them when no one else does.
+// Descriptors of a loop whose handlers can also run in a thread that waits for what they bring, so that it needs no
+// other thread. One thread at a time has them; the loop has them when no one else does.
 class SharedSet {
  public:
-  // Before any other call. The loop's set outlives this one. What HandlerSet::open() and add() say.
+  // Before any other call. The loop's set outlives this one. Returns the statuses of HandlerSet::open() and add().
   Status open(HandlerSet& loop);
   HandlerSet& descriptors() noexcept { return own_; }
-  // Any thread. Another one that has borrowed them, and sleeps until they are readable, looks around.
+  // Any thread. Makes another thread look, if it has borrowed the descriptors and sleeps until they are readable.
   void wake() noexcept;
   const HandlerSet& descriptors() const noexcept { return own_; }
 
-  // The right of a thread to the descriptors. It holds no lock that a handler takes.
+  // A thread's right to use the descriptors. It holds no lock that a handler takes.
   class Borrowed {
    public:
     Borrowed() = default;
@@ -78,20 +78,20 @@ class SharedSet {
     Borrowed(const Borrowed&) = delete;
     Borrowed& operator=(const Borrowed&) = delete;
 
-    // Whether it has them.
+    // Whether the thread has the descriptors.
     explicit operator bool() const noexcept { return set_ != nullptr; }
-    // Tries, unless it has them: not while there are none, another thread has them, or the loop is at work on them. Two
-    // system calls, with give_back().
+    // Tries to borrow the descriptors, unless it has them already. Fails while there are none, another thread has them,
+    // or the loop is handling them. Costs two system calls, together with give_back().
     void borrow_from(SharedSet& set) noexcept {
       if (set_ == nullptr && set.borrow()) set_ = &set;
     }
-    // What has come goes to the loop.
+    // From then on the loop handles what has come.
     void give_back() noexcept {
       if (set_ != nullptr) std::exchange(set_, nullptr)->give_back();
     }
-    // Handles what is there, of one descriptor. False: there was nothing.
+    // Handles what one descriptor has brought. False: there was nothing.
     bool look() const { return set_->handle(1); }
-    // The same until `done()`, or the deadline. Sleeps when there has been nothing for so long. A thread that makes
+    // The same until `done()`, or the deadline. Sleeps when nothing has come for the time `spin`. A thread that makes
     // `done()` true calls wake().
     template <typename Done>
     void look_until(Done&& done, Deadline deadline, Nanoseconds spin) const {
@@ -122,8 +122,8 @@ class SharedSet {
   HandlerSet own_;
   UniqueFd wake_;
   HandlerSet* loop_ = nullptr;
-  std::mutex mutex_;      // for the following, and the loop's interest, which rests while a thread has borrowed them
-  std::thread::id user_;  // a thread that borrowed them, or the loop's at work on them
+  std::mutex mutex_;      // for the following, and the loop's interest, which is off while a thread has borrowed them
+  std::thread::id user_;  // the thread that borrowed them, or the loop's if it is handling them
 };
 
 }  // namespace ripc::internal

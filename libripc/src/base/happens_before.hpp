@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells ThreadSanitizer of an order that it cannot see, because it goes through another process or another mapping of
-// the same memory. Nothing at all in other builds.
+// Tells ThreadSanitizer about an order that it cannot see, because the order goes through another process or another
+// mapping of the same memory. Does nothing in other builds.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
@@ -9,7 +9,7 @@
 
 namespace ripc::internal {
 
-// What this thread did so far comes before whatever a thread does after happens_after() of the same object.
+// What this thread did so far happens before anything that a thread does after happens_after() for the same object.
 inline void happens_before([[maybe_unused]] void* object) noexcept {
 #if defined(__SANITIZE_THREAD__)
   __tsan_release(object);

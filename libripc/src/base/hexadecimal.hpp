@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as text of two hexadecimal digits each: keys and signatures in files.
+// Bytes as text, with two hexadecimal digits each: keys and signatures in files.
 #pragma once
 
 #include <sodium.h>
@@ -11,7 +11,7 @@
 
 namespace ripc::internal {
 
-// False: the text is not exactly so many bytes. The time does not depend on their values.
+// False: the text does not describe exactly that many bytes. The time it takes does not depend on their values.
 inline bool read_hexadecimal(std::string_view text, std::span<std::byte> bytes) noexcept {
   std::size_t size = 0;
   return text.size() == 2 * bytes.size() &&

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often which times were seen, in memory of a fixed size.
+// Counts how often each time was seen, in memory of fixed size.
 //
-// Each power of two is divided into 64 ranges of the same width (the scheme of HdrHistogram). So a time of any size is
-// known to 1.6 %.
+// Each power of two is divided into 64 ranges of the same width (the scheme of HdrHistogram). So times of any length
+// are accurate to 1.6 %.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +31,11 @@ class Histogram {
     largest_ = std::max(largest_, time);
   }
   std::uint64_t count() const noexcept { return count_; }
-  // 0 if nothing was added, as for the others.
+  // This and the following are 0 if nothing was added.
   Nanoseconds minimum() const noexcept { return count_ == 0 ? 0 : smallest_; }
   Nanoseconds maximum() const noexcept { return largest_; }
   Nanoseconds mean() const noexcept { return count_ == 0 ? 0 : sum_ / count_; }
-  // The time that `share` (0 to 1) of all do not exceed.
+  // The time that `share` (0 to 1) of all times do not exceed.
   Nanoseconds at(double share) const noexcept {
     if (count_ == 0) return 0;
     const double exact = share * static_cast<double>(count_);
@@ -56,7 +56,7 @@ class Histogram {
     const unsigned shift = static_cast<unsigned>(std::bit_width(time)) - kBits - 1;
     return shift * kRanges + static_cast<std::size_t>(time >> shift);
   }
-  // The largest time in it.
+  // The largest time in the range.
   static constexpr Nanoseconds end_of(std::size_t range) noexcept {
     if (range < 2 * kRanges) return range;
     const std::size_t shift = range / kRanges - 1;

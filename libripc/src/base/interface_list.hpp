@@ -8,7 +8,7 @@
 
 namespace ripc::internal {
 
-// As getifaddrs() makes it, freed whatever happens to its reader. Null: errno says why.
+// The result of getifaddrs(), which frees itself. Null: errno says why.
 using InterfaceList = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
 
 inline InterfaceList list_interfaces() noexcept {

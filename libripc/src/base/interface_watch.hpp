@@ -6,8 +6,8 @@
 
 namespace ripc::internal {
 
-// A socket that becomes readable when an interface or address changes; the reader empties it (drain_watch). An
-// invalid descriptor where the system does not allow it: changes are then not noticed.
+// A socket that becomes readable when an interface or address changes; the reader empties it (drain_watch). Where the
+// system does not allow this, the descriptor is invalid, and changes go unnoticed.
 UniqueFd watch_interfaces();
 void drain_watch(int fd) noexcept;
 

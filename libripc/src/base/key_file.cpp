@@ -43,7 +43,7 @@ std::string home_in_database() {
   return {};
 }
 
-// Of the text of a key file; overwritten when it goes.
+// A key in the text of a key file; overwritten on destruction.
 struct NewKey {
   std::array<char, 2 * ClusterKeys::kKeySize + 1> text{};
 
@@ -59,7 +59,7 @@ struct NewKey {
   NewKey& operator=(const NewKey&) = delete;
 };
 
-// What has this name goes with the object.
+// Removes the file with this name on destruction.
 class Draft {
  public:
   explicit Draft(const std::string& path) : name_(path + ".XXXXXX"), fd_(::mkostemp(name_.data(), O_CLOEXEC)) {}
@@ -111,7 +111,7 @@ Status make_key_folders(const std::string& path, std::string_view what, std::str
     const std::string folder = path.substr(0, end);
     if (::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) continue;
     const int error = errno;
-    // Without the right to make it, it may be there all the same.
+    // Even without the right to create it, the folder may exist.
     if (::access(folder.c_str(), F_OK) != 0)
       return writing_error(error, "Making the folder " + folder + " for the " + std::string(what), advice);
   }
@@ -135,7 +135,7 @@ Result<UniqueFd> lock_for_change(const std::string& path, std::string_view what,
   bool is_held = static_cast<bool>(lock);
   while (is_held && ::flock(lock.get(), LOCK_EX) != 0) is_held = errno == EINTR;
   if (is_held) return lock;
-  // Such as root, who once changed the file of a user.
+  // For example root, if root once changed a user's file.
   const std::string remedy = "if it is another user's, remove it; else " + std::string(advice);
   return writing_error(errno, "Locking " + path + ".lock to change the " + std::string(what), remedy);
 }

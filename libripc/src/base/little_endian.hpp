@@ -37,7 +37,7 @@ T load_le(const std::byte* bytes) noexcept {
   return value;
 }
 
-// The same from memory that another process may be changing: what the result is used for sees one and the same value.
+// The same from memory that another process may be changing: every use of the result sees the same value.
 template <WireInteger T>
 T load_once_le(const std::byte* bytes) noexcept {
   T value;

@@ -18,10 +18,10 @@
 
 namespace ripc::internal {
 
-// Any thread; `lock` is held, when it is called and when it returns. Waits until `done()`, which is called with the
-// lock held, or the deadline; true if done. Meanwhile the loop's thread runs the loop (run_until), and any other thread
-// sleeps. A thread that makes `done` true notifies `changed`. It also posts to the loop if the loop's thread may be the
-// one that waits.
+// Any thread. `lock` is held at the call and at the return. Waits for the deadline or until `done()`, which is called
+// with the lock held; true if done. Meanwhile the loop's thread runs the loop (run_until), and any other thread sleeps.
+// A thread that makes `done` true notifies `changed`. It also posts to the loop if the waiting thread may be the
+// loop's.
 template <typename Done>
 bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition_variable& changed, Deadline deadline,
              Done done) {
@@ -36,7 +36,7 @@ bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition
         deadline);
     lock.lock();
   } else {
-    // The arithmetic of a condition variable ends before ours: later than that is never.
+    // A condition variable cannot represent all of our times: one beyond its range means never.
     const bool is_never = deadline.at() > static_cast<Nanoseconds>(std::numeric_limits<std::int64_t>::max());
     constexpr Nanoseconds kSecond = 1'000'000'000;
     const timespec until{static_cast<time_t>(deadline.at() / kSecond), static_cast<long>(deadline.at() % kSecond)};
@@ -53,9 +53,9 @@ bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition
   return done();
 }
 
-// Any thread. Sleeps while the word is `seen`. RIPC_OK: it changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED: a
-// signal handler ran in this thread. The loop's thread runs the loop meanwhile: a thread that changes the word calls
-// futex_wake() and loop.wake(), both of which a signal handler may.
+// Any thread. Sleeps while the word is `seen`. RIPC_OK: the word changed, or may have; RIPC_TIMEOUT; RIPC_INTERRUPTED:
+// a signal handler ran in this thread. Meanwhile the loop's thread runs the loop. A thread that changes the word calls
+// futex_wake() and loop.wake(); a signal handler may call both.
 inline ripc_status wait_for_change(EventLoop& loop, const std::atomic<std::uint32_t>& word, std::uint32_t seen,
                                    Deadline deadline) {
   if (!loop.in_loop_thread()) return futex_wait(word, seen, deadline);

@@ -27,7 +27,7 @@ std::vector<OtherDirectory> other_runtime_directories(const std::string& own) {
     const std::pair place(info.st_dev, info.st_ino);
     if (std::find(seen.begin(), seen.end(), place) != seen.end()) continue;
     seen.push_back(place);
-    // Opening a runtime directory makes what is missing in it.
+    // Opening a runtime directory would create what is missing in it.
     if (::lstat((path + "/contexts").c_str(), &info) != 0 || ::lstat((path + "/services").c_str(), &info) != 0)
       continue;
     const auto directory = RuntimeDirectory::open(path.c_str(), RIPC_PEERS_SAME_USER);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime directories that other programs of this user may use by default. A login shell has XDG_RUNTIME_DIR, a
-// service or a cron job often has not, and the two do not meet.
+// The runtime directories that other programs of this user may use by default. A login shell has XDG_RUNTIME_DIR, but a
+// service or cron job often does not, so the two do not find each other.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,19 @@ namespace ripc::internal {
 
 struct OtherDirectory {
   std::string path;
-  std::size_t contexts = 0;  // that live there; not 0
+  std::size_t contexts = 0;  // living there; not 0
 };
 
-// Those of the usual places, but for `own`, that belong to this user and have living contexts. Makes nothing.
+// The directories in the usual places, except `own`, that belong to this user and have living contexts. Creates
+// nothing.
 std::vector<OtherDirectory> other_runtime_directories(const std::string& own);
 
-// What an error adds about them if nothing is found in `own`. Any thread.
+// What an error message says about these directories if nothing is found in `own`. Any thread.
 class OtherDirectoriesHint {
  public:
   explicit OtherDirectoriesHint(std::string own) : own_(std::move(own)) {}
-  // A sentence for each, "" if there are none. Looks once in kPeriod: a caller that finds nothing asks again and again.
+  // A sentence for each, "" if there are none. Looks only once per kPeriod, because a caller that finds nothing keeps
+  // asking.
   std::string text();
   static constexpr Nanoseconds kPeriod = 1'000'000'000;
 

@@ -7,7 +7,7 @@
 
 namespace ripc::internal {
 
-// Whether the whole text is a number, which is then in `number`.
+// Whether the whole text is a number; if so, stores it in `number`.
 template <typename Number>
 bool parse_number(std::string_view text, Number& number, int base = 10) noexcept {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);

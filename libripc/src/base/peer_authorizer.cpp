@@ -13,7 +13,7 @@ namespace ripc::internal {
 
 namespace {
 
-// The sender of a flood is not looked up for each packet. Longer would silence the next owner of the port.
+// This avoids looking up the sender of a flood for each packet. A longer time would silence the port's next owner.
 constexpr Nanoseconds kRefusalLasts = 50'000'000;
 
 using AskForName = int (*)(int, sockaddr*, socklen_t*);
@@ -84,7 +84,7 @@ Status PeerAuthorizer::refused_by(int socket) {
     return Status(RIPC_REFUSED,
                   "The process that holds the service does not admit this one: it is connected to max_peers processes. "
                   "Raise max_peers there.");
-  // It closes its end when it has refused; what it listens with stays.
+  // A peer that has refused closes its end, but its listening socket stays.
   const std::optional<uid_t> user = owners_.of_listener(generic(remote));
   const std::string service = "The process" + (user ? " of user " + std::to_string(*user) : std::string()) +
                               " that holds the service does not admit " + own_user();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies the peer policy to peers on this host by the user of their socket, so that the policy holds on every path.
-// Peers on other hosts are always admitted: there the kernel knows no user.
+// Applies the peer policy to peers on this host by the user who owns their socket, so that the policy holds on every
+// path. Peers on other hosts are always admitted, because the kernel does not know their users.
 #pragma once
 
 #include <netinet/in.h>
@@ -24,27 +24,27 @@ class PeerAuthorizer {
  public:
   explicit PeerAuthorizer(PeerPolicy policy) noexcept : policy_(policy) {}
 
-  // The holder of the other end of a connected TCP socket. Call it after that end has sent something: no one holds an
-  // end that a server has not accepted. RIPC_REFUSED says which user it is and what to do; also for a peer on this host
-  // whose user the kernel does not tell. RIPC_PEER_DEAD: the other end is closed.
+  // Checks who holds the other end of a connected TCP socket. Call it after that end has sent something: nobody holds
+  // an end that a server has not yet accepted. RIPC_REFUSED says which user it is and what to do; also for a peer on
+  // this host whose user the kernel does not report. RIPC_PEER_DEAD: the other end is closed.
   Status authorize_connection(int socket);
   // Whether the other end is on this host, in this network namespace.
   bool is_on_this_host(int socket);
-  // Its user; nullopt: it is on another host, or the kernel does not tell.
+  // The other end's user; nullopt: it is on another host, or the kernel does not report it.
   std::optional<uid_t> user_of(int socket);
-  // Why the process of a service at the other end may have refused this process.
+  // Why the service's process at the other end may have refused this process.
   Status refused_by(int socket);
 
   enum class Verdict : std::uint8_t {
     admitted,
     refused,  // a user of this host that the policy does not admit
-    unknown,  // a user of this host, but the kernel does not tell which: the socket may be closed already
+    unknown,  // a user of this host, but the kernel does not say which: the socket may already be closed
   };
-  // The sender of a datagram from this address. Refusals are remembered for some milliseconds.
+  // Checks the sender of a datagram from this address. Remembers refusals for some milliseconds.
   Verdict authorize_sender(const sockaddr& from);
 
-  // The sender of a datagram by a device. No one can tell its user if the address, null for a known one, is of this
-  // host.
+  // Checks the sender of a datagram that came by a device. Nobody knows its user if the address is this host's. Null:
+  // the address is known to be this host's.
   Verdict authorize_device_sender(const sockaddr* from);
 
  private:

@@ -16,7 +16,7 @@ namespace ripc::internal {
 namespace {
 
 // NOLINTBEGIN(cert-err34-c): the kernel writes these numbers, and they fit
-// The effective number in a line of /proc/PID/status such as "Uid:\t1000\t1000\t1000\t1000".
+// Checks the effective number in a line of /proc/PID/status such as "Uid:\t1000\t1000\t1000\t1000".
 bool has_effective(const char* status, const char* label, unsigned wanted) noexcept {
   const char* const line = std::strstr(status, label);
   unsigned real = 0;

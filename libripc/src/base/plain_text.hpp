@@ -12,7 +12,7 @@ namespace ripc::internal {
 // U+007F to U+009F). True for no text.
 bool is_plain_text(std::string_view text) noexcept;
 
-// A service or group ID as every text shows it: "0x" and 16 hexadecimal digits.
+// A service or group ID in the form that all texts use: "0x" and 16 hexadecimal digits.
 std::string id_text(std::uint64_t id);
 
 }  // namespace ripc::internal

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kRetryMilliseconds = 10;
 
-// Numbers that no one has had yet. As much as getrandom() gives at once, whatever happens meanwhile.
+// Numbers not given out yet. As many as getrandom() always returns in one call, even if signals arrive.
 struct Block {
   std::array<std::uint64_t, 32> numbers;
   std::size_t left;
@@ -34,7 +34,7 @@ bool read_urandom(Block& block) noexcept {
 
 void fill(Block& block) noexcept {
   for (;;) {
-    // Blocks until the kernel's pool is ready, then never again; a signal can only interrupt it before that.
+    // Blocks until the kernel's pool is ready, and never again; a signal can interrupt it only until then.
     if (::getrandom(block.numbers.data(), sizeof block.numbers, 0) == static_cast<ssize_t>(sizeof block.numbers))
       return;
     // A sandbox may forbid the call but leave the device.
@@ -48,7 +48,7 @@ void fill(Block& block) noexcept {
 
 std::uint64_t random_u64() noexcept {
   thread_local Block block{};
-  // Before it is filled: a fork in between must not leave the child with numbers of its parent.
+  // Read it before filling the block: a fork in between must not leave the child with its parent's numbers.
   const std::uint64_t generation = ForkGuard::generation();
   if (block.left == 0 || block.generation != generation) {
     fill(block);

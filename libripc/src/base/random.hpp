@@ -6,8 +6,8 @@
 
 namespace ripc::internal {
 
-// Any thread. Never fails: falls back on waiting for the kernel's pool. Reads some numbers at a time for each thread;
-// each is given out once, by one process, and then forgotten.
+// Any thread. Never fails: if need be, it waits for the kernel's pool. Reads several numbers at a time for each thread.
+// Each number is given out once, by one process, and then forgotten.
 std::uint64_t random_u64() noexcept;
 
 }  // namespace ripc::internal

@@ -24,9 +24,9 @@ namespace ripc::internal {
 namespace {
 
 constexpr int kBacklog = 512;
-// Another process's sweep may remove what is just being made: that is met by making it again. A sweep looks at a name
-// once, so a handful would do. Beside one that sweeps without a pause on a busy machine, 64 have failed; an attempt
-// takes 10 us.
+// Another process's sweep may remove what is just being made; then this process makes it again. A sweep looks at each
+// name once, so a handful of attempts would normally do. But next to a process that sweeps without a pause on a busy
+// machine, 64 attempts have failed. An attempt takes 10 us.
 constexpr int kAttempts = 1024;
 
 // The address of `name` in the directory behind `fd`. False if it does not fit.
@@ -46,7 +46,7 @@ UniqueFd open_socket(ForkGuard& guard) {
 
 const sockaddr* generic(const sockaddr_un& address) noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 
-// Whether the kernel's way from a descriptor to its file works here.
+// Whether the kernel's links from descriptors to files (/proc) work here.
 bool proc_works(int fd) noexcept {
   std::array<char, 48> path;
   snprintf(path.data(), path.size(), "/proc/thread-self/fd/%d/.", fd);
@@ -136,8 +136,8 @@ Result<std::shared_ptr<RuntimeDirectory>> RuntimeDirectory::open(const char* pat
 }
 
 Status RuntimeDirectory::open_all(mode_t mode, gid_t group) {
-  // Cleaners of temporary directories (systemd-tmpfiles) leave a locked directory and all below it alone. No matter if
-  // it cannot be had.
+  // Cleaners of temporary directories (systemd-tmpfiles) leave a locked directory and everything below it alone. It
+  // does not matter if the lock is not available.
   static_cast<void>(::flock(base_fd_.get(), LOCK_SH | LOCK_NB));
   for (auto [name, fd] : {std::pair{"contexts", &contexts_fd_}, std::pair{"services", &services_fd_}}) {
     if (Status status = open_subdirectory(name, mode, group).move_to(*fd); !status.ok()) return status;
@@ -165,8 +165,8 @@ Result<UniqueFd> RuntimeDirectory::open_subdirectory(const char* name, mode_t mo
   return system_error(error, "Opening " + full, "have its owner admit this user, or set RIPC_RUNTIME_DIR");
 }
 
-// Makes it complete under a temporary name. So no other process meets one that it may not use yet, and none stays
-// half-made if this process dies. RIPC_OK also if someone else was first: the caller looks again.
+// Completes the directory under a temporary name first. So no other process finds one that it may not use yet, and no
+// half-made one stays if this process dies. Also returns RIPC_OK if another process was first: the caller looks again.
 Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_t group) {
   const TemporaryName temporary = temporary_name();
   if (::mkdirat(base_fd_.get(), temporary.data(), 0700) != 0)
@@ -174,14 +174,14 @@ Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_
   const UniqueFd fd(::openat(base_fd_.get(), temporary.data(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   Status status;
-  // Tells a sweep that it is being made. Before that a sweep may remove it; then it is made again.
+  // The lock tells a sweep that the directory is being made. A sweep may remove it before that; then it is made again.
   if (fd) static_cast<void>(::flock(fd.get(), LOCK_EX | LOCK_NB));
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     // ENOENT: another process swept it away.
     if (errno != ENOENT)
       status = creation_error(errno, "Opening a new directory in the runtime directory " + path_, base_fd_.get());
   } else {
-    // A member of the group may do this; anyone else must be content with the group of this process.
+    // Only a member of the group may do this; otherwise the directory keeps this process's group.
     if (info.st_gid != group) static_cast<void>(::fchown(fd.get(), static_cast<uid_t>(-1), group));
     if (::fchmod(fd.get(), mode) != 0) {
       status = creation_error(errno, "Setting the permissions of a directory in the runtime directory " + path_,
@@ -189,8 +189,8 @@ Status RuntimeDirectory::create_subdirectory(const char* name, mode_t mode, gid_
     } else if (::renameat2(base_fd_.get(), temporary.data(), base_fd_.get(), name, RENAME_NOREPLACE) == 0) {
       return {};
     } else if (errno == EINVAL || errno == ENOSYS) {
-      // A file system without RENAME_NOREPLACE. A plain rename would put a second directory in the place of one that
-      // others have open already; one with the wrong permissions for a moment is better.
+      // This file system lacks RENAME_NOREPLACE. A plain rename could replace a directory that others already have
+      // open. A directory with the wrong permissions for a moment is better.
       if (::mkdirat(base_fd_.get(), name, mode & 0777) == 0) {
         const UniqueFd made(::openat(base_fd_.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (!made || ::fchmod(made.get(), mode) != 0)
@@ -244,8 +244,8 @@ Status RuntimeDirectory::bind_and_listen(int fd, std::uint64_t context, const ch
   if (::fstatat(contexts_fd_.get(), temporary, &info, AT_SYMLINK_NOFOLLOW) != 0) {
     return errno == ENOENT ? Status(RIPC_AGAIN) : system_error(errno, "Looking at a new socket");
   }
-  // The umask may have taken bits away. Not following links matters: in a directory that others may write to, the name
-  // could be another file's by now.
+  // The umask may have taken bits away. The call must not follow links: in a directory that others may write to, the
+  // name could be another file's by now.
   if ((info.st_mode & 0777) != mode && ::fchmodat(contexts_fd_.get(), temporary, mode, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return RIPC_AGAIN;
     return system_error(errno, "Setting the permissions of a socket",
@@ -309,15 +309,14 @@ void RuntimeDirectory::remove_context(std::uint64_t context) noexcept {
 Liveness RuntimeDirectory::probe(std::uint64_t context) const noexcept { return probe_name(file_name(context).data()); }
 
 // Connects with a socket of the wrong type. The kernel first looks for a socket that is bound to the file.
-// ECONNREFUSED: there is none, its process is gone. The kernel then compares the types. EPROTOTYPE: there is one. So
-// the answer costs neither side anything. No connection is made, the context is not woken, and the probing socket stays
-// unconnected. A full backlog or a stopped process does not matter. A socket that is bound but does not listen yet
-// counts as alive.
+// ECONNREFUSED: there is none, because its process is gone. Then the kernel compares the types. EPROTOTYPE: there is
+// one. So the probe makes no connection, does not wake the context, and leaves the probing socket unconnected. A full
+// backlog or a stopped process does not matter. A socket that is bound but does not listen yet counts as alive.
 Liveness RuntimeDirectory::probe_name(const char* name) const noexcept {
   sockaddr_un address;
   if (!socket_address(through_proc_, contexts_fd_.get(), path_, name, address)) return Liveness::unknown;
   if (::connect(probe_socket_.get(), generic(address), sizeof address) == 0) {
-    // A datagram socket: not made by libripc, but someone's.
+    // A datagram socket: libripc did not make it, but somebody did.
     sockaddr_un nobody{};
     nobody.sun_family = AF_UNSPEC;
     static_cast<void>(::connect(probe_socket_.get(), generic(nobody), sizeof nobody));
@@ -354,9 +353,9 @@ std::size_t RuntimeDirectory::living_contexts() const noexcept {
 
 std::size_t RuntimeDirectory::sweep() noexcept { return sweep_contexts() + sweep_base(); }
 
-// A name of a context's socket can be removed as soon as no one is bound to it. It was bound before it got the name,
-// and the id is not used again. A temporary name can be removed too. That can hit, in the midst of bind(), one that is
-// just being made, and its maker then starts again. So nothing depends on how old a file is.
+// The name of a context's socket can be removed as soon as no socket is bound to it: a socket is bound before it gets
+// the name, and the id is not reused. A temporary name can be removed too. If its maker is just in the middle of
+// bind(), it starts again. So nothing depends on the age of a file.
 std::size_t RuntimeDirectory::sweep_contexts() noexcept {
   std::size_t removed = 0;
   DirectoryReader reader(contexts_fd_.get());
@@ -367,7 +366,7 @@ std::size_t RuntimeDirectory::sweep_contexts() noexcept {
   return removed;
 }
 
-// Half-made sub-directories that no one makes any more.
+// Removes half-made sub-directories whose makers are gone.
 std::size_t RuntimeDirectory::sweep_base() noexcept {
   std::size_t removed = 0;
   DirectoryReader reader(base_fd_.get());

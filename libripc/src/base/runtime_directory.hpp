@@ -5,9 +5,9 @@
 //   services/<16 hex digits>   the record of a service, named by its ID; the local resolver writes it
 //   .new-...                   in each of the three directories: a file that is just being made
 //
-// Whether a context is alive is asked of the kernel, not written down: its socket is there and bound, or it is not. The
-// answer is right after kill -9, across PID and mount namespaces, and when process numbers are used again. A context id
-// is random and used for one context only.
+// Whether a context is alive is not written down; the kernel is asked whether the context's socket exists and is bound.
+// The answer is right even after kill -9, across PID and mount namespaces, and when process numbers are reused. A
+// context id is random and used for one context only.
 //
 // Unix sockets are bound and connected through /proc/thread-self/fd/N/NAME, so that the 108 bytes of a socket address
 // do not limit the directory's path. Where /proc is not mounted the directory's path must be short.
@@ -32,7 +32,7 @@ namespace ripc::internal {
 enum class Liveness {
   alive,
   dead,
-  unknown,  // this process may not ask: take it for alive
+  unknown,  // this process may not ask: assume that it is alive
 };
 
 // Thread-safe; shared by the shm transport and the local resolver of a context.
@@ -41,8 +41,8 @@ class RuntimeDirectory {
   // path: NULL or "": $RIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/ripc (if $XDG_RUNTIME_DIR is an absolute path of a
   // directory that belongs to this user), else /tmp/ripc-UID. A directory that is missing is created with mode 0700;
   // its parent must exist. A default directory must belong to this user and be no link. Only users that `peer_policy`
-  // (ripc_peer_policy) admits may have the right to write to it. Else: RIPC_PERMISSION. A directory that was named is
-  // used as it is; contexts and services in it get its permission bits when they are made.
+  // (ripc_peer_policy) admits may have the right to write to it. Else: RIPC_PERMISSION. A directory that the caller or
+  // environment names is used as it is; contexts and services in it get its permission bits when they are made.
   // RIPC_PERMISSION, RIPC_INVALID_ARGUMENT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (disk full), RIPC_SYSTEM.
   static Result<std::shared_ptr<RuntimeDirectory>> open(const char* path, std::uint32_t peer_policy);
   ~RuntimeDirectory();
@@ -51,26 +51,27 @@ class RuntimeDirectory {
 
   const std::string& path() const noexcept { return path_; }  // absolute
   std::uint32_t peer_policy() const noexcept { return peer_policy_; }
-  // Permission bits of the sockets and records made here: 0600, 0660 or 0666, by the policy.
+  // Permission bits of the sockets and records made here: 0600, 0660 or 0666, depending on the policy.
   mode_t file_mode() const noexcept;
   // The directory of the records, for the ...at() calls. Borrowed.
   int services_fd() const noexcept { return services_fd_.get(); }
 
-  // Makes the socket of a context: SOCK_SEQPACKET, non-blocking, listening before its name can be seen. With `guard`,
-  // the socket is registered there before any fork can happen; else a fork between this call and the caller's own
-  // ForkGuard may leave the socket in a child. The same for connect().
+  // Makes the socket of a context: SOCK_SEQPACKET, non-blocking, and listening before its name is visible. With
+  // `guard`, the socket is registered there before any fork can happen. Without it, a fork between this call and the
+  // caller's own ForkGuard may leave the socket in a child. The same applies to connect().
   // RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (disk full), RIPC_PERMISSION, RIPC_LIMIT (path too long), RIPC_SYSTEM.
   Result<UniqueFd> listen(std::uint64_t context, ForkGuard* guard = nullptr);
 
-  // Connects to a context; the socket is non-blocking. RIPC_PEER_DEAD (no one there), RIPC_AGAIN (too many wait to be
-  // accepted: try again), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a context's socket), RIPC_LIMIT,
-  // RIPC_SYSTEM.
+  // Connects to a context; the socket is non-blocking. RIPC_PEER_DEAD (nobody is there), RIPC_AGAIN (too many
+  // connections wait to be accepted: try again), RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_CORRUPT (not a context's
+  // socket), RIPC_LIMIT, RIPC_SYSTEM.
   Result<UniqueFd> connect(std::uint64_t context, ForkGuard* guard = nullptr);
 
   // Asks whether a context is alive. The context does not notice, and no descriptor is needed.
   Liveness probe(std::uint64_t context) const noexcept;
 
-  // The user of a context's socket, if that user or this one does not admit the other. Then no path leads there.
+  // The user who owns a context's socket, if that user and this one do not both admit each other. Then no path leads
+  // there.
   std::optional<uid_t> stranger_at(std::uint64_t context) const noexcept;
 
   // How many contexts are alive, as probe() tells.
@@ -84,12 +85,12 @@ class RuntimeDirectory {
   // unknown one.
   std::size_t sweep() noexcept;
 
-  // Of files that are just being made. Each call gives another one.
+  // The names of files that are just being made. Each call returns a different name.
   static constexpr std::string_view kTemporaryPrefix = ".new-";
   using TemporaryName = std::array<char, 32>;
   static TemporaryName temporary_name() noexcept;
 
-  // What it means that a file in this open directory cannot be made.
+  // The status for a file that could not be made in this open directory.
   static Status creation_error(int error, const std::string& what, int directory);
 
   // File names: 16 lower-case hexadecimal digits.

@@ -20,7 +20,7 @@ const char* environment(const char* name) noexcept {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// The XDG rules: a path that is not absolute is to be ignored. One of another user (left over by su or sudo) would mix
+// The XDG rules say to ignore a path that is not absolute. A path of another user (left over from su or sudo) would mix
 // the files of two users.
 bool usable_as_xdg(const char* path) noexcept {
   struct stat info {};
@@ -89,7 +89,7 @@ Result<RuntimePath> choose_runtime_path(const char* argument) {
 Result<UniqueFd> open_runtime_path(const RuntimePath& chosen, std::uint32_t peer_policy, struct stat& info) {
   if (::mkdir(chosen.path.c_str(), kNewDirectoryMode) != 0) {
     const int error = errno;
-    // Without the right to create it, it may be there all the same.
+    // Even without the right to create it, the directory may exist.
     if (error != EEXIST && ::access(chosen.path.c_str(), F_OK) != 0) {
       if (error == ENOSPC || error == EDQUOT)
         return Status(RIPC_NO_MEMORY, "Creating the runtime directory " + chosen.path +
@@ -100,7 +100,7 @@ Result<UniqueFd> open_runtime_path(const RuntimePath& chosen, std::uint32_t peer
   }
   const int flags = O_DIRECTORY | O_CLOEXEC | (chosen.is_default ? O_NOFOLLOW : 0);
   UniqueFd fd(::open(chosen.path.c_str(), O_RDONLY | flags));
-  // A directory may be one that its users can write to but not list.
+  // Users may be able to write to a directory that they cannot list.
   if (!fd && errno == EACCES) fd.reset(::open(chosen.path.c_str(), O_PATH | flags));
   if (!fd) return open_error(errno, chosen);
   if (::fstat(fd.get(), &info) != 0) return open_error(errno, chosen);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLargest = static_cast<std::size_t>(PTRDIFF_MAX) - 2 * kHugePage;
-// Since Linux 6.3; where vm.memfd_noexec demands it, memfd_create fails without.
+// Since Linux 6.3. Where vm.memfd_noexec demands this flag, memfd_create fails without it.
 constexpr unsigned kNoExecSeal = 0x0008u;
 
 std::size_t page_size() noexcept {
@@ -31,7 +31,7 @@ std::size_t page_size() noexcept {
 
 std::size_t round_up(std::size_t value, std::size_t unit) noexcept { return (value + unit - 1) / unit * unit; }
 
-// Zero if the file cannot be read: then there are no huge pages to use.
+// Zero if the file cannot be read, because then there are no huge pages to use.
 std::size_t read_number(const char* path) noexcept {
   const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
   if (!file) return 0;
@@ -85,16 +85,16 @@ Result<SharedMemory> create(const char* name, std::size_t size, PeerAccess acces
   Result<UniqueFd> fd = create_memfd(name, flags);
   if (!fd.ok()) return fd.status();
   if (::ftruncate(fd->get(), static_cast<off_t>(size)) != 0) return system_error(errno, "ftruncate of a memfd");
-  // Reserved pages are taken from a pool that can run dry, and a fault on it would then kill the process that reads.
+  // Reserved pages come from a pool that can run dry; a page fault would then kill the process that reads.
   if (reserved_pages && ::fallocate(fd->get(), 0, 0, static_cast<off_t>(size)) != 0) {
     return system_error(errno, "fallocate of huge pages");
   }
   Result<Mapping> mapping = map_shared(fd->get(), size, PROT_READ | PROT_WRITE, aligned);
   if (!mapping.ok()) return mapping.status();
-  // Where transparent huge pages are not available this fails, and ordinary pages do as well.
+  // This fails where transparent huge pages are not available; ordinary pages will do.
   if (aligned && !reserved_pages) ::madvise(mapping->data(), size, MADV_HUGEPAGE);
 
-  // Only now: the seal forbids every writable mapping made after it, and ours is to stay the only one.
+  // Seal only now: the seal forbids later writable mappings, and ours must remain the only one.
   int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   if (access == PeerAccess::read_only) seals |= F_SEAL_FUTURE_WRITE;
   if (::fcntl(fd->get(), F_ADD_SEALS, seals) != 0) {
@@ -127,15 +127,15 @@ Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, Pe
   if (size > kLargest) return Status(RIPC_NO_MEMORY, "No process has room for that much shared memory; ask for less.");
   size = round_up(size, prefer_huge_pages ? kHugePage : page_size());
 
-  // Growing a file past this limit would not only fail: the kernel ends the process with SIGXFSZ.
+  // Growing a file past this limit would not just fail: the kernel would end the process with SIGXFSZ.
   rlimit file_size{};
   if (::getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur != RLIM_INFINITY && file_size.rlim_cur < size) {
     return Status(RIPC_NO_MEMORY, "Shared memory of " + std::to_string(size) +
                                       " bytes exceeds the file size limit of this process; raise it with `ulimit -f`.");
   }
-  // Memory that a peer may write is no case for reserved pages, because the peer could punch holes into it. A process
-  // that touches the hole when the machine has no reserved page left is killed. For that reason map_foreign_memory()
-  // refuses it.
+  // Memory that a peer may write must not use reserved pages, because the peer could punch holes into it. A process
+  // that touches a hole when the machine has no reserved page left is killed. For that reason map_foreign_memory()
+  // refuses such memory.
   if (prefer_huge_pages && access == PeerAccess::read_only && huge_pages_suffice(size)) {
     Result<SharedMemory> memory = create(name, size, access, true, true);
     if (memory.ok()) return memory;

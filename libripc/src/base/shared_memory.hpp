@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memfd-backed memory that can be handed to another process, and mappings of what another process handed over.
+// memfd-backed memory that can be handed to another process, and mappings of memory that another process handed over.
 #pragma once
 
 #include <cstddef>
@@ -38,14 +38,14 @@ struct SharedMemory {
 enum class PeerAccess { read_write, read_only };
 
 // Creates `size` bytes of zeroed memory, rounded up to whole pages, or to 2 MiB with `prefer_huge_pages`. The memory
-// can neither shrink nor grow, so a mapping of it never faults for want of a file page. With read_only, a process that
+// can neither shrink nor grow, so a mapping of it never faults for lack of a file page. With read_only, a process that
 // gets the descriptor can map it for reading only; the mapping returned here stays writable. `name` shows in
 // /proc/PID/maps. RIPC_NO_MEMORY, RIPC_NO_DESCRIPTORS, RIPC_SYSTEM.
 Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, PeerAccess access,
                                           bool prefer_huge_pages = false);
 
-// Maps a descriptor that came from another process. Refuses with RIPC_CORRUPT unless it is a memfd that is at least
-// `size` bytes and sealed against shrinking. Otherwise its owner could make this process fault later.
+// Maps a descriptor that came from another process. Refuses with RIPC_CORRUPT unless it is a memfd of at least `size`
+// bytes that is sealed against shrinking. Otherwise its owner could make this process fault later.
 Result<Mapping> map_foreign_memory(int fd, std::size_t size, bool writable, bool advise_huge_pages = false);
 
 }  // namespace ripc::internal

@@ -22,7 +22,7 @@ namespace ripc::internal {
 
 namespace {
 
-// An IPv4 address in IPv6 clothes (::ffff:a.b.c.d) is an IPv4 address.
+// An IPv4-mapped IPv6 address (::ffff:a.b.c.d) counts as an IPv4 address.
 struct Address {
   std::uint8_t family = AF_UNSPEC;
   std::array<std::uint8_t, 16> ip{};
@@ -63,9 +63,9 @@ struct ProcLine {
   Address local, remote;
   std::uint8_t family = AF_UNSPEC;  // of the socket
   bool is_listening = false;
-  bool is_ipv6_only = false;  // not said of all that are
+  bool is_ipv6_only = false;  // not reported for all that are
   uid_t user = 0;
-  std::uint64_t inode = 0;  // 0: no process has it (any more, or yet), and the user says nothing
+  std::uint64_t inode = 0;  // 0: no process has it (any more, or yet), and the user means nothing
 };
 
 std::string first_line(const char* path) {
@@ -75,7 +75,7 @@ std::string first_line(const char* path) {
 }
 
 // NOLINTBEGIN(cert-err34-c): the kernel writes these numbers, and they fit
-// A user outside of this process's user namespace looks like the one that has the number "overflowuid" inside.
+// A user outside this process's user namespace appears under the number "overflowuid".
 bool is_certain(uid_t user) {
   unsigned overflow = 65534;
   (void)std::sscanf(first_line("/proc/sys/kernel/overflowuid").c_str(), "%u", &overflow);
@@ -83,7 +83,7 @@ bool is_certain(uid_t user) {
   unsigned inside = 1;
   unsigned outside = 1;
   unsigned count = 0;
-  // Where no user is outside. A kernel without user namespaces has no such file.
+  // True if no user is outside. A kernel without user namespaces has no such file.
   if (std::sscanf(first_line("/proc/self/uid_map").c_str(), "%u%u%u", &inside, &outside, &count) == 3)
     return inside == 0 && outside == 0 && count == UINT32_MAX;
   return ::access("/proc/self/uid_map", F_OK) != 0 && ::access("/proc/self/status", F_OK) == 0;
@@ -108,7 +108,7 @@ ProcLine entry_of(const inet_diag_msg& said, std::span<const std::byte> attribut
   return entry;
 }
 
-// "0100007F:1F90": words of the address as this machine has them, and the port as a number.
+// "0100007F:1F90": words of the address in this machine's byte order, and the port as a number.
 bool parse_proc(const char* text, std::uint8_t family, Address& address) noexcept {
   std::array<std::uint32_t, 4> words{};
   const std::size_t count = family == AF_INET ? 1 : 4;
@@ -164,7 +164,7 @@ DiagnosisRequest diagnosis(std::uint8_t family, std::uint8_t protocol, std::uint
   return request;
 }
 
-// For ask(): calls look(entry) for each socket that the kernel tells of.
+// For ask(): calls look(entry) for each socket that the kernel reports.
 template <typename Look>
 auto visit_diagnosis(const Look& look) noexcept {
   return [&look](std::uint16_t type, std::span<const std::byte> body) {
@@ -184,7 +184,8 @@ UniqueFd open_netlink(int protocol) noexcept {
   return UniqueFd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol));
 }
 
-// Whether a socket can be bound to the address, which asks the same where the kernel does not tell its routes.
+// Whether a socket can be bound to the address. This answers the same question where the kernel does not report its
+// routes.
 bool can_bind(const Address& address) noexcept {
   const UniqueFd socket(::socket(address.family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in v4{};
@@ -219,7 +220,7 @@ int SocketOwners::ask(const UniqueFd& socket, std::span<std::byte> request, cons
   if (::send(socket.get(), request.data(), request.size(), 0) < 0) return errno;
   alignas(nlmsghdr) std::array<std::byte, 8192> buffer;
   for (;;) {
-    // The kernel has answered within send(); the rest of a list comes when what was before it is read.
+    // The kernel has answered within send(); the rest of a list follows as the part before it is read.
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return got == 0 ? EPIPE : errno;
@@ -229,7 +230,7 @@ int SocketOwners::ask(const UniqueFd& socket, std::span<std::byte> request, cons
       if (header.nlmsg_len < sizeof header || header.nlmsg_len > rest.size()) return EPROTO;
       const std::span<const std::byte> body = rest.subspan(NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN);
       rest = rest.subspan(std::min<std::size_t>(NLMSG_ALIGN(header.nlmsg_len), rest.size()));
-      if (header.nlmsg_seq != sequence_) continue;  // of a question that was given up
+      if (header.nlmsg_seq != sequence_) continue;  // answers a request that was given up
       if (header.nlmsg_type == NLMSG_DONE || header.nlmsg_type == NLMSG_ERROR) {
         int error = 0;
         std::memcpy(&error, body.data(), std::min(sizeof error, body.size()));
@@ -272,7 +273,7 @@ bool SocketOwners::is_own(const sockaddr& address) noexcept {
                           type = route.rtm_type;
                         });
   if (error == 0 && type) return *type == RTN_LOCAL;
-  // Its own addresses a host can always reach.
+  // A host can always reach its own addresses.
   if (error == ENETUNREACH || error == EHOSTUNREACH) return false;
   return can_bind(wanted);
 }
@@ -318,7 +319,7 @@ std::vector<uid_t> SocketOwners::at_port(std::uint8_t protocol, bool listening, 
   std::vector<uid_t> users;
   bool is_known = true;
   const auto look = [&](const ProcLine& entry) {
-    // A socket can choose among all addresses of the host for what it sends, wherever it is bound.
+    // A socket can send from any address of the host, wherever it is bound.
     const bool may_send = source.family == AF_INET ? !entry.is_ipv6_only : entry.family == AF_INET6;
     if (entry.local.port != source.port || entry.is_listening != listening || !may_send) return;
     is_known = is_known && entry.inode != 0 && is_certain(entry.user);

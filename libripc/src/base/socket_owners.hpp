@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who owns the sockets of this host. The kernel says it through NETLINK_SOCK_DIAG, and through /proc/net where that
-// does not answer. "This host" is this process's network namespace.
+// Who owns the sockets of this host. The kernel reports it through NETLINK_SOCK_DIAG, or through /proc/net where
+// NETLINK_SOCK_DIAG does not answer. "This host" is this process's network namespace.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,31 +19,31 @@
 
 namespace ripc::internal {
 
-// Any thread. Keeps two descriptors, so that it works when no other is left. A user is known only while a process holds
-// the socket, and not if it has no number in this process's user namespace.
+// Any thread. Keeps two descriptors open, so that it works even when no more are available. A user is known only while
+// a process holds the socket, and only if the user has a number in this process's user namespace.
 class SocketOwners {
  public:
   enum class Method : std::uint8_t { netlink, proc };
-  // Method::proc is for tests: as where netlink does not answer.
+  // Method::proc is for tests: it behaves as if netlink did not answer.
   explicit SocketOwners(Method method = Method::netlink) noexcept;
 
-  // Whether this host has the address. True where the kernel does not say.
+  // Whether the address belongs to this host. True if the kernel does not say.
   bool is_own(const sockaddr& address) noexcept;
   // The user of the TCP socket that is bound to `end` and connected to `other`. nullopt: unknown.
   std::optional<uid_t> of_connection(const sockaddr& end, const sockaddr& other) noexcept;
-  // The user of the TCP sockets that listen there, if it is one.
+  // The user of the TCP sockets that listen at this address, if they all have the same user.
   std::optional<uid_t> of_listener(const sockaddr& address) noexcept;
   // The users of all UDP sockets that may have sent a datagram with this source. Empty: unknown.
   std::vector<uid_t> of_sender(const sockaddr& from);
 
  private:
   using Visit = std::function<void(std::uint16_t type, std::span<const std::byte> body)>;
-  // The users of all sockets of that kind at the port. Empty: unknown.
+  // The users of all sockets of this kind at the port. Empty: unknown.
   std::vector<uid_t> at_port(std::uint8_t protocol, bool listening, const sockaddr& address);
   // Sends the request, whose header it completes, and visits what the kernel answers. 0, or an errno.
   int ask(const UniqueFd& socket, std::span<std::byte> request, const Visit& visit) noexcept;
 
-  UniqueFd diagnosis_;  // invalid: the kernel has none
+  UniqueFd diagnosis_;  // invalid: the kernel does not have it
   UniqueFd routes_;
   std::atomic<bool> diagnoses_tcp_{false};  // it has reported a TCP socket
   std::mutex mutex_;

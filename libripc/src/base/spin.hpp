@@ -8,7 +8,8 @@ namespace ripc::internal {
 // How long a wait polls before it sleeps.
 struct Spin {
   Nanoseconds time = 50'000;
-  // Less where others want the processor, and more where something is expected; not if someone has said how long.
+  // Whether to poll for less time when others want the processor, and for more when something is expected. False if the
+  // user has set the time.
   bool adapts = true;
 };
 

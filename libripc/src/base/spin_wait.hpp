@@ -7,7 +7,8 @@
 
 namespace ripc::internal {
 
-// In a loop that waits for a few instructions of another thread, which may have lost its processor: round 0, 1, 2, ...
+// For a loop that waits for a few instructions of another thread, which may have lost its processor. `round` is 0, 1,
+// 2, ...
 inline void spin_wait(unsigned round) noexcept {
   if (round < 1000) {
     cpu_pause();

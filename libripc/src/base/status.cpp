@@ -63,7 +63,7 @@ Status system_error(int error, std::string_view call, std::string_view advice) n
   text += " (errno ";
   text += std::to_string(error);
   text += "); ";
-  // Without descriptors nothing that is special about the call is at fault.
+  // If descriptors have run out, the call itself is not at fault.
   text += advice.empty() || code == RIPC_NO_DESCRIPTORS ? default_advice(code) : advice;
   if (text.back() != '.') text += '.';
   return Status(code, std::move(text));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status and Result: the one error policy. A failure is a Status with a sentence for people; our code does not throw.
-// What the standard library throws for want of memory ends at the nearest function that has a status for it. That is
-// capi/error.hpp at the latest, or the event loop, which tries again.
+// Where the standard library throws for lack of memory, the nearest function that can return a status catches it. The
+// last ones to catch it are capi/error.hpp and the event loop, which tries again.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace ripc::internal {
 
 // A status code and, for anything but ok, a sentence that says what happened and what to do. The sentence is either a
-// literal or shared text: a status can be copied, and one with a literal made, without memory.
+// literal or shared text. So copying a status, or making one from a literal, takes no memory.
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
@@ -24,8 +24,8 @@ class [[nodiscard]] Status {
   template <std::size_t size>
   Status(ripc_status code, const char (&literal)[size]) noexcept : code_(code), literal_(literal) {}
   template <std::size_t size>
-  Status(ripc_status code, char (&buffer)[size]) = delete;  // no literal: it may not live as long
-  // Without memory for the text it has the general one of its code.
+  Status(ripc_status code, char (&buffer)[size]) = delete;  // not a literal: it may not live long enough
+  // If there is no memory for the text, the status has the general text of its code.
   Status(ripc_status code, std::string text) noexcept;
 
   bool ok() const noexcept { return code_ == RIPC_OK; }
@@ -43,7 +43,7 @@ class [[nodiscard]] Status {
 
 // A Status that names the failed system call and the meaning of errno: EMFILE and ENFILE become RIPC_NO_DESCRIPTORS,
 // ENOMEM and ENOSPC RIPC_NO_MEMORY, EACCES and EPERM RIPC_PERMISSION, anything else RIPC_SYSTEM. `advice` is appended.
-// Without memory for the sentence, the code says it all.
+// If there is no memory for the sentence, the status has only the code.
 Status system_error(int error, std::string_view call, std::string_view advice = {}) noexcept;
 
 // A value or the Status that explains why there is none.
@@ -68,7 +68,7 @@ class [[nodiscard]] Result {
   T& operator*() & noexcept { return *value_; }
   const T& operator*() const& noexcept { return *value_; }
 
-  // The value goes there, if there is one. The status.
+  // Moves the value, if any, to `to`. Returns the status.
   template <typename To>
   Status move_to(To& to) && {
     if (ok()) to = *std::move(value_);

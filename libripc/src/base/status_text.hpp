@@ -15,7 +15,7 @@ const char* status_name(ripc_status status) noexcept;
 // One sentence on what a status means and what to do. Static; never null, never empty.
 const char* status_text(ripc_status status) noexcept;
 
-// Whether a table of entries with a `status` has each of them at its number.
+// Whether each entry of a table is at the index that its `status` gives.
 template <typename Table>
 constexpr bool is_indexed_by_status(const Table& entries) noexcept {
   for (std::size_t index = 0; index < entries.size(); ++index) {

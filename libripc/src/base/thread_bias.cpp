@@ -9,7 +9,7 @@ constinit const ThreadEpoch::Record ThreadBias::kShared{}, ThreadBias::kEnding{}
 
 bool ThreadBias::enter_first(const ThreadEpoch::Record* thread) noexcept {
   const ThreadEpoch::Record* nobody = nullptr;
-  // Without a barrier in other threads, the owner would need a fence: no better than a locked instruction.
+  // Without a barrier in other threads, the owner would need a fence, which is no better than a locked instruction.
   const ThreadEpoch::Record* owner = ThreadEpoch::has_barrier() ? thread : &kShared;
   return owner_.load(std::memory_order_relaxed) == nullptr &&
          owner_.compare_exchange_strong(nobody, owner, std::memory_order_acq_rel) && owner == thread && enter();
@@ -17,7 +17,7 @@ bool ThreadBias::enter_first(const ThreadEpoch::Record* thread) noexcept {
 
 void ThreadBias::end_bias(const ThreadEpoch::Record* owner) noexcept {
   while (owner != &kEnding && owner != &kShared) {
-    // Where no one has it, no one may get it now.
+    // If no thread has the bias yet, none may get it now.
     const ThreadEpoch::Record* next = owner == nullptr ? &kShared : &kEnding;
     if (!owner_.compare_exchange_strong(owner, next, std::memory_order_acq_rel)) continue;
     if (next == &kShared) return;
@@ -26,7 +26,7 @@ void ThreadBias::end_bias(const ThreadEpoch::Record* owner) noexcept {
     owner_.store(&kShared, std::memory_order_release);
     return;
   }
-  // Another thread is about to.
+  // Another thread is about to end the bias.
   for (unsigned round = 0; owner_.load(std::memory_order_acquire) != &kShared; ++round) spin_wait(round);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets the one thread that usually changes a word do so without a locked instruction.
+// Lets the one thread that usually changes a word change it without a locked instruction.
 //
 // The first thread that asks has the bias: between enter() and leave() it may change the word by plain loads and
-// stores. Everyone else calls share() before a locked instruction on the word, which ends the bias for good. After
+// stores. All other threads call share() before a locked instruction on the word; that ends the bias for good. After
 // Russell and Detlefs, "Eliminating Synchronization-Related Atomic Operations with Biased Locking and Bulk Rebiasing"
 // (OOPSLA 2006), without the lock. Once the bias is over, the word is changed by compare-and-swap.
 #pragma once
@@ -15,8 +15,8 @@ namespace ripc::internal {
 
 class ThreadBias {
  public:
-  // True: the calling thread alone changes the word, until leave(), which has to follow soon and in the same thread.
-  // False: it has not got the bias. Neither blocks nor fails; not for signal handlers.
+  // True: only the calling thread changes the word until leave(), which must follow soon and in the same thread. False:
+  // the thread does not have the bias. Never blocks; not for signal handlers.
   bool enter() noexcept {
     if (!ThreadEpoch::has_current()) [[unlikely]]
       return false;
@@ -34,7 +34,7 @@ class ThreadBias {
   void leave() noexcept { busy_.store(false, std::memory_order_release); }
 
   // When it returns, no thread changes the word by plain stores any more, except the calling thread if it has the bias.
-  // So a locked instruction is safe. Waits, once in the life of a bias, for the few instructions of its owner.
+  // So a locked instruction is safe. The call that ends the bias waits for a few instructions of its owner.
   void share() noexcept {
     const ThreadEpoch::Record* owner = owner_.load(std::memory_order_acquire);
     if (owner != &kShared && !(ThreadEpoch::has_current() && owner == &ThreadEpoch::current())) [[unlikely]]
@@ -42,7 +42,7 @@ class ThreadBias {
   }
 
  private:
-  // In the place of an owner. No thread's.
+  // These replace an owner. They belong to no thread.
   static const ThreadEpoch::Record kShared, kEnding;
 
   [[gnu::noinline]] bool enter_first(const ThreadEpoch::Record* thread) noexcept;

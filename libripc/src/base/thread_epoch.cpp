@@ -39,8 +39,8 @@ ThreadEpoch::Record* free_record() noexcept {
 ThreadEpoch::Record& take_record() noexcept {
   for (;; std::this_thread::yield()) {
     if (auto* record = free_record()) return *record;
-    // This happens once for a thread, in the middle of whatever it calls first. Where there are no 64 bytes, it waits
-    // for them, or for those of a thread that ends.
+    // This happens once per thread, in the middle of whatever it calls first. If 64 bytes are not available, it waits
+    // for them, or for the record of a thread that ends.
     auto* record = new (std::nothrow) ThreadEpoch::Record;
     if (record == nullptr) continue;
     record->next = first_record.load(std::memory_order_relaxed);
@@ -50,7 +50,7 @@ ThreadEpoch::Record& take_record() noexcept {
   }
 }
 
-// Until the section that the record's thread is in, if it is in one, is over.
+// Waits until the section that the record's thread may be in is over.
 void await(const ThreadEpoch::Record& record) noexcept {
   const std::uint64_t seen = record.counter.load(std::memory_order_acquire);
   if ((seen & 1) == 0) return;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Read sections that cost two plain stores, for data that is read on every message and changed rarely.
 //
-// Each thread has a record with a counter that is odd while the thread is in a section. A writer changes
-// what sections read, and runs a barrier in all threads of the process (membarrier). Then it waits, or looks again
-// later, until the sections that had begun before are over. Where the kernel has no membarrier, each section executes a
-// fence.
+// Each thread has a record with a counter that is odd while the thread is in a section. A writer changes what sections
+// read, and runs a barrier in all threads of the process (membarrier). Then it waits for the sections that began
+// before, or checks later whether they are over. Where the kernel has no membarrier, each section executes a fence.
 #pragma once
 
 #include <atomic>
@@ -19,12 +18,12 @@ namespace ripc::internal {
 
 class ThreadEpoch {
  public:
-  // One thread's. Never freed, used again by a later thread.
+  // The record of one thread. It is never freed; a later thread reuses it.
   struct alignas(64) Record {
     std::atomic<std::uint64_t> counter{0};
     std::atomic<bool> in_use{true};
     Record* next = nullptr;
-    // System calls that the thread has made to wake receivers: senders tell from it what a send took.
+    // System calls that the thread has made to wake receivers. Senders use it to count the wakes of a send.
     std::uint64_t wakes = 0;
   };
 
@@ -34,7 +33,7 @@ class ThreadEpoch {
     return record != nullptr ? *record : attach();
   }
 
-  // Whether it has one already: current() is then two loads.
+  // Whether the thread already has a record; then current() costs two loads.
   static bool has_current() noexcept { return current_ != nullptr; }
 
   // A read section; may nest.
@@ -66,15 +65,15 @@ class ThreadEpoch {
   // The same for all threads.
   static void synchronize_all() noexcept;
 
-  // Makes sure that what every thread has stored is visible here, and what was changed here is visible to them: a fence
-  // in each. Needs one of their own where has_barrier() is false.
+  // Runs a fence in every thread: what they have stored is visible here, and what was changed here is visible to them.
+  // Where has_barrier() is false, they need fences of their own.
   static void barrier() noexcept;
   static bool has_barrier() noexcept { return !needs_fence_; }
 
-  // How often a barrier ran in all threads: each interrupts the processors that run them.
+  // How often a barrier ran in all threads. Each barrier interrupts the processors that run them.
   static std::uint64_t barriers() noexcept { return barriers_.load(std::memory_order_relaxed); }
 
-  // Sections that had begun when it was made, and are not over yet.
+  // The sections that had begun when this object was made and are not over yet.
   class Waiting {
    public:
     static Waiting for_all();
@@ -86,18 +85,19 @@ class ThreadEpoch {
 
  private:
   static Record& attach() noexcept;
-  // Reached on every message: a fixed offset from the thread pointer instead of a call.
+  // Read on every message, so it is at a fixed offset from the thread pointer, which avoids a call.
   static constinit thread_local Record* current_ __attribute__((tls_model("initial-exec")));
   static bool needs_fence_;
   static std::atomic<std::uint64_t> barriers_;
 };
 
-// Deferred destruction of what read sections may still see.
+// Defers the destruction of objects that read sections may still see.
 class EpochDomain {
  public:
   ~EpochDomain() { reclaim_all(); }  // no section that reads from the domain may be going on
 
-  // What destroys one object. Made together with the object, so that retiring it later takes no memory.
+  // A function that destroys one object. It is made together with the object, so that retiring the object takes no
+  // memory.
   using Retirement = std::list<std::function<void()>>;
   static Retirement prepare(std::function<void()> destroy) {
     Retirement retirement;
@@ -105,15 +105,15 @@ class EpochDomain {
     return retirement;
   }
 
-  // Any thread. Runs it later, from reclaim(), when no section that could see the object is left. The object must be
-  // out of reach for new sections.
+  // Any thread. reclaim() runs the function later, when no section that could see the object is left. New sections must
+  // not be able to reach the object.
   void retire(Retirement&& retirement) noexcept;
   void retire(std::function<void()> destroy) { retire(prepare(std::move(destroy))); }
 
-  // Destroys what no one sees any more; true if nothing is left to destroy. Does not wait. Without the memory to know
-  // who is reading, nothing is destroyed.
+  // Destroys the objects that no section can see any more; true if nothing is left to destroy. Does not wait. Destroys
+  // nothing if there is no memory to record who is reading.
   bool reclaim() noexcept;
-  // Waits for the sections that are going on. Takes no memory.
+  // Waits for the sections that are going on, and destroys everything. Takes no memory.
   void reclaim_all() noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides normal arenas into blocks of whole units: a binary buddy allocator over all of them. Not thread-safe.
+// A binary buddy allocator over all normal arenas; it divides them into blocks of whole units. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ namespace ripc::internal::memory {
 
 class BlockAllocator {
  public:
-  // The arena's units become free. It stays the caller's.
+  // Adds the arena's units as free ones. The caller keeps the arena.
   void add(PoolArena& arena) noexcept;
-  // Forgets an arena of which no unit is used.
+  // Forgets an arena; none of its units may be in use.
   void remove(PoolArena& arena) noexcept;
 
-  // Takes a block of 2^n or 3 * 2^n units; its start is a multiple of that, rounded up to a power of two. The caller
-  // sets `kind`. Null: no arena has a large enough stretch.
+  // Takes a block of 2^n or 3 * 2^n units; it starts at a multiple of its size rounded up to a power of two. The caller
+  // sets `kind`. Null: no arena has a large enough free stretch.
   Block* take(std::uint32_t units) noexcept;
   void give_back(Block& block) noexcept;
 

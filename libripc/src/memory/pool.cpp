@@ -55,7 +55,7 @@ void Hold::reset() noexcept {
 // ---- Leases ----------------------------------------------------------------------------------------------------
 
 Result<std::byte*> Pool::Implementation::lease(Lock& lock, std::size_t size) {
-  // No arena for it can exist, however much is freed.
+  // No arena for this size can exist, however much is freed.
   if (size > limit || size > static_cast<std::size_t>(PTRDIFF_MAX)) return limit_reached(size);
   return size > kLargestPooled ? lease_own_arena(lock, size) : lease_pooled(lock, size);
 }
@@ -90,7 +90,7 @@ Result<std::byte*> Pool::Implementation::lease_own_arena(Lock& lock, std::size_t
   const std::size_t rounded = (size - 1) / kArenaAlignment * kArenaAlignment + kArenaAlignment;
   for (;;) {
     PoolArena* arena = nullptr;
-    // Not one that is much too large: it would count against the limit as a whole.
+    // Do not take an arena that is much too large, because all of it counts against the limit.
     if (const auto fit = unused.lower_bound(rounded); fit != unused.end() && fit->first / 2 <= rounded) {
       arena = fit->second;
       arena->unused_node = unused.extract(fit);
@@ -142,7 +142,7 @@ void Pool::Implementation::end_lease(const Piece& piece) noexcept {
 }
 
 Piece Pool::Implementation::held_piece(const Hold& hold) const noexcept {
-  // Every arena of this pool is a PoolArena; the hold gave out a view that cannot change it.
+  // Every arena of this pool is a PoolArena; the hold only exposes a const view of it.
   auto& arena = const_cast<PoolArena&>(static_cast<const PoolArena&>(*hold.arena()));
   const Piece piece = piece_at(arena, hold.offset());
   assert(piece && piece.lease->holds > 0);

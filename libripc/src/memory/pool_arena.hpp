@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool knows about its memory. All of it lives on the heap, none in the arenas: peers can read those, and
-// stray writes of the application hit them. Everything here is guarded by the pool's mutex.
+// What the pool knows about its memory. All of it lives on the heap, none in the arenas: peers can read arenas, and
+// stray writes of the application can hit them. The pool's mutex guards everything here.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ enum class LeaseState : std::uint8_t {
 struct Lease {
   std::uint64_t size = 0;  // as asked for
   std::uint32_t holds = 0;
-  std::uint16_t next_free = 0;  // of a free slot: index of the next free one in its slab
+  std::uint16_t next_free = 0;  // in a free slot: index of the next free slot in its slab
   LeaseState state = LeaseState::free;
 };
 
@@ -83,15 +83,15 @@ struct PoolArena : Arena {
   }
 };
 
-// The piece that an address is in.
+// The piece that contains an address.
 struct Piece {
   PoolArena* arena = nullptr;
   Block* block = nullptr;   // null: an arena of one lease
-  Lease* lease = nullptr;   // null: no piece there
+  Lease* lease = nullptr;   // null: there is no piece
   std::uint64_t start = 0;  // offset in the arena
 
   explicit operator bool() const noexcept { return lease != nullptr; }
-  // Whether the offset is inside what was asked for.
+  // Whether the offset is inside the size that was asked for.
   bool covers(std::uint64_t offset) const noexcept { return lease != nullptr && offset - start < lease->size; }
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kArenaName = "ripc-pool";
 
-// Called without the mutex: it takes system calls and page tables.
+// Called without the mutex, because it makes system calls and page tables.
 Result<std::unique_ptr<PoolArena>> create_arena(std::uint32_t id, std::size_t size, bool for_one_lease) noexcept {
   try {
     auto arena = std::make_unique<PoolArena>();
@@ -30,7 +30,7 @@ Result<std::unique_ptr<PoolArena>> create_arena(std::uint32_t id, std::size_t si
     arena->size = size;
     arena->huge_pages = arena->memory.huge_pages;
     if (for_one_lease) {
-      // Makes the node that a release will need.
+      // Makes the node that a later release will need.
       UnusedArenas maker;
       arena->unused_node = maker.extract(maker.emplace(size, arena.get()));
     }
@@ -96,7 +96,7 @@ ripc_status Pool::Implementation::make_room(Lock& lock, std::size_t smallest, st
     if (room >= largest) return RIPC_OK;
     if (smallest > limit) return RIPC_NO_MEMORY;
     if (slabs.drop_empty()) return RIPC_AGAIN;
-    // Either there will be enough or nothing is freed at all.
+    // Free nothing at all unless that will be enough.
     if (room + unused_bytes() < smallest) {
       if (busy == 0) return RIPC_NO_MEMORY;
       // What that thread creates or frees may be enough.
@@ -118,7 +118,7 @@ std::uint64_t Pool::Implementation::unused_bytes() const noexcept {
   return bytes;
 }
 
-// Prefers the smallest arena that is enough alone, and arenas of one lease to normal ones.
+// Prefers the smallest arena that suffices alone, and prefers arenas of one lease to normal ones.
 PoolArena* Pool::Implementation::pick_unused(std::uint64_t missing) const noexcept {
   if (!unused.empty()) {
     const auto enough = unused.lower_bound(static_cast<std::size_t>(missing));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of the pool. pool.cpp has the leases, registrations and holds, pool_growth.cpp the coming and going of
-// arenas.
+// The inside of the pool. pool.cpp has the leases, registrations and holds; pool_growth.cpp creates and frees arenas.
 #pragma once
 
 #include <condition_variable>
@@ -25,16 +24,16 @@ struct Pool::Implementation {
 
   explicit Implementation(std::uint64_t limit_bytes) noexcept : limit(limit_bytes), slabs(blocks) {}
 
-  // Each of these is called with the mutex locked. Those that are given the lock may release it meanwhile.
+  // Call each of these functions with the mutex locked. Those that take the lock may release it meanwhile.
 
   // ---- Leases (pool.cpp) ----
   Result<std::byte*> lease(Lock& lock, std::size_t size);
   Result<std::byte*> lease_pooled(Lock& lock, std::size_t size);
   Result<std::byte*> lease_own_arena(Lock& lock, std::size_t size);
   Piece take_piece(std::size_t size);
-  // Makes the piece free again; its lease has ended and no one holds it.
+  // Makes the piece free again. Its lease has ended and nobody holds it.
   void free_piece(const Piece& piece) noexcept;
-  // The piece is free again as soon as no one holds it.
+  // Ends the lease; the piece becomes free as soon as nobody holds it.
   void end_lease(const Piece& piece) noexcept;
   Piece held_piece(const Hold& hold) const noexcept;
   void end_hold(const Hold& hold) noexcept;
@@ -47,11 +46,12 @@ struct Pool::Implementation {
   bool touches_arena(const void* data, std::size_t size) const noexcept;
 
   // ---- Arenas (pool_growth.cpp) ----
-  // Adds an arena: of `largest` bytes if the limit allows it after unused arenas were freed, else smaller, but of at
-  // least `smallest`. RIPC_AGAIN: something changed, look for room in the existing ones again. RIPC_NO_MEMORY and
-  // `at_limit`: there is no room. Else what creating it failed with.
+  // Adds an arena of `largest` bytes if the limit allows that after unused arenas were freed. Else the arena is
+  // smaller, but at least `smallest` bytes. RIPC_AGAIN: something changed, so the caller looks for room in the existing
+  // arenas again. RIPC_NO_MEMORY and `at_limit`: there is no room. Else the status with which creating the arena
+  // failed.
   Result<PoolArena*> grow(Lock& lock, std::size_t smallest, std::size_t largest, bool for_one_lease, bool& at_limit);
-  // The same for a normal arena; no other thread grows the pool by one meanwhile.
+  // The same for a normal arena. No other thread adds a normal arena meanwhile.
   Result<PoolArena*> grow_alone(Lock& lock, std::size_t smallest, bool& at_limit);
   ripc_status make_room(Lock& lock, std::size_t smallest, std::size_t largest) noexcept;
   std::uint64_t unused_bytes() const noexcept;
@@ -62,17 +62,17 @@ struct Pool::Implementation {
   mutable std::mutex mutex;
   std::condition_variable changed;  // `growing` or `busy` fell
 
-  std::map<const void*, std::function<void(std::uint32_t)>> arena_observers;  // of freed arenas
-  std::function<void(std::span<std::byte>)> registration_observer;            // of registrations that have ended
+  std::map<const void*, std::function<void(std::uint32_t)>> arena_observers;  // for freed arenas
+  std::function<void(std::span<std::byte>)> registration_observer;            // for registrations that have ended
 
   const std::uint64_t limit;
-  std::uint64_t reserved = 0;       // bytes of arenas, also of those that are being created or freed
+  std::uint64_t reserved = 0;       // bytes of arenas, including those being created or freed
   std::uint32_t busy = 0;           // threads that create or free an arena, with the mutex released
   bool growing = false;             // a thread is adding a normal arena
   std::uint32_t next_arena_id = 1;  // 0: all are used up
 
   std::vector<std::unique_ptr<PoolArena>> arenas;  // by address
-  UnusedArenas unused;                             // arenas of one lease that have none
+  UnusedArenas unused;                             // arenas of one lease that have no lease now
   BlockAllocator blocks;
   SlabAllocator slabs;
   Registrations registrations;

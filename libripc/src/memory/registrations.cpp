@@ -56,7 +56,7 @@ const Registrations::Ranges::value_type* Registrations::look_up(const void* data
     for (auto position = ranges.upper_bound(Key{wanted, SIZE_MAX}); position != ranges.begin();) {
       --position;
       const auto [start, reach] = position->first;
-      if (wanted - start >= largest) break;  // nor can any that starts before reach the bytes
+      if (wanted - start >= largest) break;  // no range that starts earlier can reach the bytes
       const bool holds = wanted - start < reach && size <= reach - (wanted - start);
       if (holds && (best == nullptr || reach < best->first.second)) best = &*position;
     }

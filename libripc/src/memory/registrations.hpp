@@ -22,14 +22,14 @@ class Registrations {
   bool add(std::byte* data, std::size_t size);
 
   enum class Removal { unknown, others_remain, last };
-  // Removes one registration of the smallest range that starts at `data`; `range` gets the range, and `ended` what was
-  // the last one, which the caller has to end.
+  // Removes one registration of the smallest range that starts at `data`. `range` gets the range. If it was the range's
+  // last registration, `ended` gets it, and the caller must end it.
   Removal remove(const void* data, std::span<std::byte>& range, std::shared_ptr<Registration>& ended) noexcept;
 
-  // The smallest range that contains these bytes, of which there is at least one; empty if none does. O(log n) for each
-  // power of two of sizes in use, and linear only in ranges of about the same size that overlap there.
+  // The smallest range that contains these bytes (at least one); empty if none does. O(log n) for each power of two
+  // among the sizes in use, and linear only in overlapping ranges of about the same size.
   std::span<std::byte> find(const void* data, std::size_t size = 1) const noexcept;
-  // The same, as what keeps the bytes mapped.
+  // The same, but returns the registration, which keeps the bytes mapped.
   std::shared_ptr<Registration> registration_of(const void* data, std::size_t size) const noexcept;
 
   std::size_t size() const noexcept { return size_; }  // different ranges

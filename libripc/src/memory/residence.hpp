@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long memory stays mapped. It decides whether memory may be read and written in place, or only by the kernel,
-// which says where it is missing.
+// How long memory stays mapped. This decides whether the library may read and write memory in place, or only through
+// the kernel, which reports missing memory.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace ripc::internal::memory {
 
 // A range that the application registered.
 struct Registration {
-  std::uint64_t count = 0;  // how often; the pool's
+  std::uint64_t count = 0;  // how often it is registered; owned by the pool
   std::shared_mutex mutex;  // shared: the memory is pinned
   bool ended = false;
 };
 
-// As long as one lives, its memory stays mapped. Empty: it may be unmapped at any time. Held for one system call at
-// most, because the end of a registration waits for it.
+// As long as a Pin lives, its memory stays mapped. Empty: the memory may be unmapped at any time. Hold a Pin for at
+// most one system call, because the end of a registration waits for it.
 class Pin {
  public:
   Pin() noexcept = default;
@@ -31,18 +31,18 @@ class Pin {
   std::shared_lock<std::shared_mutex> lock_;
 };
 
-// What keeps some memory mapped. Any thread.
+// Says what keeps a range of memory mapped. Any thread.
 class Residence {
  public:
-  // Nothing does.
+  // Nothing keeps it mapped.
   Residence() noexcept = default;
-  // The pool. What pins its leases holds them.
+  // The pool keeps it mapped. Whoever pins a lease also holds it.
   static Residence pooled() noexcept {
     Residence residence;
     residence.is_pooled_ = true;
     return residence;
   }
-  // The application has promised it; null: it has not.
+  // The application has promised to keep it mapped; null: it has not.
   explicit Residence(std::shared_ptr<Registration> registration) noexcept : registration_(std::move(registration)) {}
 
   Pin pin() const noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which piece of an arena a lease of some size gets. Small leases share a slab of equal slots; larger ones get whole
-// units. A piece is less than twice as large as the lease, mostly less than 1.5 times.
+// Which piece of an arena a lease gets, depending on its size. Small leases share a slab of equal slots; larger ones
+// get whole units. A piece is less than twice as large as the lease, mostly less than 1.5 times.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ constexpr std::uint32_t block_units(std::size_t size) noexcept {
   return three_quarters >= units ? three_quarters : whole;
 }
 
-// The smallest free stretch of units from which such a lease can be cut.
+// The smallest free stretch of units from which a lease of this size can be cut.
 constexpr std::size_t stretch_for(std::size_t size) noexcept {
   const std::uint32_t units = size <= kLargestSlot ? slab_units(slab_class_of(size)) : block_units(size);
   return std::bit_ceil(units) * kUnitSize;

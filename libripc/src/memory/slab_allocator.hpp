@@ -16,9 +16,9 @@ class SlabAllocator {
 
   // Takes a slot. An empty piece: no arena has room for another slab. Throws std::bad_alloc, with nothing taken.
   Piece take(std::size_t slab_class);
-  // Gives a slot back. One empty slab of each class is kept, so that a lease and release in turn stay cheap.
+  // Gives a slot back. Keeps one empty slab of each class, so that alternating leases and releases stay cheap.
   void give_back(const Piece& piece) noexcept;
-  // Gives back the slabs that are kept empty. True if there were any.
+  // Gives back the empty slabs that were kept. True if there were any.
   bool drop_empty() noexcept;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using Nonce = std::array<unsigned char, 12>;
 
-// From this size on OpenSSL is faster, although each of its calls takes longer.
+// From this size on, OpenSSL is faster, although a call to it takes longer.
 constexpr std::size_t kLarge = 768;
 
 unsigned char* as_bytes(std::byte* data) noexcept { return reinterpret_cast<unsigned char*>(data); }
@@ -91,7 +91,7 @@ bool Cipher::run_openssl(bool seals, const AeadText& text) noexcept {
          openssl.final(context, none.data(), &size) == 1;
 }
 
-// What is not hidden is all head.
+// A text that is not encrypted counts entirely as head.
 AeadText Cipher::text_of(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
                          const std::byte* from, std::byte* to) const noexcept {
   return {.nonce = nonce_of(number),
@@ -112,7 +112,7 @@ void Cipher::seal(std::uint64_t number, std::byte* data, std::size_t head, std::
   if (multi_buffer_ != nullptr) {
     multi_buffer_->seal(expanded_, work);
   } else if (use_openssl(head + text)) {
-    // The other end refuses what is left then; nothing leaves in the clear.
+    // On failure, zeros replace the text: the other end refuses them, and nothing leaves in the clear.
     if (!run_openssl(true, work)) sodium_memzero(inside, text + kTagSize);
   } else if (suite_ == Suite::aes256_gcm) {
     crypto_aead_aes256gcm_encrypt_detached_afternm(work.to, work.tag, nullptr, work.from, work.size, work.head,

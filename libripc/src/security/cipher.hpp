@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One key that seals in one direction: authenticated encryption, or authentication alone, of texts that have numbers.
+// One key that seals in one direction: it encrypts and authenticates, or only authenticates, numbered texts.
 #pragma once
 
 #include <sodium.h>
@@ -13,13 +13,13 @@
 
 namespace ripc::internal::security {
 
-// A bit each: what one end can do is their sum.
+// One bit each: the sum says which suites an end can use.
 enum class Suite : std::uint32_t { aes256_gcm = 1, chacha20_poly1305 = 2 };
 
-// Any thread. The suites of this machine. AES only where the processor has it: in software it is slow, and its time
-// tells of the key.
+// Any thread. The suites of this machine. AES only if the processor has it: in software it is slow, and its timing
+// reveals the key.
 std::uint32_t own_suites() noexcept;
-// The best of those that both ends have; every end has ChaCha20-Poly1305.
+// The best suite that both ends have; every end has ChaCha20-Poly1305.
 Suite choose_suite(std::uint32_t one, std::uint32_t other) noexcept;
 std::string_view name_of(Suite suite) noexcept;
 
@@ -28,19 +28,19 @@ class Cipher {
  public:
   static constexpr std::size_t kTagSize = 16;  // bytes
 
-  // `encrypts`: the text is encrypted; else only authenticated. No number may be used twice with a key. `multi_buffer`:
-  // for AES; null: libsodium and OpenSSL do it, with the same result.
+  // `encrypts`: the text is encrypted and authenticated; else only authenticated. No number may be used twice with the
+  // same key. `multi_buffer`: used for AES; null: libsodium and OpenSSL do the work, with the same result.
   Cipher(Suite suite, const Secret& key, bool encrypts, const MultiBuffer* multi_buffer = MultiBuffer::get()) noexcept;
   ~Cipher();
   Cipher(const Cipher&) = delete;
   Cipher& operator=(const Cipher&) = delete;
 
-  // `data` has `head` bytes that are authenticated and stay readable, room for `text` bytes, and for a tag behind them.
+  // `data` has `head` bytes, which are authenticated and stay readable, and then room for `text` bytes and a tag.
   // `from`: where the text is; null: in `data`.
   void seal(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
             const std::byte* from = nullptr) noexcept;
-  // The same back. `to`: where the text goes; null: it stays in `data`. False: it is forged; the text is then worth
-  // nothing.
+  // The reverse of seal(). `to`: where the text goes; null: it stays in `data`. False: it is forged, and the text must
+  // not be used.
   bool open(std::uint64_t number, std::byte* data, std::size_t head, std::size_t text,
             std::byte* to = nullptr) noexcept;
 
@@ -54,7 +54,7 @@ class Cipher {
   const bool encrypts_;
   bool tried_ = false;
   void* context_ = nullptr;                // of OpenSSL; for large texts
-  const MultiBuffer* const multi_buffer_;  // null: it does not do this
+  const MultiBuffer* const multi_buffer_;  // null: it is not used
   Secret key_;
   union {
     MultiBuffer::Key expanded_;

@@ -9,15 +9,15 @@ namespace ripc::internal::security {
 
 // Any thread.
 struct Counters {
-  // Of other keys or none, of no members, without encryption, of users that are not admitted, too slow.
+  // With the wrong key or none, by a non-member, without encryption, by a user that is not admitted, or too slow.
   std::atomic<std::uint64_t> handshakes_refused{0};
-  std::atomic<std::uint64_t> links_refused{0};  // of members that may not call the service
-  // Of services: not signed well, not allowed by the trust file, or from before a takeover.
+  std::atomic<std::uint64_t> links_refused{0};  // by members that may not call the service
+  // Records of services: with a bad signature, not allowed by the trust file, or from before a takeover.
   std::atomic<std::uint64_t> records_refused{0};
   // After the handshakes, by all connections and links, and by the resolvers:
-  // Records and datagrams whose tag was wrong or missing, and nodes of ZooKeeper without a record of their ID.
+  // Records and datagrams whose tag was wrong or missing, and ZooKeeper nodes without a record of their ID.
   std::atomic<std::uint64_t> packets_forged{0};
-  // Datagrams of links that had come before; multicast packets too, and those whose time is too far from ours.
+  // Datagrams of links and multicast packets that had already come, and packets whose time is too far from ours.
   std::atomic<std::uint64_t> packets_replayed{0};
   std::atomic<std::uint64_t> packets_not_admitted{0};  // by multicast, of a user that is not admitted
 

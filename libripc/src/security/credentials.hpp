@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a context proves itself with, whom it believes, and what it has refused.
+// What a context authenticates itself with, whom it trusts, and what it has refused.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,7 @@ Status not_an_identity(const std::string& origin, std::size_t line, const std::s
                     what + ". Make a new one: ripc key new --identity --force -o " + origin + ".");
 }
 
-// What is signed in place of the parts, which need not lie together.
+// The signature covers this digest instead of the parts, which need not be contiguous.
 std::array<std::byte, 64> digest(std::string_view purpose, Identity::Parts parts) noexcept {
   std::array<std::byte, 64> result;
   hash_parts({}, purpose, parts, result);
@@ -60,7 +60,7 @@ Result<std::shared_ptr<const Identity>> Identity::load(const std::string& path) 
   return parse(text->view(), path);
 }
 
-// Nothing of the text is repeated in messages: it is, or is nearly, a secret.
+// Messages repeat nothing of the text, because it is, or nearly is, a secret.
 Result<std::shared_ptr<const Identity>> Identity::parse(std::string_view text, const std::string& origin) {
   if (Status status = start_sodium(); !status.ok()) return status;
   Seed seed{};

@@ -27,7 +27,7 @@ std::string public_key_text(const PublicKey& key);
 // False: the text is something else.
 bool read_public_key(std::string_view text, PublicKey& key) noexcept;
 
-// Immutable; any thread. The secret is overwritten when the object goes.
+// Immutable; any thread. The secret is overwritten when the object is destroyed.
 class Identity {
  public:
   using Parts = ClusterKeys::Parts;
@@ -46,16 +46,16 @@ class Identity {
 
   const PublicKey& public_key() const noexcept { return public_key_; }
 
-  // The signature of the parts. `purpose` keeps signatures of one use from being taken for those of another; where a
-  // part ends counts, as in ClusterKeys::mac(). No allocation, no system call; some 30 us.
+  // The signature of the parts. `purpose` keeps a signature made for one use from being valid for another. The
+  // boundaries between parts count, as in ClusterKeys::mac(). No allocation, no system call; takes some 30 us.
   Signature sign(std::string_view purpose, Parts parts) const noexcept;
-  // Some 100 us.
+  // Takes some 100 us.
   static bool verify(const PublicKey& key, std::string_view purpose, Parts parts,
                      std::span<const std::byte> signature) noexcept;
 
   // The X25519 secret key that belongs to this identity; the caller overwrites its copy.
   ExchangeKey exchange_secret() const noexcept;
-  // The X25519 public key that belongs to the identity with this public key. False: it is not a good point.
+  // The X25519 public key that belongs to the identity with this public key. False: the key is not a valid point.
   static bool exchange_key(const PublicKey& key, ExchangeKey& exchange) noexcept;
 
   // The text of its file, of secret_text_size bytes; the caller overwrites it.

@@ -19,13 +19,13 @@ IMB_MGR* load() noexcept {
   const auto version = reinterpret_cast<decltype(&imb_get_version)>(::dlsym(library, "imb_get_version"));
   const auto make = reinterpret_cast<decltype(&alloc_mb_mgr)>(::dlsym(library, "alloc_mb_mgr"));
   const auto start = reinterpret_cast<decltype(&init_mb_mgr_auto)>(::dlsym(library, "init_mb_mgr_auto"));
-  // Its functions are found by their places in a structure that other versions lay out otherwise.
+  // The functions are found by their places in a structure, and other versions have a different layout.
   if (version == nullptr || make == nullptr || start == nullptr || version() != IMB_VERSION_NUM) return nullptr;
   IMB_MGR* const manager = make(0);
   if (manager == nullptr) return nullptr;
   IMB_ARCH chosen = IMB_ARCH_NONE;
   start(manager, &chosen);
-  // What it has for processors without AES instructions takes a time that tells of the key.
+  // The library's code for processors without AES instructions takes a time that reveals the key.
   const bool is_good = manager->imb_errno == 0 && chosen > IMB_ARCH_NOAESNI;
   return is_good ? manager : nullptr;
 }
@@ -36,7 +36,7 @@ const gcm_key_data* as_key(const MultiBuffer::Key& key) noexcept { return reinte
 }  // namespace
 
 const MultiBuffer* MultiBuffer::get() noexcept {
-  // Never taken down: other threads may still send.
+  // Never destroyed, because other threads may still send.
   static const MultiBuffer loaded = [] {
     MultiBuffer made;
     made.manager_ = load();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AES-256-GCM of Intel's Multi-Buffer library, loaded when it is first needed. A text of 92 bytes takes a quarter of
-// libsodium's time, one of 16 KiB three eighths of OpenSSL's (docs/performance/encryption.md). Without it, those two do
-// the work.
+// AES-256-GCM from Intel's Multi-Buffer library, which is loaded when it is first needed. A text of 92 bytes takes a
+// quarter of libsodium's time, and a text of 16 KiB three eighths of OpenSSL's (docs/performance/encryption.md).
+// Without this library, libsodium and OpenSSL do the work.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class MultiBuffer {
   struct alignas(64) Key {
     std::array<std::byte, 1024> data;
   };
-  // Any thread. Null: it is not installed, or was not there when libripc was built, or not in this version.
+  // Any thread. Null: the library is not installed, was missing when libripc was built, or has another version.
   static const MultiBuffer* get() noexcept;
 
   // Any thread. `key`: 32 bytes.

@@ -19,7 +19,7 @@ constexpr std::byte kOne[] = {std::byte{1}};
 constexpr std::byte kTwo[] = {std::byte{2}};
 constexpr std::byte kThree[] = {std::byte{3}};
 
-// HKDF of the specification: each output takes in the one before.
+// HKDF as in the specification: each output includes the one before.
 std::array<Secret, 3> expand(const Secret& chain, std::span<const std::byte> input) noexcept {
   const Secret start = chain.derive({}, {input});
   std::array<Secret, 3> out;
@@ -95,7 +95,7 @@ void Noise::mix_psk() noexcept {
   nonce_ = 0;
 }
 
-// False: the point is one of those that give a result which everyone knows.
+// False: the point is one of those whose result everyone knows.
 bool Noise::mix_dh(const Secret& own, const PublicKey& other) noexcept {
   Secret shared;
   if (crypto_scalarmult(shared.data(), own.data(), raw(other.data())) != 0) return false;
@@ -151,7 +151,7 @@ bool Noise::decrypt(std::span<const std::byte> sealed, std::byte* text) noexcept
 bool Noise::write(std::span<const std::byte> payload, std::vector<std::byte>& message) {
   message.clear();
   if (failed_ || complete() || !is_mine()) return false;
-  failed_ = true;  // until it is through
+  failed_ = true;  // until all of it has succeeded
   for (const Token token : tokens()) {
     if (token == Token::e) {
       if (!has_ephemeral_) ephemeral_ = Secret::random();

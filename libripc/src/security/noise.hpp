@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Noise handshake, revision 34 of its specification: 25519, ChaChaPoly, SHA256. The patterns are NN and XX, each
-// with a pre-shared key in front (psk0) or without. No downgrade: both ends have the same prologue or fail.
+// with a pre-shared key in front (psk0) or without. Downgrades are impossible: both ends have the same prologue, or the
+// handshake fails.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ class Noise {
 
   enum class Pattern : std::uint8_t {
     nn,  // two messages; anyone with the pre-shared key
-    xx,  // three messages; both ends also prove a key of their own, which a third party does not see
+    xx,  // three messages; each end also proves its own key, which a third party cannot see
   };
   struct Options {
     Pattern pattern = Pattern::nn;
@@ -40,19 +41,19 @@ class Noise {
 
   explicit Noise(const Options& options) noexcept;
 
-  // Makes `message` exactly the next one. False: it is not this end's turn, or a key of the other end is no good one.
+  // Makes `message` exactly the next message. False: it is not this end's turn, or a key of the other end is invalid.
   // Throws std::bad_alloc.
   bool write(std::span<const std::byte> payload, std::vector<std::byte>& message);
-  // The same for the other end's. False: it is forged, or made with other keys or another prologue; nothing more can be
-  // done with this object then. A wrong pre-shared key costs no X25519.
+  // Reads the other end's next message. False: it is forged, or made with other keys or another prologue; then this
+  // object cannot be used any more. A wrong pre-shared key is detected without an X25519 operation.
   bool read(std::span<const std::byte> message, std::vector<std::byte>& payload);
 
   bool complete() const noexcept { return next_ == count(); }
   // xx, once complete or, for the initiator, after the second message: the other end's key.
   const PublicKey& peer() const noexcept { return remote_static_; }
-  // Once complete.
+  // Call it once the handshake is complete.
   Secrets secrets() const noexcept;
-  // The hash of all that was said.
+  // The hash of all messages so far.
   std::span<const std::byte> hash() const noexcept { return hash_.bytes(); }
 
   static PublicKey public_of(const Secret& secret) noexcept;

@@ -10,7 +10,7 @@ namespace ripc::internal::security {
 
 namespace {
 
-// It must not be taken down at the end of the process, when other threads may still send.
+// OpenSSL must not be shut down at the end of the process, when other threads may still send.
 constexpr std::uint64_t kNoAtExit = 0x80000;
 
 bool load(OpenSsl& out) noexcept {
@@ -29,7 +29,7 @@ bool load(OpenSsl& out) noexcept {
       !find(out.update, "EVP_CipherUpdate") || !find(out.final, "EVP_CipherFinal_ex") ||
       !find(out.control, "EVP_CIPHER_CTX_ctrl"))
     return false;
-  // Of our own: the configuration and the providers of the program, which may use OpenSSL too, are not touched.
+  // A separate library context leaves alone the configuration and providers of the program, which may use OpenSSL too.
   void* const own = new_library();
   if (own == nullptr) return false;
   out.aes256_gcm = out.fetch(own, "AES-256-GCM", nullptr);

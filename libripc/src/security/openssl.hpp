@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The few functions of OpenSSL's libcrypto that make large records faster, loaded when they are first needed. Without
-// them libsodium does the same, at less than half the rate (docs/dependencies.md).
+// OpenSSL, libsodium does the same, at less than half the rate (docs/dependencies.md).
 #pragma once
 
 namespace ripc::internal::security {

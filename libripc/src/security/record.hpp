@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of a stream: texts that come in order or not at all. docs/wire.md, "Records", is the specification.
+// Records of a stream: texts that arrive in order or not at all. docs/wire.md, "Records", is the specification.
 //
 //   record   u32 size of the text; bit 31: sealed with the next key | text | tag (16 bytes)
 #pragma once
@@ -15,13 +15,13 @@
 
 namespace ripc::internal::security {
 
-// How texts of one connection or link are protected.
+// How the texts of one connection or link are protected.
 struct Protection {
   Suite suite = Suite::chacha20_poly1305;
   bool hides = true;  // false: readable, but authentic
 };
 
-// After how much a key has done its work.
+// How much a key may be used before the next one replaces it.
 struct KeyLife {
   std::uint64_t bytes = std::uint64_t{1} << 30;
   Nanoseconds time = 600'000'000'000;
@@ -32,11 +32,11 @@ inline constexpr std::size_t kMaxRecordText = std::size_t{16} << 10;  // bytes
 inline constexpr std::size_t kRecordOverhead = kRecordHead + Cipher::kTagSize;
 inline constexpr std::size_t kMaxSealedRecord = kMaxRecordText + kRecordOverhead;
 
-// What both ends of a record stream do in step. One thread at a time.
+// The current key of a record stream; both ends change it in step. One thread at a time.
 class RecordKey {
  public:
   RecordKey(Protection protection, const Secret& root) noexcept : protection_(protection), root_(root) { make(); }
-  // The next key; no one can get from it to those before.
+  // Moves to the next key, from which nobody can compute the keys before it.
   void advance() noexcept {
     root_ = root_.derive("ripc next");
     make();
@@ -75,10 +75,11 @@ class RecordSealer {
 class RecordOpener {
  public:
   RecordOpener(Protection protection, const Secret& root) noexcept : key_(protection, root) {}
-  // The size of the text of the record that begins with these kRecordHead bytes. RIPC_CORRUPT: there is none such.
+  // The size of the text of the record that begins with these kRecordHead bytes. RIPC_CORRUPT: no record begins like
+  // this.
   static Result<std::size_t> text_size(std::span<const std::byte, kRecordHead> head) noexcept;
-  // A whole record. `to`: where its text goes; null: it stays where it was. False: it is forged, or another one than
-  // the next; none can be opened any more, and the text is worth nothing.
+  // Opens a whole record. `to`: where its text goes; null: it stays where it was. False: it is forged, or not the next
+  // record. Then no further record can be opened, and the text must not be used.
   bool open(std::byte* record, std::byte* to = nullptr) noexcept;
 
  private:

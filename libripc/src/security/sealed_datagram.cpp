@@ -9,8 +9,8 @@ namespace {
 
 constexpr unsigned kNumberBits = 48;
 constexpr std::uint64_t kLastNumber = (std::uint64_t{1} << kNumberBits) - 1;
-// How many datagrams share a look at the clock where the caller has none, as beside RDMA. It is a system call on some
-// machines: a signed round trip takes 1.25 times as long there with a look for each.
+// How many datagrams share one reading of the clock when the caller has none, as with RDMA. On some machines reading
+// the clock is a system call; with one for each datagram, a signed round trip takes 1.25 times as long there.
 constexpr std::uint64_t kLookEvery = 32;
 
 }  // namespace
@@ -74,7 +74,7 @@ DatagramOpener::Verdict DatagramOpener::open(std::span<std::byte> datagram, std:
     const std::uint64_t epoch = epoch_ + static_cast<std::uint64_t>(ahead);
     keys_.make(newer, epoch);
     if (!newer->open(number, datagram.data(), kSealedHead, size)) return Verdict::forged;
-    // Those of an epoch that was skipped are lost.
+    // Datagrams of a skipped epoch are lost.
     keys_.make(former_, epoch - 1);
     keys_.make(cipher_, epoch);
     epoch_ = epoch;

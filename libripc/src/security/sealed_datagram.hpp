@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams that may be lost, come twice or overtake each other, each sealed with its number. docs/wire.md, "Sealed
+// Datagrams that may be lost, come twice or overtake each other. Each is sealed with its number. docs/wire.md, "Sealed
 // datagrams", is the specification.
 //
 //   datagram   u8 version | u8 epoch of the key, modulo 256 | u48 number, from 1 on | text | tag (16 bytes)
@@ -20,11 +20,11 @@ inline constexpr std::uint8_t kSealedVersion = 2;
 inline constexpr std::size_t kSealedHead = 8;  // bytes
 inline constexpr std::size_t kSealedOverhead = kSealedHead + Cipher::kTagSize;
 
-// Which numbers have come. One thread at a time.
+// Remembers which numbers have come. One thread at a time.
 class NumberWindow {
  public:
   static constexpr std::uint64_t kSize = 1024;
-  // True: it has not come before, and is not too old to tell. Then it has come now.
+  // True: the number has not come before, and is not too old to tell. It then counts as come.
   bool note(std::uint64_t number) noexcept;
 
  private:
@@ -32,7 +32,7 @@ class NumberWindow {
   std::array<std::uint64_t, kSize / 64> seen_{};
 };
 
-// The key of each epoch of a link's direction.
+// The keys of the epochs of one direction of a link.
 class EpochKeys {
  public:
   EpochKeys(Protection protection, const Secret& root) noexcept : protection_(protection), root_(root) {}
@@ -47,8 +47,8 @@ class EpochKeys {
 class DatagramSealer {
  public:
   DatagramSealer(Protection protection, const Secret& root, KeyLife life = {}) noexcept;
-  // `datagram`: kSealedHead bytes to be filled in, `text` bytes, and room for a tag. `now`: the caller's clock; 0: it
-  // has not looked, and every 32nd datagram does. False: there are no numbers left.
+  // `datagram`: kSealedHead bytes to be filled in, `text` bytes, and room for a tag. `now`: the caller's clock; 0: the
+  // caller has not read it, and the sealer reads it for every 32nd datagram. False: there are no numbers left.
   bool seal(std::byte* datagram, std::size_t text, Nanoseconds now = 0) noexcept;
 
  private:
@@ -68,7 +68,7 @@ class DatagramOpener {
     keys_.make(cipher_, 0);
   }
   enum class Verdict : std::uint8_t { fresh, replayed, forged };
-  // `text`: of a whole datagram, where it was; only if it is fresh.
+  // `text`: the text inside `datagram`, which is a whole datagram; set only if it is fresh.
   Verdict open(std::span<std::byte> datagram, std::span<std::byte>& text) noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 32 secret bytes, overwritten when they go, and how further ones are derived from them.
+// 32 secret bytes, which are overwritten on destruction, and how further secrets are derived from them.
 #pragma once
 
 #include <sodium.h>
@@ -25,7 +25,7 @@ class Secret {
   Secret& operator=(const Secret&) noexcept = default;
   ~Secret() { sodium_memzero(bytes_.data(), bytes_.size()); }
 
-  // A new one, by the kernel.
+  // A new random secret from the kernel.
   static Secret random() noexcept {
     Secret secret;
     randombytes_buf(secret.data(), kSize);
@@ -36,8 +36,8 @@ class Secret {
   const unsigned char* data() const noexcept { return reinterpret_cast<const unsigned char*>(bytes_.data()); }
   unsigned char* data() noexcept { return reinterpret_cast<unsigned char*>(bytes_.data()); }
 
-  // HMAC-SHA-256 of the purpose and the parts. The parts of one purpose always have the same sizes: their ends do not
-  // count.
+  // HMAC-SHA-256 of the purpose and the parts. The boundaries between parts do not count, because the parts of one
+  // purpose always have the same sizes.
   Secret derive(std::string_view purpose, Parts parts = {}) const noexcept;
 
  private:

@@ -44,7 +44,7 @@ const Trust::Holders* Trust::holders_of(std::string_view name) const {
 bool Trust::may_hold(const Member& member, std::string_view name, ripc_service_id id) const {
   if (id == 0 || is_group(id)) return false;
   if (!name.empty() && !has(holders_of(name), member)) return false;
-  // The decoder of records has found that the name's ID is this one.
+  // The decoder of records has checked that the name has this ID.
   if (is_named(id)) return !name.empty();
   if (const auto found = ids_.find(id); found != ids_.end()) return has(&found->second, member);
   return is_random(id) || member.holds.all;
@@ -69,7 +69,7 @@ bool Trust::may_call(const Member& member, std::string_view name, ripc_service_i
 bool Trust::may_claim(const Member* member, ripc_service_id id) const {
   if (id == 0 || is_group(id)) return false;
   if (const auto found = ids_.find(id); found != ids_.end()) return member != nullptr && has(&found->second, *member);
-  // Which name it is, and so which prefix decides, cannot be known.
+  // The name, and so the prefix that decides, cannot be known.
   return is_random(id) || (member != nullptr && member->holds.all);
 }
 

@@ -5,8 +5,8 @@
 //   alice    ed25519:<64 hex digits>    holds=shop.*,bank     joins=prices calls=bank,shop.*     user=1000
 //   signature ed25519:<128 hex digits>  the last line, of everything above it; optional
 //
-// A list has names of services, prefixes that end with '*', and IDs as 0x and hexadecimal digits. A blank, comma, '*',
-// '%' or control character of a name is written as '%' and two hexadecimal digits.
+// A list contains names of services, prefixes that end with '*', and IDs as 0x and hexadecimal digits. A blank, comma,
+// '*', '%' or control character in a name is written as '%' and two hexadecimal digits.
 //   holds  missing: no name and no number. Of the entries of all members that match a name, the most exact one decides:
 //          the name itself, else the longest prefix. So a member that is given a name holds it alone, whatever others'
 //          prefixes say. IDs made at random need no entry.
@@ -40,7 +40,7 @@ class Trust {
   static constexpr std::size_t kMaxFileSize = std::size_t{1} << 20;
   static constexpr std::size_t kMaxMemberName = 64;
 
-  // Names or IDs, of which `all` are every one.
+  // Names or IDs; `all`: every one.
   struct Grants {
     bool all = false;
     std::unordered_set<std::string> names;
@@ -50,38 +50,40 @@ class Trust {
   struct Member {
     std::string name;
     PublicKey key{};
-    ExchangeKey exchange{};  // that of the key
+    ExchangeKey exchange{};  // derived from `key`
     std::optional<uid_t> user;
     Grants holds, joins, calls;
     std::size_t line = 0;
     std::size_t number = 0;  // among the members
   };
-  // What a text is read with: the IDs of names, or an error; names are core's business.
+  // What the parser needs from its caller: functions that give the ID of a name, or an error, because core defines
+  // names.
   struct Reading {
     std::function<Result<ripc_service_id>(std::string_view)> service_id;
     std::function<Result<ripc_service_id>(std::string_view)> group_id;
     std::optional<PublicKey> signer;  // who must have signed it; nullopt: no one
   };
 
-  // RIPC_INVALID_ARGUMENT names `origin`, the line, and what to write. RIPC_REFUSED: the signature is missing or wrong.
+  // RIPC_INVALID_ARGUMENT: its text names `origin`, the line, and what to write. RIPC_REFUSED: the signature is missing
+  // or wrong.
   static Result<std::shared_ptr<const Trust>> parse(std::string_view text, const std::string& origin,
                                                     const Reading& reading);
   static Result<std::shared_ptr<const Trust>> load(const std::string& path, const Reading& reading);
-  // Whether someone can have this name. RIPC_INVALID_ARGUMENT.
+  // Whether a member can have this name. RIPC_INVALID_ARGUMENT.
   static Status check_name(std::string_view name);
-  // Whether the last line of the text has an end; without one, lines may be missing. RIPC_INVALID_ARGUMENT.
+  // Whether the last line of the text has a line end; if it does not, lines may be missing. RIPC_INVALID_ARGUMENT.
   static Status check_end(std::string_view text, const std::string& origin);
-  // A line that is to come into a file: a name, and what follows it. RIPC_INVALID_ARGUMENT.
+  // Checks a line that is to be added to a file: a name, and what follows it. RIPC_INVALID_ARGUMENT.
   static Status check_member(std::string_view name, std::string_view rest, const Reading& reading);
-  // The text of a trust file: a plain file of this user or of root, which no one else may write. RIPC_PERMISSION,
-  // RIPC_INVALID_ARGUMENT (it is too large), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (such as: it is missing).
+  // The text of a trust file: a plain file of this user or of root that nobody else may write. RIPC_PERMISSION,
+  // RIPC_INVALID_ARGUMENT (it is too large), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM (for example, the file is missing).
   static Result<GuardedText> read(const std::string& path);
 
-  // The text without its signature line, and with a new one.
+  // These return the text without its signature line, and with a new one.
   static std::string_view unsigned_part(std::string_view text) noexcept;
   static std::string signed_text(std::string_view text, const Identity& signer);
 
-  // nullptr: it is not in the file.
+  // These return nullptr if the member is not in the file.
   const Member* member(const PublicKey& key) const noexcept;
   const Member* member_with(const ExchangeKey& key) const noexcept;
   const Member* member_named(std::string_view name) const noexcept;
@@ -89,14 +91,14 @@ class Trust {
   const std::vector<Member>& members() const noexcept { return members_; }
   bool is_signed() const noexcept { return is_signed_; }
 
-  // Whether a record of this service may be the member's. `name`: empty, none.
+  // Whether the member may have a record of this service. `name`: empty if the service has none.
   bool may_hold(const Member& member, std::string_view name, ripc_service_id id) const;
-  // Whether the file gives the ID to this member: then it may take it over from any other. Without that, only the
+  // Whether the file gives the ID to this member; then the member may take it over from any other. Otherwise only the
   // holder itself may take it again.
   bool is_given(const Member& member, std::string_view name, ripc_service_id id) const;
   bool may_join(const Member& member, ripc_service_id group) const noexcept;
   bool may_call(const Member& member, std::string_view name, ripc_service_id id) const;
-  // Whether someone may say that it has this ID, where its name is not known. nullptr: no one that is in the file.
+  // Whether a peer may claim to have this ID, when the name is not known. nullptr: the peer is not in the file.
   bool may_claim(const Member* member, ripc_service_id id) const;
 
  private:
@@ -113,7 +115,7 @@ class Trust {
       return Text()({reinterpret_cast<const char*>(key.data()), key.size()});
     }
   };
-  // Who may hold it by the most exact entry; nullptr: no one.
+  // Who may hold the name, by the most exact entry; nullptr: nobody.
   const Holders* holders_of(std::string_view name) const;
 
   std::vector<Member> members_;
@@ -123,7 +125,7 @@ class Trust {
   std::unordered_map<uid_t, std::size_t> by_user_;
   Index<std::string, Text> names_;         // entries of `holds`
   Index<std::string, Text> prefixes_;      // without the '*'
-  Index<ripc_service_id> ids_;             // and those of names_
+  Index<ripc_service_id> ids_;             // including the IDs of names_
   std::vector<std::size_t> prefix_sizes_;  // longest first
   bool is_signed_ = false;
 };

@@ -9,7 +9,7 @@
 namespace ripc::internal::security {
 namespace {
 
-// Whatever else comes of reading a file, such as too few descriptors, may pass while the file stays as it is.
+// Other failures of reading a file, such as too few descriptors, may pass while the file stays as it is.
 bool is_of_content(ripc_status status) noexcept {
   return status == RIPC_OK || status == RIPC_INVALID_ARGUMENT || status == RIPC_REFUSED || status == RIPC_PERMISSION;
 }
@@ -25,7 +25,7 @@ TrustFile::TrustFile(std::shared_ptr<const Trust> trust) : trust_(std::move(trus
 Result<std::shared_ptr<TrustFile>> TrustFile::open(const std::string& path, Trust::Reading reading) {
   // The constructor is private.
   const std::shared_ptr<TrustFile> file(new TrustFile(path, std::move(reading)));
-  // Looked at first: should it change meanwhile, it is read once more.
+  // Take the stamp first: if the file changes meanwhile, it is read once more.
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) file->stamp_ = stamp_of(info);
   if (Status status = Trust::load(path, file->reading_).move_to(file->trust_); !status.ok()) return status;
@@ -46,7 +46,7 @@ TrustFile::Stamp TrustFile::stamp_of(const struct stat& info) noexcept {
 std::shared_ptr<const Trust> TrustFile::current() noexcept {
   const Nanoseconds now = monotonic_now();
   Nanoseconds due = look_at_.load(std::memory_order_relaxed);
-  // One thread looks; the others take what is known.
+  // One thread looks at the file; the others use what is known.
   if (now >= due && look_at_.compare_exchange_strong(due, now + kInterval, std::memory_order_relaxed)) (void)look();
   const std::lock_guard lock(mutex_);
   return trust_;
@@ -59,7 +59,7 @@ Status TrustFile::look() noexcept {
     look_now();
     return trouble();
   } catch (const std::bad_alloc&) {
-    // What is in force stays; the next look tries again.
+    // The trust in force stays; the next look tries again.
     return RIPC_NO_MEMORY;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a trust file becomes a Trust.
+// Parses the text of a trust file into a Trust.
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +31,7 @@ bool is_member_name(std::string_view name) noexcept {
          std::all_of(name.begin(), name.end(), is_allowed);
 }
 
-// Without the escapes; false: one is wrong.
+// Decodes the escapes of a name; false: one is wrong.
 bool read_name(std::string_view text, std::string& name) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
@@ -46,7 +46,7 @@ bool read_name(std::string_view text, std::string& name) {
   return !name.empty() && name.size() <= kMaxName;
 }
 
-// Quoted for a message: what a file has may be anything.
+// Quotes text for a message, because a file may contain anything.
 std::string shown(std::string_view text) {
   return is_plain_text(text.substr(0, kMaxName)) ? "'" + std::string(text.substr(0, kMaxName)) + "'"
                                                  : std::string("what is there");

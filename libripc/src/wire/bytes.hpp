@@ -17,7 +17,7 @@ using internal::store_le;
 using internal::WireInteger;
 
 // Reads fields one after the other. The first read past the end fails the reader for good. That read and all later ones
-// give zero or an empty range, and ok() is false. So a decoder may read everything first and ask once.
+// give zero or an empty range, and ok() is false. So a decoder may read everything first and check once.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
@@ -40,7 +40,7 @@ class Reader {
     return taken;
   }
 
-  // Everything that is left, borrowed likewise; may be empty.
+  // All bytes that are left, borrowed in the same way; may be empty.
   std::span<const std::byte> take_rest() noexcept { return take(rest_.size()); }
 
   std::size_t remaining() const noexcept { return rest_.size(); }

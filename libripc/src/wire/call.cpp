@@ -39,7 +39,7 @@ bool is_valid(const Header& header) noexcept {
 }  // namespace
 
 void encode(const Header& header, std::byte* to) noexcept {
-  // In large pieces: they are copied at once, and a processor cannot take one load out of several stores.
+  // Write large pieces: the header is copied right away, and a processor cannot serve one load from several stores.
   const std::array<std::uint64_t, kHeaderSize / 8> words{
       header.version | std::uint64_t{static_cast<std::uint8_t>(header.kind)} << 8 |
           std::uint64_t{static_cast<std::uint16_t>(header.state)} << 16 | std::uint64_t{header.number} << 32,

@@ -20,9 +20,9 @@ namespace ripc::internal::wire::datagram {
 
 inline constexpr std::uint8_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 28;
-// The largest packet that travels in datagrams, one or several.
+// The largest packet that travels in one or several datagrams.
 inline constexpr std::size_t kMaxPacket = std::size_t{128} << 10;
-// The largest one of a link's connection: an item of 1 MiB, and what is around it. Larger items are pulled, straight
+// The largest packet on a link's connection: an item of 1 MiB, and what surrounds it. Larger items are pulled, straight
 // into the receiver's memory.
 inline constexpr std::size_t kMaxRecordPacket = (std::size_t{1} << 20) + (std::size_t{4} << 10);
 
@@ -30,9 +30,10 @@ enum class Kind : std::uint8_t {
   data = 1,    // to the receiver; a packet follows
   credit = 2,  // to the sender: room was granted
   probe = 3,   // to the receiver: how much room is there?
-  // To many receivers, by a network's multicast group; a packet may follow, else it is a greeting.
+  // To many receivers, through a multicast group of the network; a packet may follow, otherwise it is a greeting.
   multicast = 4,
-  // To the queue pair that sends for the receiver's context, which answers with the same: do datagrams get through?
+  // To the queue pair that sends for the receiver's context, to test whether datagrams get through. It answers with a
+  // greeting.
   greeting = 5,
 };
 
@@ -40,7 +41,8 @@ struct Header {
   Kind kind = Kind::data;
   std::uint8_t before = 0;  // data: datagrams of the same packet that were sent before this one ...
   std::uint8_t after = 0;   // ... and that follow it; their numbers are consecutive
-  // data: of this datagram on its link, from 1 on, modulo 2^32 (0 comes after the last); multicast: with its token
+  // data: number of this datagram on its link, from 1 on, modulo 2^32 (0 follows the last); multicast: number with its
+  // token
   std::uint32_t sequence = 0;
   std::uint64_t token = 0;        // of the link that the datagram travels on; multicast: of a JoinGroup
   std::uint32_t spent = 0;        // data and probe: what the sender has spent so far, modulo 2^32
@@ -62,9 +64,10 @@ inline void encode(const Header& header, HeaderBytes& bytes) noexcept {
   store_le<std::uint32_t>(bytes.data() + 24, header.credit);
 }
 
-// Any thread. Reads the header of a whole datagram; what follows it is not looked at. RIPC_VERSION_MISMATCH for another
-// version. RIPC_CORRUPT: shorter than a header, or an unknown kind. Also a data datagram without a packet, and a credit
-// datagram that names no link. Also another datagram with bytes left over or as a part of a packet.
+// Any thread. Reads the header of a whole datagram, and does not look at what follows it. RIPC_VERSION_MISMATCH for
+// another version. RIPC_CORRUPT: it is shorter than a header, or of an unknown kind. Also a data datagram without a
+// packet, a credit datagram that names no link, bytes left over after a credit, probe or greeting, or a part of a
+// packet that is not data.
 inline ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept {
   if (bytes.empty()) return RIPC_CORRUPT;
   if (bytes[0] != std::byte{kVersion}) return RIPC_VERSION_MISMATCH;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages as structures, for the codecs of control messages. The fields of a message are the members of its structure
-// in their order. Its type is its place in a variant of all messages, from 1 on. Fields are numbers of 32 and 64
+// Messages as structures, for the codecs of control messages. The fields of a message are the members of its structure,
+// in order. Its type is its position in a variant of all messages, counted from 1. Fields are numbers of 32 and 64
 // bits, statuses, arrays of bytes, and, last in a message, all the bytes that are left. Little-endian, no padding.
 #pragma once
 
@@ -77,7 +77,7 @@ bool are_same(const T& left, const T& right) noexcept {
 
 // ---- All fields of a message ---------------------------------------------------------------------------------
 
-// Stands for a value of any type, to count the members of a structure. Never made.
+// Stands for a value of any type, to count the members of a structure. Never constructed.
 struct AnyField {
   template <typename T>
   operator T() const noexcept;  // NOLINT(google-explicit-constructor): only an implicit conversion initializes members
@@ -148,9 +148,9 @@ inline constexpr bool kIsAlternative<T, std::variant<Messages...>> = (std::is_sa
 template <typename T, typename Variant>
 concept IsAlternativeOf = kIsAlternative<T, Variant>;
 
-// Makes `out` exactly the message, behind the prefix that write_prefix(writer, type, size of it all) writes.
-// RIPC_INVALID_ARGUMENT: is_valid(message) is false, or a status unknown. RIPC_TOO_LARGE: more than `max_size`. `out`
-// is then empty.
+// Makes `out` exactly the message, after the prefix that write_prefix(writer, type, total size) writes.
+// RIPC_INVALID_ARGUMENT: is_valid(message) is false, or a status is unknown. RIPC_TOO_LARGE: more than `max_size`.
+// `out` is then empty.
 template <typename Variant, typename IsValid, typename WritePrefix>
 ripc_status encode(const Variant& variant, std::size_t prefix_size, std::size_t max_size, const IsValid& is_valid,
                    const WritePrefix& write_prefix, std::vector<std::byte>& out) {
@@ -189,7 +189,7 @@ Result<Variant> decode(std::uint8_t type, Reader reader, const IsValid& is_valid
   return result;
 }
 
-// What a handler of a message says of it: whether the peer may send that. One that says nothing accepts it.
+// The verdict of a message's handler: whether the peer may send the message. A handler that returns nothing accepts it.
 template <typename Handler>
 bool accepts(const Handler& handler) {
   if constexpr (std::is_void_v<decltype(handler())>) {
@@ -202,7 +202,7 @@ bool accepts(const Handler& handler) {
 
 // ---- Messages of more than one variant -----------------------------------------------------------------------
 
-// The receiver's registration of this service, if it is this incarnation or an older one, has ended.
+// Tells the receiver that its registration of this service has ended, if it has this incarnation or an older one.
 struct Fence {
   std::uint64_t request = 0;
   std::uint64_t service = 0;

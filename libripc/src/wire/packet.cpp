@@ -9,7 +9,7 @@ namespace ripc::internal::wire {
 
 namespace {
 
-// Sizes of the bodies by item type; payload has any, and returned may have more.
+// Sizes of the bodies by item type. Payload has any size, and returned may have more.
 constexpr std::array<std::uint32_t, 8> kBodySizes = {
     0,          kDescriptorSize,       kReturnedSize,         kDirectedSize,
     kGrantSize, sizeof(std::uint64_t), sizeof(std::uint64_t), sizeof(std::uint64_t)};
@@ -99,7 +99,7 @@ bool Encoder::add(const Returned& returned) noexcept {
 }
 
 bool Encoder::add_carried(std::uint32_t return_index, std::span<const std::byte> bytes) noexcept {
-  // Each item to come has its range.
+  // Keep a range for each item still to come.
   if (range_count_ + 1 + (kMaxPacketItems - count_) > ranges_.size()) return false;
   if (bytes.size() > kMaxItemBody - kReturnedSize) return false;
   if (!add(Returned{return_index, bytes.size()})) return false;
@@ -159,7 +159,7 @@ Status Packet::decode(std::span<const std::byte> bytes) noexcept {
   if ((flags & ~(is_message ? kUnordered : 0)) != 0 || source == 0 || is_group(source) || items > kMaxPacketItems)
     return RIPC_CORRUPT;
 
-  // 64 bits hold the sum of all lengths a table can name, and what does not fit 32 is larger than any packet.
+  // 64 bits hold the sum of all lengths in a table, and a sum that exceeds 32 bits is larger than any packet.
   std::uint64_t offset = packet_size(items, 0);
   if (offset > size) return RIPC_CORRUPT;
   TypeCounts counts;

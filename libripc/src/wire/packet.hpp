@@ -6,8 +6,8 @@
 //   table    4 bytes per item   bits 0-27 length of the item's bytes in the body, bits 28-31 type
 //   body     the items' bytes, one after the other, no padding
 //
-// Every item that is not plain payload has a fixed-size body, listed with its type below. Only a returned item may go
-// on with its bytes.
+// Every item that is not plain payload has a fixed-size body, listed with its type below. Only a returned item may be
+// followed by its bytes.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@ inline constexpr std::uint8_t kVersion = 3;
 inline constexpr std::size_t kHeaderSize = 16;
 inline constexpr std::size_t kTableEntrySize = 4;
 // Items of one packet: RIPC_MAX_ITEMS of the application (payload, descriptor, returned, directed) and RIPC_MAX_RETURNS
-// grants. A request and a reply item come beside them: a reply may attach return buffers of its own.
+// grants. One request and one reply item come on top, because a reply may attach return buffers of its own.
 inline constexpr std::size_t kMaxPacketItems = RIPC_MAX_ITEMS + RIPC_MAX_RETURNS + 2;
 inline constexpr std::uint32_t kMaxItemBody = (1u << 28) - 1;
 
 enum class PacketKind : std::uint8_t { message = 1, notification = 2 };
 
-// The flag of a message that is delivered as soon as it is complete.
+// The flag of a message that is delivered as soon as it is complete, even out of order.
 inline constexpr std::uint8_t kUnordered = 1;
 
 enum class ItemType : std::uint8_t {
@@ -80,21 +80,21 @@ inline constexpr std::size_t kDirectedSize = 28;
 
 // ---- Encoding ------------------------------------------------------------------------------------------------
 
-// Size of a packet with this many items of which the bodies have `body` bytes in all.
+// Size of a packet with this many items, whose bodies have `body` bytes in total.
 constexpr std::size_t packet_size(std::size_t items, std::size_t body) noexcept {
   return kHeaderSize + items * kTableEntrySize + body;
 }
 
-// The first eight bytes of a packet without the count of its items, which comes in at bit 24.
+// The first eight bytes of a packet, without the count of its items, which is inserted at bit 24.
 constexpr std::uint64_t first_word(PacketKind kind, std::uint32_t tag, std::uint8_t flags = 0) noexcept {
   return kVersion | std::uint64_t{static_cast<std::uint8_t>(kind)} << 8 | std::uint64_t{flags} << 16 |
          std::uint64_t{tag} << 32;
 }
 
-// Writes the header, the table and the bodies of all items that are not payload. What a transport sends is the list of
-// ranges that finish() returns: encoder-owned bytes and the caller's payload, in order. Payload is neither copied nor
-// anything allocated. An Encoder is used for one packet, by one thread; the ranges are valid while it and the payload
-// live. It does not check what only the decoder can refuse, such as grants without a request.
+// Writes the header, the table and the bodies of all items that are not payload. A transport sends the list of ranges
+// that finish() returns: encoder-owned bytes and the caller's payload, in order. It copies no payload and allocates
+// nothing. An Encoder is used for one packet, by one thread; the ranges are valid while it and the payload live. It
+// leaves checks of the whole packet, such as for grants without a request, to the decoder.
 class Encoder {
  public:
   Encoder(PacketKind kind, std::uint32_t tag, std::uint64_t source, std::uint8_t flags = 0) noexcept
@@ -115,7 +115,7 @@ class Encoder {
   bool add(const Descriptor& descriptor) noexcept;
   bool add(const Grant& grant) noexcept;
   bool add(const Returned& returned) noexcept;
-  // Also false when bytes are carried for RIPC_MAX_RETURNS buffers already.
+  // Also false when the packet already carries bytes for RIPC_MAX_RETURNS buffers.
   bool add_carried(std::uint32_t return_index, std::span<const std::byte> bytes) noexcept;
   bool add(const Directed& directed) noexcept;
   bool add_request(std::uint64_t request) noexcept;
@@ -123,14 +123,15 @@ class Encoder {
   bool add_handle(std::uint64_t handle) noexcept;
 
   // Overwrites the descriptor of the packet's item `index`, which is a Descriptor or a Directed (its key is known only
-  // when it is exposed). Does nothing for any other item. May follow finish(): the ranges then show the new one.
+  // when it is exposed). Does nothing for any other item. May follow finish(): the ranges then contain the new
+  // descriptor.
   void replace(std::size_t index, const Descriptor& descriptor) noexcept;
 
   std::size_t size() const noexcept { return packet_size(count_, body_size_); }  // of the whole packet
   std::size_t item_count() const noexcept { return count_; }
 
-  // Header and table first, then the bodies; adjacent encoder-owned bytes are one range, also those that follow the
-  // table. No range is empty. Nothing may be added afterwards.
+  // Header and table come first, then the bodies. Adjacent encoder-owned bytes are one range, even those right after
+  // the table. No range is empty. Nothing may be added afterwards.
   std::span<const std::span<const std::byte>> finish() noexcept {
     store_le<std::uint64_t>(head_.data(), first_word_ | std::uint64_t{count_} << 24);
     const std::size_t head_size = packet_size(count_, 0);
@@ -156,7 +157,7 @@ class Encoder {
   bool add_number(ItemType type, std::uint64_t number) noexcept;
   const std::byte* join_leading(std::size_t head_size) noexcept;
 
-  // The head's, then one for each item, and another one for the bytes that a return buffer is carried.
+  // One range for the head, one for each item, and one more for each item whose bytes are carried to a return buffer.
   static constexpr std::size_t kMaxRanges = 1 + kMaxPacketItems + RIPC_MAX_RETURNS;
 
   // The arrays stay uninitialised: only what is written is ever read, and the first cache lines serve small packets.
@@ -167,7 +168,7 @@ class Encoder {
   std::size_t fixed_used_ = 0;
   std::size_t leading_ = 0;  // fixed-size bodies that come before any payload, and so join the head's range
   std::array<std::byte, kHeadCapacity> head_;
-  union {  // a union only because the default constructor of a span would clear each of them
+  union {  // a union only because a span's default constructor would clear each of them
     std::array<Range, kMaxRanges> ranges_;
   };
   std::array<std::uint16_t, kMaxPacketItems> fixed_offsets_;  // in fixed_, of the items that have one
@@ -191,9 +192,9 @@ class Packet {
 
   // RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT for any other fault:
   // - an unknown kind, flag or type, a source that is 0 or a group;
-  // - more items than allowed (in all, of the application, or grants), or a fixed-size body of another size;
+  // - more items than allowed (in total, of the application, or grants), or a fixed-size body of the wrong size;
   // - a header, table or body that runs past the end, bytes left over, 4 GiB or more;
-  // - a returned item with some of its bytes, or more than RIPC_MAX_RETURNS with all of them;
+  // - a returned item with only some of its bytes, or more than RIPC_MAX_RETURNS with all of their bytes;
   // - grants without request, two request items or two reply items, a message with a handle;
   // - a notification without a handle as its first item, or with anything but payload after it.
   // After a failure there are no items, and the other values mean nothing. Never allocates. The caller checks what the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packets that nearly all are: a message with payload items only, at most RIPC_MAX_ITEMS of them. The same bytes as
-// Encoder writes and Packet reads (wire/packet.hpp), without the detour through a list of ranges. They are written
-// straight to where they travel, and read straight from there, even while the peer may be changing them.
+// Plain packets, as nearly all are: a message with payload items only, at most RIPC_MAX_ITEMS of them. They have the
+// same bytes as Encoder writes and Packet reads (wire/packet.hpp), without the detour through a list of ranges. They
+// are written directly to where they travel, and read directly from there, even while the peer may be changing them.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace ripc::internal::wire {
 
-// What a plain message is made of. `items` are RIPC_ITEM_SHORT or RIPC_ITEM_AUTO, at most RIPC_MAX_ITEMS; the data of
-// those that have a size is not null, and none is larger than kMaxItemBody.
+// The contents of a plain message. `items` are RIPC_ITEM_SHORT or RIPC_ITEM_AUTO, at most RIPC_MAX_ITEMS. The data of
+// an item with a size is not null, and no item is larger than kMaxItemBody.
 struct Plain {
   std::uint64_t source = 0;
   std::uint32_t tag = 0;
@@ -28,14 +28,14 @@ struct Plain {
   std::size_t packet_size() const noexcept { return wire::packet_size(items.size(), bytes); }
 };
 
-// Writes the header to `to`, of a message with so many items; the end of it.
+// Writes the header of a message with this many items to `to`, and returns its end.
 inline std::byte* write_plain_header(const Plain& plain, std::size_t items, std::byte* to) noexcept {
   store_le<std::uint64_t>(to, first_word(PacketKind::message, plain.tag) | std::uint64_t{items} << 24);
   store_le<std::uint64_t>(to + 8, plain.source);
   return to + kHeaderSize;
 }
 
-// Writes header and table to `to`, which has room for them; the end of them.
+// Writes header and table to `to`, which has room for them, and returns their end.
 inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
   to = write_plain_header(plain, plain.items.size(), to);
   for (const ripc_item& item : plain.items) {
@@ -45,10 +45,10 @@ inline std::byte* write_plain_head(const Plain& plain, std::byte* to) noexcept {
   return to;
 }
 
-// Writes the packet to `to`, which has room for plain.packet_size() bytes; these are at most Most.
+// Writes the packet to `to`, which has room for plain.packet_size() bytes. That size is at most Most.
 template <std::size_t Most = SIZE_MAX>
 [[gnu::always_inline]] inline void write_plain(const Plain& plain, std::byte* to) noexcept {
-  // What is written could be the message itself, for all that the compiler knows.
+  // The compiler must assume that the bytes written could overlap the message itself.
   const std::span<const ripc_item> items = plain.items;
   std::byte* table = write_plain_header(plain, items.size(), to);
   std::byte* body = table + items.size() * kTableEntrySize;
@@ -64,7 +64,8 @@ template <std::size_t Most = SIZE_MAX>
 
 // The same for one item: nearly every message has one. The first `First` bytes of `to` are in one cache line, the
 // others in later ones. It writes the later lines first, each byte once, and ends with the beginning. A receiver that
-// waits for the first line takes it away between two writes to it. So no fetch of another line may come between them.
+// polls the first line takes it away between two writes to it. So no fetch of another line may come between those
+// writes.
 template <std::size_t Most, std::size_t First>
 [[gnu::always_inline]] inline void write_single(const Plain& plain, std::byte* to) noexcept {
   constexpr std::size_t kHead = packet_size(1, 0);
@@ -105,7 +106,7 @@ template <std::size_t Most>
          source == known && source != 0;
 }
 
-// The same packet for transports that send a list of ranges: `encoder` was made with the message's tag and source.
+// Adds the same items for transports that send a list of ranges. `encoder` was made with the message's tag and source.
 // False: it has no room for an item.
 inline bool add_items(const Plain& plain, Encoder& encoder) noexcept {
   return std::all_of(plain.items.begin(), plain.items.end(), [&](const ripc_item& item) {
@@ -113,7 +114,7 @@ inline bool add_items(const Plain& plain, Encoder& encoder) noexcept {
   });
 }
 
-// Whether a packet, which the peer may be changing, says that it is a message out of order.
+// Whether a packet, which the peer may be changing, says that it is an unordered message.
 inline bool is_unordered(std::span<const std::byte> packet) noexcept {
   return packet.size() >= kHeaderSize && (load_once_le<std::uint64_t>(packet.data()) >> 16 & kUnordered) != 0;
 }
@@ -145,8 +146,8 @@ class PlainReader {
   // The items' bytes, one after the other.
   std::span<const std::byte> body() const noexcept { return body_; }
 
-  // Calls visit(offset, length) for each item, with the offset in the body. False, perhaps after some visits: one is no
-  // payload, or the lengths do not add up to the body.
+  // Calls visit(offset, length) for each item, with the offset in the body. False, perhaps after some visits: an item
+  // is not payload, or the lengths do not add up to the body.
   template <typename Visit>
   bool visit_items(Visit&& visit) const noexcept {
     std::size_t offset = 0;

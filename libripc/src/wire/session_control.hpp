@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of the socket transport's TCP connections. They carry the handshake of all, and what two contexts say to
-// each other over the control connection of their session. docs/wire.md is the specification. Little-endian, versioned;
-// the decoder trusts nothing.
+// The frames of the socket transport's TCP connections. They carry the handshake of every connection, and what two
+// contexts say to each other over the control connection of their session. docs/wire.md is the specification.
+// Little-endian, versioned; the decoder trusts nothing.
 //
 //   header   8 bytes   u32 size of the frame | u8 version | u8 type | u16 zero
 //   fields   those of the structure below, in its order, without padding
@@ -31,26 +31,26 @@ using Nonce = std::array<std::byte, 16>;
 // What a connection is for.
 enum class Role : std::uint32_t {
   control = 1,      // the first connection of a session
-  resume = 2,       // takes the place of a control connection that was lost
+  resume = 2,       // replaces a control connection that was lost
   bulk = 3,         // carries pulls and pushes of a session
   check = 4,        // asks whether the context is there; closed after the handshake
-  stream = 5,       // carries packets of a link that the connecting side has opened
-  peer_stream = 6,  // of a link that the other side has opened
+  stream = 5,       // carries packets of a link that the connecting side opened
+  peer_stream = 6,  // the same for a link that the other side opened
 };
 
-// What an end of a connection has and asks for; `abilities` are a bit each.
+// What an end of a connection has and asks for; each is one bit of `abilities`.
 enum Ability : std::uint32_t {
   kAes = 1,                  // of security::Suite
-  kChaCha = 2,               // likewise; everyone has it
+  kChaCha = 2,               // of security::Suite; every end has it
   kHasKey = 4,               // a cluster key
   kHasIdentity = 8,          // an identity
-  kEncrypts = 16,            // what it says may be encrypted
+  kEncrypts = 16,            // it supports encryption
   kRequiresEncryption = 32,  // it refuses a peer that does not
   kRequiresIdentity = 64,    // it has a trust file
 };
 inline constexpr std::uint32_t kAllAbilities = 127;
 
-// The first message of a Noise handshake. There is one for each way in which the sender would prove itself.
+// The first message of a Noise handshake. The sender makes one offer for each way in which it can prove itself.
 struct HandshakeOffer {
   static constexpr std::size_t kSize = 49;
   static constexpr std::size_t kMost = 4;
@@ -62,7 +62,7 @@ struct Hello {
   std::uint64_t session = 0;  // the session's name, chosen at random by the side that began it; not 0
   std::uint64_t number = 0;   // role resume: frames of the session that the sender has received; stream and
                               // peer_stream: the link
-  std::uint64_t time = 0;     // nanoseconds of the sender's own clock, which does not go back; of a session it grows
+  std::uint64_t time = 0;     // nanoseconds of the sender's own clock, which never goes back; it grows within a session
   std::uint32_t role = 0;     // of Role
   std::uint32_t port = 0;     // where the sender listens; 1 to 65535
   std::uint32_t abilities = 0;
@@ -101,7 +101,7 @@ struct Opened {
   std::uint64_t incarnation = 0;
   std::uint32_t port = 0;          // the receiver's UDP port; 1 to 65535
   std::uint32_t packet_limit = 0;  // bytes of the largest packet that the receiver takes
-  std::uint32_t credit = 0;        // what may be spent before anything is granted
+  std::uint32_t credit = 0;        // what may be spent before anything more is granted
 };
 
 // From the opener: it will send no more over the link.
@@ -116,7 +116,7 @@ struct LinkClosed {
   ripc_status status = RIPC_OK;
 };
 
-// A packet for a service of the receiver that goes to its responder instead of a queue.
+// A packet for a service of the receiver. It goes to the receiver's responder instead of a queue.
 struct Control {
   std::uint32_t link = 0;
   std::uint64_t destination = 0;      // service id
@@ -128,7 +128,7 @@ inline constexpr std::size_t kMaxControlPacket = kMaxSize - kPrefixSize - sizeof
 using fields::Fence;
 using fields::Fenced;
 
-// Sent when nothing else was for a while, and to acknowledge frames.
+// Sent to acknowledge frames, and when nothing else was sent for a while.
 struct Heartbeat {
   std::uint64_t received = 0;  // frames of the session that the sender has received so far
 };
@@ -136,27 +136,27 @@ struct Heartbeat {
 // Asks the side that began the session for one more bulk connection.
 struct WantBulk {};
 
-// Last frame: the sender ends the session. RIPC_OK: in good order; RIPC_REFUSED: it does not know the identity that the
-// receiver has proven, which the handshake could not tell any more.
+// Last frame: the sender ends the session. RIPC_OK: it ends normally. RIPC_REFUSED: the sender does not know the
+// identity that the receiver has proven, and it was too late for the handshake to say so.
 struct Bye {
   ripc_status status = RIPC_OK;
 };
 
 using Gid = std::array<std::byte, 16>;
 
-// Sessions of the RDMA transport only, from the side that accepted the session, before anything else. Where RDMA
-// connections are accepted, and what they must know. One for each address, that of the session first.
+// Sessions of the RDMA transport only. The side that accepted the session sends it before anything else. It says where
+// RDMA connections are accepted, and what they must know. There is one for each address, the session's address first.
 struct BulkPort {
   std::uint32_t port = 0;  // of RDMA_PS_TCP; 0: no RDMA there, but connections for long items at the session's TCP port
   Nonce nonce{};
   Gid address{};  // an IP address; IPv4 as ::ffff:a.b.c.d
 };
 
-// The request of an OpenDatagram, and of its answer, about a link that is open: its session has moved.
+// The `request` of an OpenDatagram, and of its answer, about a link that is already open and whose session has moved.
 inline constexpr std::uint64_t kMove = 0;
 
-// Sessions of the RDMA transport only. As Open, for a link over unreliable datagrams of the device: from there to here
-// comes only credit, to this queue pair.
+// Sessions of the RDMA transport only. Like Open, but for a link over the device's unreliable datagrams. The receiver
+// sends only credit back, to this queue pair.
 struct OpenDatagram {
   std::uint64_t request = 0;
   std::uint64_t service = 0;
@@ -181,33 +181,33 @@ struct DatagramOpened {
   std::uint32_t queue_key = 0;
   std::uint32_t packet_limit = 0;  // as in Opened
   std::uint32_t credit = 0;        // in datagrams
-  // At the same port, what answers greetings.
+  // The queue pair at the same port that answers greetings.
   std::uint32_t greeted_pair = 0;
   std::uint32_t greeted_key = 0;
 };
 
-// Sessions of the RDMA transport only, from the opener of a link over datagrams. The link's service wants what comes to
-// the multicast address of the group with this token.
+// Sessions of the RDMA transport only, from the opener of a link over datagrams. Asks that the link's service get what
+// comes to the group's multicast address with this token.
 struct JoinGroup {
   std::uint32_t link = 0;
   std::uint64_t token = 0;  // not 0; another for each question
   std::uint64_t group = 0;  // service id of a group
 };
 
-// Its answer, each time that a greeting with the token has come.
+// Its answer, sent each time a greeting with the token has come.
 struct GroupJoined {
   std::uint32_t link = 0;
   std::uint64_t token = 0;
 };
 
-// From the side that asked: no more is sent with this token.
+// From the side that asked: it sends nothing more with this token.
 struct LeaveGroup {
   std::uint32_t link = 0;
   std::uint64_t token = 0;
 };
 
-// From the opener of a link over UDP: has a datagram of the link come since this was last asked? The receiver first
-// sends a greeting by the link's socket.
+// From the opener of a link over UDP: asks whether a datagram of the link has come since the last Prove. The receiver
+// first sends a greeting by the link's socket.
 struct Prove {
   std::uint32_t link = 0;
 };
@@ -218,7 +218,7 @@ struct Proved {
   std::uint32_t arrived = 0;  // 0 or 1
 };
 
-// A whole datagram of a link over UDP, in either direction, where UDP does not get through.
+// A whole datagram of a link over UDP, in either direction, for when UDP does not get through.
 struct Streamed {
   std::uint32_t link = 0;
   std::span<const std::byte> datagram;  // borrowed, as Control's packet; not empty
@@ -231,7 +231,7 @@ struct WantStream {
   std::uint32_t link = 0;
 };
 
-// The type of each in the header is its place here, from 1 on.
+// The type of each frame in the header is its position here, counted from 1.
 using Frame = std::variant<Hello, HelloReply, Confirm, Open, Opened, CloseLink, LinkClosed, Control, Fence, Fenced,
                            Heartbeat, WantBulk, Bye, BulkPort, OpenDatagram, DatagramOpened, JoinGroup, GroupJoined,
                            LeaveGroup, Prove, Proved, Streamed, WantStream>;
@@ -244,14 +244,14 @@ bool operator==(const T& left, const T& right) noexcept { return fields::are_equ
 // kMaxSize; RIPC_INVALID_ARGUMENT: a field has a value that decode() refuses. `out` is then empty.
 ripc_status encode(const Frame& frame, std::vector<std::byte>& out);
 
-// How many bytes the frame has that starts with these kPrefixSize bytes. RIPC_VERSION_MISMATCH for another version;
-// RIPC_CORRUPT: less than kPrefixSize or more than kMaxSize.
+// The size in bytes of the frame that starts with these kPrefixSize bytes. RIPC_VERSION_MISMATCH for another version;
+// RIPC_CORRUPT: the size is less than kPrefixSize or more than kMaxSize.
 Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept;
 
 // Checks and reads one whole frame. RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT: an unknown type, a size
 // that is not the frame's, fields missing or bytes left over. Also a value that the structure's comment excludes, and a
-// status unknown to ripc.h. Never allocates. A Control's packet and a Streamed's datagram point into `bytes`; they are
-// not decoded themselves.
+// status unknown to ripc.h. Never allocates. A Control's packet and a Streamed's datagram point into `bytes`; decode()
+// does not decode them.
 Result<Frame> decode(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace ripc::internal::wire::session_control

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control messages of the shared-memory transport: what two contexts say to each other over their Unix socket
-// (SOCK_SEQPACKET; one message is one datagram). docs/wire.md is the specification. Descriptors that travel beside a
+// (SOCK_SEQPACKET; one message is one datagram). docs/wire.md is the specification. Descriptors that travel with a
 // message, as SCM_RIGHTS, are not part of it. Little-endian, versioned; the decoder trusts nothing.
 //
 //   header   8 bytes   u8 version | u8 type | u16 zero | u32 size of the datagram
@@ -24,7 +24,7 @@ inline constexpr std::uint8_t kProtocolVersion = 3;
 inline constexpr std::size_t kPrefixSize = 8;                   // the header
 inline constexpr std::size_t kMaxSize = std::size_t{64} << 10;  // of a datagram
 
-// The largest answer to whether one context can read the other's memory (shm::Reach).
+// The largest value that says whether one context can read the other's memory (shm::Reach).
 inline constexpr std::uint32_t kMaxReach = 4;
 
 // First message of the connecting side.
@@ -85,14 +85,14 @@ struct LinkClosed {
 
 inline constexpr std::uint32_t kArenaHugePages = 1;
 
-// Hands a pool arena over; its descriptor travels beside it.
+// Hands a pool arena over; its descriptor travels with the message.
 struct Arena {
   std::uint32_t id = 0;     // not 0
   std::uint32_t flags = 0;  // kArenaHugePages or 0
   std::uint64_t size = 0;   // bytes; not 0
 };
 
-// The arena will not be named any more: unmap it.
+// No later message will name the arena: the receiver unmaps it.
 struct ArenaGone {
   std::uint32_t id = 0;
 };
@@ -107,7 +107,7 @@ struct BounceRequest {
   std::uint32_t reserved = 0;  // must be 0
 };
 
-// Its answer: the piece is there, or why not.
+// Its answer: the piece is in the ring, or why not.
 struct BounceData {
   std::uint64_t link = 0;
   std::uint64_t key = 0;
@@ -117,7 +117,7 @@ struct BounceData {
   std::uint64_t length = 0;  // bytes
 };
 
-// A packet for a service of the receiver that goes to its responder instead of a queue.
+// A packet for a service of the receiver. It goes to the receiver's responder instead of a queue.
 struct Control {
   std::uint64_t link = 0;
   std::uint64_t destination = 0;      // service id
@@ -129,10 +129,10 @@ inline constexpr std::size_t kMaxControlPacket = kMaxSize - kPrefixSize - 2 * si
 using fields::Fence;
 using fields::Fenced;
 
-// Last message: the sender closes the connection in good order.
+// Last message: the sender closes the connection normally.
 struct Bye {};
 
-// The type of each in the header is its place here, from 1 on.
+// The type of each message in the header is its position here, counted from 1.
 using Message = std::variant<Hello, HelloReply, Open, Opened, Room, TransferDone, CloseLink, LinkClosed, Arena,
                              ArenaGone, BounceRequest, BounceData, Control, Fence, Fenced, Bye>;
 
@@ -140,8 +140,8 @@ template <typename T>
 requires fields::IsAlternativeOf<T, Message>
 bool operator==(const T& left, const T& right) noexcept { return fields::are_equal(left, right); }
 
-// Makes `out` exactly the datagram of one of the structures above; its capacity is reused, so that a vector that is
-// kept allocates only until it has grown. RIPC_TOO_LARGE: more than kMaxSize; RIPC_INVALID_ARGUMENT: a field has a
+// Makes `out` exactly the datagram of one of the structures above; its capacity is reused, so a vector that is kept
+// stops allocating once it is large enough. RIPC_TOO_LARGE: more than kMaxSize; RIPC_INVALID_ARGUMENT: a field has a
 // value that decode() refuses. `out` is then empty.
 ripc_status encode(const Message& message, std::vector<std::byte>& out);
 

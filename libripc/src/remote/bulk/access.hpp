@@ -14,28 +14,28 @@
 
 namespace ripc::internal::remote {
 
-// What lets the peer's device reach memory of this process.
+// The access of the peer's device to memory of this process.
 class RemoteAccess {
  public:
-  // Any. When it has returned, the device lets no one in any more, even if the object lives on. Idempotent.
+  // Any. After it returns, the device lets no one access the memory, even if the object lives on. Idempotent.
   virtual void end() noexcept = 0;
 
  protected:
   ~RemoteAccess() = default;
 };
 
-// May be read while the lock is held.
+// Bytes that may be read while the lock is held.
 struct Reading {
   std::unique_lock<std::mutex> lock = {};
   spi::Bytes bytes = {};
-  ripc_status status = RIPC_OK;  // anything else: there is none, and nothing is locked
+  ripc_status status = RIPC_OK;  // anything else: there are no bytes, and nothing is locked
   memory::Pin pin = {};          // empty: the bytes may be unmapped at any time
 };
 
-// May be written while the mutex is held.
+// Memory that may be written while the mutex is held.
 struct Destination {
   std::mutex mutex;
-  std::byte* memory = nullptr;               // null: not any more
+  std::byte* memory = nullptr;               // null: it was taken away
   memory::Residence residence;               // of this memory
   std::shared_ptr<RemoteAccess> remote_key;  // lets the peer's device write it; null: none was given
 

@@ -8,7 +8,7 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Between two looks at the transfers that no one has asked for.
+// The pause between two looks at the transfers that the peer has not asked for.
 constexpr Nanoseconds kLook = 50'000'000;
 
 }  // namespace
@@ -29,7 +29,7 @@ void Announcer::watch() noexcept {
 }
 
 void Announcer::repeat_what_is_due() {
-  // What is announced from now on starts the watch again.
+  // An announcement from now on starts the watch again.
   watching_.store(false, std::memory_order_release);
   std::vector<ExposureTable::Unrequested> due;
   if (transfers_.find_unrequested(monotonic_now(), due)) watch();

@@ -26,7 +26,7 @@ class Announcer {
   void start(EventLoop& loop, std::weak_ptr<void> owner);
   // Any. As Bulk::announced.
   void announced(std::uint64_t transfer, spi::Gather packet) noexcept;
-  // Any. Nothing is repeated any more (what is being repeated may be finishing).
+  // Any. Nothing is repeated any more (a repetition under way may still finish).
   void stop() noexcept {
     stopped_.store(true, std::memory_order_release);
     timer_.cancel();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session, as its links see it. This context exposes memory to the peer, pulls from it, and has
-// return buffers in both directions. Bulk holds what does not depend on what carries the bytes; bulk_backend.hpp has
-// the rest of what TCP connections and RDMA share.
+// The long items of one session, as its links see them. This context exposes memory to the peer, pulls from it, and has
+// return buffers in both directions. Bulk holds what is the same whatever carries the bytes; bulk_backend.hpp holds the
+// rest that TCP connections and RDMA share.
 //
-// Threads: "any" and "receiver" as in spi/transport.hpp. No call waits for the network but push(). Locks of the caller
-// may be held during any call but push(). Hooks allow that: they are called by the loop and the mover only
-// (stream_connection.hpp), and never from inside a call.
+// Threads: "any" and "receiver" as in spi/transport.hpp. No call waits for the network but push(). The caller may hold
+// locks during any call but push(). That is safe because only the loop and the mover (stream_connection.hpp) call
+// hooks, and never from inside a call.
 #pragma once
 
 #include <atomic>
@@ -26,15 +26,15 @@
 
 namespace ripc::internal::remote {
 
-// All are called in the responder or the mover, without locks held, and not after died() (one that runs may be
-// finishing).
+// All are called in the responder or the mover, without locks held, and not after died() (one that is running may still
+// finish).
 struct BulkHooks {
   // A watched transfer that was exposed for `owner` has finished.
   std::function<void(std::uint64_t owner, std::uint64_t transfer, ripc_status status)> finished;
-  // One more connection is wanted. Answered at any time, from any thread, with a connection or dial_failed(); until
-  // then it is not called again (a connection that the peer dialed is an answer too).
+  // One more connection is wanted. The answer may come at any time, from any thread: a connection or dial_failed().
+  // Until then the hook is not called again. A connection that the peer dialed is an answer, too.
   std::function<void()> dial;
-  // An announcement of a transfer of `owner` seems to be lost: it is to be sent once more.
+  // An announcement of a transfer of `owner` seems to be lost: send it once more.
   Announcer::Repeat repeat;
 };
 
@@ -51,10 +51,10 @@ class Bulk {
   // When it has returned, no one touches exposed, granted or destination memory any more. Idempotent.
   virtual void died() noexcept = 0;
 
-  // Any. For people: what long items travel by.
+  // Any. For people: what carries long items.
   virtual std::string describe() const = 0;
 
-  // Any. As Channel::describe has them, those with connections. Throws std::bad_alloc.
+  // Any. The rails that have connections, as in Channel::describe. Throws std::bad_alloc.
   virtual std::vector<spi::RailReport> rails() const = 0;
 
   // ---- Exposing side: what Channel needs ---------------------------------------------------------------------
@@ -67,8 +67,8 @@ class Bulk {
     return transfers_.expose(owner, items, descriptors, transfer);
   }
 
-  // Any. A packet of this size is going to announce a transfer, at once or with `more` that follow. RIPC_NO_MEMORY: it
-  // could not be repeated. Most have nothing to send before it.
+  // Any. A packet of this size is going to announce a transfer, at once or with `more` that follow. RIPC_NO_MEMORY: the
+  // packet could not be repeated. By default, nothing has to be sent before the packet.
   virtual ripc_status prepare_announcement(std::uint64_t transfer, std::size_t size, bool /*more*/) noexcept {
     return transfers_.prepare_announcement(transfer, size);
   }
@@ -77,8 +77,8 @@ class Bulk {
   // the peer has asked for the transfer or it ends.
   void announced(std::uint64_t transfer, spi::Gather packet) noexcept { announcer_.announced(transfer, packet); }
 
-  // Any. RIPC_PENDING, by one atomic load, or how the transfer ended, which is gone then. RIPC_CANCELLED: the memory
-  // could not be read any more. RIPC_LIMIT: this process may not lock it for the device.
+  // Any. RIPC_PENDING, at the cost of one atomic load, or how the transfer ended; the transfer is gone then.
+  // RIPC_CANCELLED: the memory could not be read any more. RIPC_LIMIT: this process may not lock it for the device.
   ripc_status transfer_status(std::uint64_t transfer) noexcept { return transfers_.status(transfer); }
 
   // Any. From now on BulkHooks::finished is called for the transfer. False: it has finished already.
@@ -93,11 +93,11 @@ class Bulk {
     return grants_.grant(owner, memory, grant);
   }
 
-  // Any. As Channel::end_grant, never RIPC_PENDING. A write that is going on is cut off: RIPC_EMPTY, and the memory has
-  // some of it. Afterwards nothing writes the memory.
+  // Any. As Channel::end_grant, never RIPC_PENDING. A write that is going on is cut off: RIPC_EMPTY, and the memory
+  // holds a part of it. Afterwards nothing writes the memory.
   ripc_status end_grant(const wire::Grant& grant) noexcept { return grants_.end_grant(grant); }
 
-  // Any. True if expose() or grant(), so many times, would not say RIPC_AGAIN.
+  // Any. True if expose(), or need.count calls of grant(), would not return RIPC_AGAIN.
   bool has_room(spi::Need need) const noexcept {
     return need.resource == spi::Resource::transfers ? transfers_.has_room() : grants_.has_room(need.count);
   }
@@ -118,7 +118,7 @@ class Bulk {
   virtual ripc_status begin(std::span<const wire::Descriptor> items, EventSet& events) noexcept = 0;
 
   // Receiver. As Source::pull. `events` is woken when the pull ends; it must be valid until then, or until abandon() or
-  // forget(). `pull.progress` is 0 at the first call and belongs to the peer from then on. RIPC_OK, RIPC_PENDING,
+  // forget(). `pull.progress` is 0 at the first call and belongs to Bulk from then on. RIPC_OK, RIPC_PENDING,
   // RIPC_REVOKED (withdrawn, or never ours), RIPC_CANCELLED (the memory of either side cannot be accessed),
   // RIPC_NO_MEMORY (the destination cannot be registered; nothing is pending then), RIPC_PEER_DEAD.
   virtual ripc_status pull(spi::Pull& pull, EventSet& events) noexcept = 0;
@@ -127,22 +127,23 @@ class Bulk {
   virtual void abandon(spi::Pull& pull) noexcept = 0;
 
   // Any. As Source::finish. RIPC_OK and RIPC_REVOKED are final. The first RIPC_PENDING is reported to the peer;
-  // `events` is woken when the answer is there, and must be valid until then or until forget(). What drops a message is
-  // sent off at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give RIPC_REVOKED.
+  // `events` is woken when the answer is there, and must be valid until then or until forget(). A status that drops the
+  // message is sent at once, kept until the peer has it, and gives RIPC_OK. Transfers that were not begun give
+  // RIPC_REVOKED.
   virtual ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events) noexcept = 0;
 
-  // Any. `events` is about to go: when this has returned it will not be woken any more.
+  // Any. `events` is about to be destroyed: after this returns, it is not woken any more.
   virtual void forget(const EventSet& events) noexcept = 0;
 
   // Any, without locks held. As Source::push; waits for the peer's answer, in the loop's thread by running the loop.
   // RIPC_UNSUPPORTED also when no connection or memory could be had, the connection was lost, or nothing moved for the
   // stall timeout. The requester may pull instead. `bytes` is not read any more when it has returned. RIPC_CANCELLED:
-  // cannot be read.
+  // `bytes` cannot be read.
   virtual ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept = 0;
 
  protected:
   Bulk(EventLoop& loop, BulkHooks hooks) noexcept : loop_(loop), hooks_(std::move(hooks)) {}
-  // What is shared calls died() no more: the classes that derive do, while they are whole.
+  // Does not call died(): derived classes do, while they are still whole.
   virtual ~Bulk() = default;
 
   bool is_dead() const noexcept { return dead_.load(std::memory_order_acquire); }

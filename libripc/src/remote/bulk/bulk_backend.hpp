@@ -2,8 +2,8 @@
 // What the two backends of Bulk share: TCP connections (transport/socket) and RDMA (transport/verbs). `Pulls` and
 // `Pushes` are their tables, `Connection` is what they move bytes over.
 //
-// The tables never call each other, but for pulls that end a transfer; each has its own lock, and the one here is never
-// held while one of them is called.
+// The tables never call each other, except for pulls that end a transfer. Each table has its own lock, and the lock
+// here is never held during a call to a table.
 #pragma once
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class BulkBackend : public Bulk {
     const std::lock_guard lock(mutex_);
     return connections_.size();
   }
-  // Of those, the ones to this address.
+  // The number of those to this address.
   std::size_t connections_to(const Endpoint& peer) const noexcept {
     const std::lock_guard lock(mutex_);
     return static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(),
@@ -128,8 +128,8 @@ class BulkBackend : public Bulk {
     return rails;
   }
 
-  // Responder, for the watch over silent connections. `is_other_active`: beside them there is one of another kind that
-  // is not silent. Throws std::bad_alloc: look again.
+  // Responder, called by the watch for silent connections. `is_other_active`: there is also a connection of another
+  // kind that is not silent. Throws std::bad_alloc: look again.
   void look_for_silence(bool is_other_active = false) {
     const std::vector<std::shared_ptr<Connection>> present = connections();
     bool any_owed = has_backlog() || pushes_.busy();
@@ -166,7 +166,7 @@ class BulkBackend : public Bulk {
     Silence silence{};
   };
 
-  // A push goes over one connection. What is large is pulled instead where that goes over several rails.
+  // A push goes over one connection. A large item is pulled instead if that can use several rails.
   bool is_better_pulled(std::size_t size, bool has_other_rails = false) const noexcept {
     if (size <= kSegmentSize) return false;
     const std::lock_guard lock(mutex_);
@@ -175,10 +175,10 @@ class BulkBackend : public Bulk {
            });
   }
 
-  // Looks for connections that owe something and are silent, within the stall timeout.
+  // How many times within the stall timeout to look for connections that owe something and are silent.
   static constexpr unsigned kLooks = 16;
-  // Too many for a connection beside which there is another that is not silent so long: that one takes over what is
-  // owed.
+  // The limit for a connection when there is another that has not been silent this long: the other one takes over what
+  // is owed.
   static constexpr unsigned kLooksBeside = kLooks / 4;
 
   static void mark_spares(std::vector<spi::RailReport>& rails) noexcept {
@@ -208,13 +208,13 @@ class BulkBackend : public Bulk {
     silence_.start(self);
   }
 
-  // Of this host: the network interface or RDMA device that it goes over.
+  // The network interface or RDMA device of this host that the connection goes over.
   virtual std::string device_of(const Member& member) const = 0;
-  // Of a connection, in bytes per second; 0: not known.
+  // The rate of a connection, in bytes per second; 0: not known.
   virtual std::uint64_t rate_of(const Connection& connection) const noexcept = 0;
   // The connection that finishes and pushes go over now; null: none.
   virtual std::shared_ptr<Connection> choose() noexcept = 0;
-  // What finishes go over as long as there is none, and pushes do not; null: nothing.
+  // What finishes, but not pushes, go over while choose() returns null; null: nothing.
   virtual std::shared_ptr<FrameSender> substitute() noexcept { return nullptr; }
 
   bool has_backlog() const noexcept { return pulls_.has_backlog() || finishes_.has_backlog() || pushes_.has_backlog(); }
@@ -236,21 +236,22 @@ class BulkBackend : public Bulk {
     dial_timer_.set(at);
   }
 
-  // With the lock held. The next connection is asked for without a pause; or after one that grows each time.
+  // With the lock held. The next connection is asked for without a pause or, by back_off(), after one that grows each
+  // time.
   void reset_dial_backoff() noexcept {
     dial_pause_ = 0;
     backoff_.reset();
   }
   void back_off() noexcept { dial_pause_ = backoff_.next(); }
 
-  // What waits for a connection goes over this one.
+  // Sends what waits for a connection over this one.
   void use(const std::shared_ptr<Connection>& connection) noexcept {
     finishes_.tell(*connection);
     pushes_.place_all(connection);
     connection->flush();
   }
 
-  // What has lost its connection, or met one that was being lost, goes to another one.
+  // Moves what has lost its connection, or was given one that was being lost, to another one.
   void recover() noexcept {
     if (const std::shared_ptr<Connection> connection = choose()) {
       use(connection);

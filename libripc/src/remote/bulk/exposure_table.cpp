@@ -14,10 +14,10 @@ constexpr std::uint64_t kTransferMask = kMaxTransfers - 1;
 static_assert((kMaxTransfers & kTransferMask) == 0);
 static_assert(RIPC_MAX_ITEMS <= 0x100);
 
-// Announcements of one look. The others are due at the next one, so that the responder is not held up.
+// How many announcements one look repeats. The others wait for the next look, so that the responder is not held up.
 constexpr std::size_t kMostAtATime = 8;
 
-// What kMaxTransfers free slots keep is 8 MiB at most.
+// So kMaxTransfers free slots keep 8 MiB at most.
 constexpr std::size_t kKeptPacket = 2048;
 
 constexpr auto status_of(std::uint64_t value) noexcept {
@@ -30,8 +30,8 @@ bool ExposureTable::Slot::is_cancelled() const noexcept {
   return is(State::done) && status_of(word.load(std::memory_order_relaxed)) == RIPC_CANCELLED;
 }
 
-// What is not exposed is closed before any thread can see that it is not exposed. A thread that ends a connection may
-// still hold a remote key, and only be about to end it.
+// The memory of a transfer is closed before any thread can see that it is no longer exposed. A thread that ends a
+// connection may still hold a remote key that it is only about to end.
 void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
   if (state != State::exposed) {
     for (const Opened& one : opened) one.remote_key->end();
@@ -44,7 +44,7 @@ void ExposureTable::Slot::set(State state, ripc_status status) noexcept {
 
 void ExposureTable::Slot::free() noexcept {
   set(State::free);
-  // The next one that uses the slot needs a place, but not so large a one.
+  // The next transfer in the slot needs a buffer, but not such a large one.
   if (packet.capacity() > kKeptPacket) std::vector<std::byte>().swap(packet);
 }
 
@@ -178,7 +178,7 @@ void ExposureTable::end_owner(std::uint64_t owner) noexcept {
 }
 
 void ExposureTable::died() noexcept {
-  // An exposing thread looks at it with the slot's mutex held, so either sees it or is found below.
+  // An exposing thread reads this with the slot's mutex held: it either sees it, or its transfer is found below.
   dead_.store(true, std::memory_order_release);
   slots_.for_each([](Slot& slot) {
     const std::lock_guard lock(slot.mutex);
@@ -258,7 +258,7 @@ void ExposureTable::remember(Slot& slot) noexcept {
   slot.remembered.front() = {slot.key, slot.nonce};
   const std::lock_guard lock(taken_mutex_);
   taken_.splice(taken_.end(), slot.remembered);
-  // The oldest makes room, and is the place for the next.
+  // The oldest entry makes room, and its list node is kept for the next one.
   if (taken_.size() > kMaxTransfers) slot.remembered.splice(slot.remembered.begin(), taken_, taken_.begin());
 }
 

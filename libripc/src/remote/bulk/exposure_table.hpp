@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this side of a session exposes to the peer. The table is the one truth about a transfer: the peer may deliver
-// what it pulled only if its Finish finds the transfer still exposed.
+// What this side of a session exposes to the peer. The table is the single source of truth about a transfer: the peer
+// may deliver what it pulled only if its Finish finds the transfer still exposed.
 //
 //   free -> exposed -> done(status)     the peer finished it; it could not be read; the session or its channel ended
 //              +-----> free             withdrawn
 //
-// A descriptor's key holds the slot in its low 12 bits and 52 random ones; its location the item in its low 8 bits and
-// 56 random ones, the same for all items of a transfer. Both must fit, and both end with the transfer.
+// A descriptor's key holds the slot in its low 12 bits, and 52 random bits. Its location holds the item in its low 8
+// bits, and 56 random bits that are the same for all items of a transfer. Both must match, and both expire with the
+// transfer.
 #pragma once
 
 #include <atomic>
@@ -42,7 +43,7 @@ class ExposureTable {
   bool watch(std::uint64_t transfer) noexcept;
   ripc_status revoke(std::uint64_t transfer) noexcept;
   bool has_room() const noexcept { return slots_.has(1); }
-  // The same; adds the items that were open to the peer's device.
+  // The same; adds to `closed` the items that were open to the peer's device.
   struct Closed {
     std::uint64_t key = 0;
     std::uint64_t location = 0;
@@ -56,8 +57,8 @@ class ExposureTable {
     std::uint64_t owner = 0;
     std::vector<std::byte> packet;
   };
-  // In the responder. Those that are due, of the transfers that were announced and not asked for; true if there are any
-  // such transfers. Throws std::bad_alloc: some may have to wait for a later time.
+  // In the responder. Collects the announcements that are due, of transfers that the peer has not asked for; true if
+  // there are any such transfers. Throws std::bad_alloc: some may have to wait for a later call.
   bool find_unrequested(Nanoseconds now, std::vector<Unrequested>& due);
 
   // ---- For the peer's requests; in the responder or the mover ----
@@ -69,7 +70,7 @@ class ExposureTable {
     ripc_status status = RIPC_OK;
   };
 
-  // The part of an item. RIPC_REVOKED: it is not exposed to this peer, or not that long.
+  // The given part of an item. RIPC_REVOKED: the item is not exposed to this peer, or is not that long.
   Reading read(std::uint64_t key, std::uint64_t location, std::uint64_t offset, std::uint64_t length) noexcept;
 
   // The memory of an item, as it was exposed.
@@ -79,8 +80,8 @@ class ExposureTable {
     memory::Residence residence;
   };
   // Calls serves(item, remote_key) with each remote key that the peer's devices have for the item. Unless one of them
-  // serves, calls make(item), which opens the memory to one of the devices. Keeps what that returns until the transfer
-  // ends, and then ends the key. It is a Result of a shared_ptr<RemoteKey>, a RemoteAccess with `is_open()`. `asked`:
+  // serves, calls make(item), which opens the memory to one of the devices. Keeps the result until the transfer ends,
+  // and then ends the key. The result is a Result of a shared_ptr<RemoteKey>, a RemoteAccess with `is_open()`. `asked`:
   // the peer has asked for it. RIPC_REVOKED as for read(); else what make() fails with.
   template <typename RemoteKey, typename Serves, typename Make>
   ripc_status admit(std::uint64_t key, std::uint64_t location, bool asked, Serves&& serves, Make&& make) noexcept {
@@ -116,15 +117,15 @@ class ExposureTable {
   // same answer again.
   Watcher finish(const wire::bulk::Frame& frame, FrameSender& connection) noexcept;
 
-  // The same in two steps, for several at once: what is to be answered, and, when the answers are on their way, the
-  // end. In between no one else gets at the transfer, and the caller must not either, but by complete(); `ending` is
+  // The same in two steps, for several at once: first the status to answer, then, when the answers are on their way,
+  // the end. In between no one else can access the transfer, and the caller may do so only by complete(). `ending` is
   // empty before.
   class Ending;
   ripc_status answer_to(std::uint64_t key, std::uint64_t location, ripc_status status, Ending& ending) noexcept;
   static Watcher complete(Ending&& ending) noexcept;
 
  private:
-  // A receiver that is slow to receive is not to be flooded.
+  // A slow receiver must not be flooded.
   static constexpr Nanoseconds kFirstRepeat = 100'000'000;
   static constexpr Nanoseconds kLongestPause = 2'000'000'000;
   enum class State : std::uint8_t { free, exposed, done };
@@ -173,15 +174,15 @@ class ExposureTable {
   SlotTable<Slot, kMaxTransfers> slots_;
   std::atomic<bool> dead_{false};
   std::mutex taken_mutex_;
-  // What was finished last, so that a Finish that is repeated after the loss of a connection finds its answer. The peer
-  // waits for no more answers than there can be transfers.
+  // The transfers that were finished last, so that a Finish repeated after the loss of a connection gets its answer.
+  // The peer waits for no more answers than there can be transfers.
   std::list<Taken> taken_;
 };
 
-// A transfer that the peer has finished, before its owner can see that. Empty: there is nothing to see.
+// A transfer that the peer has finished, before its owner can see that. Empty: there is no such transfer.
 class ExposureTable::Ending {
  public:
-  // Whether the transfer that this key names could not be asked for meanwhile.
+  // Whether the transfer that this key names cannot be accessed while this object holds its slot.
   bool holds(std::uint64_t key) const noexcept { return slot_ != nullptr && (slot_->key ^ key) % kMaxTransfers == 0; }
 
  private:

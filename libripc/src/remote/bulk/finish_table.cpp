@@ -29,7 +29,7 @@ ripc_status FinishTable::begin(const wire::Descriptor& descriptor) noexcept try 
   std::uint64_t& place = begun_[slot];
   if (place == descriptor.key || entries_.contains(descriptor.key)) return RIPC_REVOKED;
   if (entries_.size() >= kMaxTransfers) {
-    // Answers that no one came for: the receiver had given up.
+    // These answers were never collected: the receiver had given up.
     std::erase_if(entries_, [](const auto& entry) { return entry.second.state == State::answered; });
     if (entries_.size() >= kMaxTransfers) return RIPC_CORRUPT;
   }
@@ -44,7 +44,7 @@ ripc_status FinishTable::finish(const wire::Descriptor& descriptor, ripc_status 
                                 const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(descriptor.key);
-  // A receiver that drops a message does not ask what became of it.
+  // A receiver that drops a message does not ask for the outcome.
   const bool wanted = !spi::drops_message(status);
   if (found == entries_.end()) return wanted ? RIPC_REVOKED : RIPC_OK;
   Entry& entry = found->second;

@@ -25,24 +25,25 @@ class FinishTable {
   void forget(const EventSet& events) noexcept;
   void died() noexcept;
 
-  // As Bulk::finish. Tells it over `connection`; if that is null or lost, waits for tell(). `unsent`
-  // becomes true if it does.
+  // As Bulk::finish. Reports the end over `connection`. If that is null or lost, the report waits for tell(), and
+  // `unsent` becomes true.
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status, EventSet& events,
                      const std::shared_ptr<FrameSender>& connection, bool& unsent) noexcept;
 
-  // Tells RIPC_OK before finish() is called, which then only asks for the outcome; `events` are woken when it is there.
-  // `remote_key`: of the peer's, on this connection, that ends with it; 0: none. False: nothing was sent.
+  // Reports RIPC_OK before finish() is called; finish() then only asks for the outcome. `events` is woken when the
+  // outcome is there. `remote_key`: a key of the peer's, on this connection, that ends with the transfer; 0: none.
+  // False: nothing was sent.
   bool tell_early(const wire::Descriptor& descriptor, EventSet& events, FrameSender& connection,
                   std::uint32_t remote_key = 0) noexcept;
 
-  // Sends what could not be sent so far, or not any more.
+  // Sends the reports that could not be sent so far, or whose connection was lost.
   void tell(FrameSender& connection) noexcept;
   void connection_lost(const FrameSender& connection) noexcept;
-  // The peer's answer. One that no thread waits for is not looked at. A thread that waits for it is woken when the
-  // result goes, which is to be without locks.
+  // The peer's answer. It is ignored if no thread waits for it. Destroying the result wakes the thread that waits, so
+  // do that without locks held.
   EventSet::Waker answered(const wire::bulk::Frame& frame) noexcept;
 
-  // Whether an answer is due: on this connection; to something that was not even sent.
+  // Whether an answer is due: on this connection; to a report that was not even sent.
   bool is_owed(const FrameSender& connection) const noexcept;
   bool has_backlog() const noexcept;
 
@@ -63,7 +64,7 @@ class FinishTable {
   mutable std::mutex mutex_;
   bool dead_ = false;
   std::unordered_map<std::uint64_t, Entry> entries_;  // by key
-  // The last key that was begun of each of the peer's slots: a packet that announced a transfer may come again.
+  // The key that was begun last in each of the peer's slots: a packet that announces a transfer may come again.
   std::vector<std::uint64_t> begun_;
 };
 

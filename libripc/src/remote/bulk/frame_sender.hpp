@@ -13,8 +13,8 @@ class FrameSender {
   // Sends the frames in this order. False: the connection is lost, or is going to be.
   virtual bool send(std::span<const wire::bulk::Frame> frames) noexcept = 0;
   bool send(const wire::bulk::Frame& frame) noexcept { return send(std::span(&frame, 1)); }
-  // The same for callers that hold locks which others want as soon as the frames are there. The frames may wait for
-  // flush(), which is to be called soon, without locks.
+  // The same for callers that hold locks which others need as soon as the frames arrive. The frames may wait for
+  // flush(), which the caller must call soon, without locks.
   virtual bool enqueue(const wire::bulk::Frame& frame) noexcept = 0;
   virtual void flush() noexcept = 0;
 

@@ -71,7 +71,7 @@ std::shared_ptr<Destination> GrantTable::begin_frame(const void* connection, con
   Slot* slot = slots_.find(frame.key & kGrantMask);
   if (slot == nullptr) return nullptr;
   const std::lock_guard lock(slot->mutex);
-  // Written before: the reply that was to tell of it could not be sent.
+  // `written` is allowed: the reply that was to announce an earlier write could not be sent.
   const bool may_write = slot->state == State::open || slot->state == State::written;
   if (may_write && slot->is_named(frame.key, frame.location) && frame.offset == 0 && frame.value <= slot->size) {
     slot->destination = std::make_shared<Destination>();
@@ -90,7 +90,7 @@ ripc_status GrantTable::end_frame(const void* connection, const wire::bulk::Fram
   if (slot == nullptr) return RIPC_REVOKED;
   const std::lock_guard lock(slot->mutex);
   if (!slot->is_written_by(connection, frame)) return RIPC_REVOKED;
-  // Payload that is nothing and says nothing would go on for ever.
+  // Empty frames that make no progress would go on for ever.
   if (status == RIPC_OK && frame.length == 0 && frame.value != 0) status = RIPC_CORRUPT;
   slot->received += frame.length;
   if (status == RIPC_OK && slot->received != slot->total) return RIPC_PENDING;

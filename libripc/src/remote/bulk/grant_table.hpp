@@ -5,7 +5,7 @@
 //             +<-------+                     its connection was lost, or it could not read its own memory
 //   any -> free                              ended by the owner
 //
-// A grant's key holds the slot in its low 10 bits and 54 random ones; its location is random.
+// A grant's key holds the slot in its low 10 bits, and 54 random bits; its location is random.
 #pragma once
 
 #include <atomic>
@@ -37,12 +37,12 @@ class GrantTable {
   // Where the payload of this push frame belongs. Null: nowhere. The first frame claims the grant. Throws
   // std::bad_alloc: nothing has changed.
   std::shared_ptr<Destination> begin_frame(const void* connection, const wire::bulk::Frame& frame);
-  // Its payload is there, or with another status than RIPC_OK: will not be. RIPC_OK: that was all of it;
-  // RIPC_PENDING: go on; else the push has ended.
+  // The payload of the frame is there or, with a `status` other than RIPC_OK, will not come. RIPC_OK: the push is
+  // complete; RIPC_PENDING: it goes on; any other status: it has ended.
   ripc_status end_frame(const void* connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;
   // All `value` bytes of a push that was begun are there. RIPC_OK, RIPC_REVOKED.
   ripc_status complete(const void* connection, const wire::bulk::Frame& frame) noexcept;
-  // What it was writing may be written again.
+  // The return buffers that it was writing may be written again.
   void connection_lost(const void* connection) noexcept;
 
  private:

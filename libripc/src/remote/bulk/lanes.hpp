@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections that one session pulls over, and which of them is asked for the next segment: the one that will have
-// it first.
+// The connections over which one session pulls. They choose which of them to ask for the next segment: the one that
+// will bring it first.
 #pragma once
 
 #include <algorithm>
@@ -19,24 +19,24 @@
 
 namespace ripc::internal::remote {
 
-// What moves the bytes derives from it, and adds `std::size_t under_way()`, the segments that it owes, and
+// A backend derives its own class, which adds `std::size_t under_way()`, the segments that it owes, and
 // `bool has_room()`, whether it may owe one more.
 template <typename Of>
 struct Lane {
   using Connection = Of;
-  // What one of unknown rate is tried with: so many segments, of at least so many bytes.
+  // How a lane of unknown rate is tried: with this many segments, of at least this many bytes.
   std::size_t first_segments = 1;
   std::uint64_t first_segment = RailPace::kLeastSegment;
   std::shared_ptr<Connection> connection;
   Endpoint peer;  // the address names its rail
   RailPace pace;
-  Nanoseconds probe_at = 0;     // of a spare one: when it is tried again
+  Nanoseconds probe_at = 0;     // of a spare lane: when it is tried again
   Nanoseconds rests_until = 0;  // the one before it on this rail was asked for something, and brought nothing
 
   bool is(const Connection& other) const noexcept { return connection.get() == &other; }
 };
 
-// Under the lock of the table that it is of.
+// Guarded by the lock of the table that owns it.
 template <typename Lane>
 class Lanes {
  public:
@@ -72,8 +72,9 @@ class Lanes {
     return found == lanes_.end() ? nullptr : &*found;
   }
 
-  // Of those that can carry an item, the one that is asked next, and for how much; null: none, because the best one has
-  // enough to do. `rest`: bytes of the item that none was asked for. `will_carry`: those too that cannot yet.
+  // Of the lanes that can carry an item, the one to ask next, and for how many bytes; null: none, because the best one
+  // has enough to do. `rest`: bytes of the item that no lane was asked for. `will_carry` also accepts lanes that cannot
+  // carry it yet.
   template <typename CanCarry>
   std::pair<Lane*, std::uint64_t> next(std::uint64_t rest, Nanoseconds now, CanCarry&& can_carry) noexcept {
     return next(rest, now, can_carry, can_carry);
@@ -84,7 +85,7 @@ class Lanes {
     constexpr double kSpare = RailPace::kSpare;
     // How often a spare carries a segment, to see whether it has become faster.
     constexpr Nanoseconds kProbePause = 1'000'000'000;
-    // What connects and brings nothing would hold up an item each time.
+    // A rail that accepts connections but brings nothing would hold up an item each time.
     const auto is_rested = [&](const Lane& lane) { return lane.rests_until <= now; };
     const bool is_any_rested =
         std::ranges::any_of(lanes_, [&](const Lane& lane) { return is_rested(lane) && will_carry(lane); });
@@ -100,8 +101,8 @@ class Lanes {
     }
     if (count < 2) return {only != nullptr && only->has_room() ? only : nullptr, kSegmentSize};
     const double time_for_rest = static_cast<double>(rest) / fastest;
-    // Until all that are not spare have brought the rest together. The last segments end then, on each of them. Over
-    // two rails of 400 Mb/s, an item of 1 MiB takes half the time, and one of 4 MiB 4 % less.
+    // The time until all lanes that are not spare have brought the rest together. The last segments end then, on each
+    // of them. Over two rails of 400 Mb/s, an item of 1 MiB takes half the time, and one of 4 MiB 4 % less.
     double rates = 0;
     double left = static_cast<double>(rest);
     for (const Lane& lane : lanes_) {
@@ -124,7 +125,8 @@ class Lanes {
       double time = is_new && lane.under_way() < lane.first_segments ? 0 : lane.pace.time_for(segment);
       if (is_spare) {
         if (now < lane.probe_at) continue;
-        // A small one tells less of its rate. But one that once was slow would never be tried again with small items.
+        // A small segment tells less about the rate. But a lane that once was slow would otherwise never be tried again
+        // with small items.
         if (time > time_for_rest) {
           segment = RailPace::kLeastSegment;
           time = lane.pace.time_for(segment);
@@ -142,7 +144,7 @@ class Lanes {
     return {best, best_segment};
   }
 
-  // The connection that brings something small first; null: there is none.
+  // The connection that would bring something small first; null: there is no connection.
   std::shared_ptr<Connection> quickest() const noexcept {
     constexpr std::uint64_t kSmall = 4096;
     const auto time_of = [](const Lane& lane) {
@@ -161,7 +163,7 @@ class Lanes {
   }
 
  private:
-  // Of a rail whose last connection has failed.
+  // A rail whose last connection has failed.
   struct Rest {
     Endpoint peer;
     Backoff pause;
@@ -172,7 +174,7 @@ class Lanes {
   auto rest_of(const Lane& lane) noexcept {
     return std::ranges::find_if(rests_, [&](const Rest& rest) { return rest.peer.same_ip(lane.peer); });
   }
-  // A failure costs a quarter of the time-out, and at last one part in seventeen of the time.
+  // A failure costs a quarter of the timeout; repeated failures cost, in the end, one seventeenth of the time.
   void fail(typename std::vector<Rest>::iterator rest, const Endpoint& peer, Nanoseconds now) noexcept {
     if (rest == rests_.end()) {
       if (rests_.size() == kMostRests) rests_.erase(rests_.begin());

@@ -15,8 +15,8 @@ inline constexpr std::uint32_t kSegmentSize = std::uint32_t{1} << 20;  // the la
 // ---- Of one TCP connection ----
 inline constexpr std::size_t kSegmentsAhead = 4;  // asked for at a time
 inline constexpr std::size_t kMaxJobs = 64;       // that a peer may ask for
-// Frames that wait to be sent. A peer that reads its answers never makes it so many: each transfer, push and segment
-// asks for one at a time.
+// Bytes of frames that wait to be sent. A peer that reads its answers never causes this many: each transfer, push and
+// segment asks for one frame at a time.
 inline constexpr std::size_t kMaxOutbox = std::size_t{1} << 20;
 
 }  // namespace ripc::internal::remote

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session, as far as they do not depend on what carries the bytes. Each pull is kept here, with what
-// of it was asked for, from the beginning of its transfer until the receiver has its status. What moves the bytes
-// derives from it.
+// The pulls of one session, as far as they do not depend on what carries the bytes. The table keeps each pull, and
+// which parts of it were asked for, from the beginning of its transfer until the receiver has its status. Each backend
+// derives its own table.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct ByteRange {
   std::uint64_t end;
 };
 
-// One pull; `Derived` is the class that derives from this one. Between prepare() and the end of the pull, whose
-// `progress` is its address. It has all the memory that it needs.
+// One pull; `Derived` is the class that derives from this one. It lives from prepare() to the end of the pull, and
+// Pull::progress is its address. It has all the memory that it needs.
 template <typename Derived>
 struct PullEntry {
   // Throws std::bad_alloc.
@@ -41,7 +41,7 @@ struct PullEntry {
   }
 
   std::atomic<ripc_status> status{RIPC_PENDING};
-  // For the rest, the table's lock.
+  // The table's lock guards the rest.
   wire::Descriptor descriptor;
   EventSet* events;
   bool finishes = false;            // the transfer, when it ends well
@@ -49,7 +49,7 @@ struct PullEntry {
   std::vector<ByteRange> returned;  // asked for and lost
   std::uint64_t landed = 0;         // bytes that are there
   typename std::list<std::shared_ptr<Derived>>::iterator place;
-  std::list<Derived*> turn;  // this one, if it does not wait for its turn
+  std::list<Derived*> turn;  // this entry, while it does not wait for its turn
   bool ready = false;        // it does
 
   bool is_pending() const noexcept { return status.load(std::memory_order_relaxed) == RIPC_PENDING; }
@@ -59,7 +59,7 @@ struct PullEntry {
     for (const ByteRange& range : returned) bytes += range.end - range.begin;
     return bytes;
   }
-  // What it asks for next, of what was lost first: up to `segment` bytes.
+  // Takes the range to ask for next, lost ranges first: up to `segment` bytes.
   ByteRange take_unasked(std::uint64_t segment) noexcept {
     if (!returned.empty()) {
       ByteRange& last = returned.back();
@@ -83,7 +83,7 @@ class PullTable {
   // `finishes`: of the same session.
   explicit PullTable(FinishTable& finishes) noexcept : finishes_(finishes) {}
 
-  // Makes what the pulls of some items will need, so that these take no memory. RIPC_NO_MEMORY.
+  // Allocates what the pulls of some items will need, so that pull() takes no memory. RIPC_NO_MEMORY.
   static ripc_status prepare(std::span<const wire::Descriptor> items, EventSet& events, Entries& prepared) noexcept
       try {
     for (const wire::Descriptor& item : items) add(prepared, item, events);
@@ -95,7 +95,7 @@ class PullTable {
     const std::lock_guard lock(mutex_);
     prepared_.splice(prepared_.end(), prepared);
   }
-  // Items of this key will not be pulled any more, if they were not.
+  // Items of this key that were not pulled so far will not be pulled any more.
   void drop_prepared(std::uint64_t key) noexcept {
     const std::lock_guard lock(mutex_);
     prepared_.remove_if([key](const auto& entry) { return entry->descriptor.key == key; });
@@ -153,7 +153,7 @@ class PullTable {
     return &entry;
   }
 
-  // It waits for its turn to ask, if it has something to ask for.
+  // Makes the entry wait for its turn to ask, if it has something to ask for.
   void make_ready_locked(Entry& entry) noexcept {
     if (entry.ready || !entry.has_unasked()) return;
     entry.ready = true;
@@ -164,7 +164,7 @@ class PullTable {
     entry.turn.splice(entry.turn.end(), ready_, std::find(ready_.begin(), ready_.end(), &entry));
   }
 
-  // No one waits for it any more.
+  // Takes out a pull that no one waits for any more.
   EntryPointer take_out_locked(spi::Pull& pull) noexcept {
     const auto place = entry_of(pull)->place;
     pull.progress = 0;
@@ -174,8 +174,8 @@ class PullTable {
     return entry;
   }
 
-  // All bytes are there. The receiver has nothing to do before the answer to its Finish, which wakes it. `remote_key`
-  // as in FinishTable::tell_early().
+  // All bytes are there: sends the Finish early. The receiver has nothing to do before the answer, which wakes it.
+  // `remote_key` as in FinishTable::tell_early().
   void finish_early_locked(Entry& entry, FrameSender& connection, std::uint32_t remote_key = 0) noexcept {
     if (entry.finishes && entry.events != nullptr &&
         finishes_.tell_early(entry.descriptor, *entry.events, connection, remote_key))
@@ -189,7 +189,7 @@ class PullTable {
     if (events != nullptr) events->wake();
   }
 
-  // Whatever else the peer claims, what this means is that it does not hand out the bytes.
+  // Whatever else the peer claims, it means that the peer does not hand out the bytes.
   static ripc_status refusal(ripc_status status) noexcept {
     return status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED;
   }
@@ -199,7 +199,7 @@ class PullTable {
   bool dead_ = false;
   Entries prepared_;
   Entries entries_;
-  std::list<Entry*> ready_;  // of entries_; have something to ask for, taken in turns
+  std::list<Entry*> ready_;  // of entries_: those that have something to ask for; they take turns
 
  private:
   static void add(Entries& entries, const wire::Descriptor& item, EventSet& events) {

@@ -22,7 +22,7 @@ ripc_status OutgoingPush::wait(EventLoop& loop, Nanoseconds patience) noexcept {
     if (seen == progress_.load(std::memory_order_relaxed)) end(RIPC_UNSUPPORTED);
     seen = progress_.load(std::memory_order_relaxed);
   }
-  // The thread that ended it may still hold the mutex, and no one may read when this is over.
+  // The thread that ended it may still hold the mutex, and no one may read the bytes after this returns.
   const std::lock_guard lock(mutex_);
   return status();
 }

@@ -19,7 +19,7 @@
 
 namespace ripc::internal::remote {
 
-// One push. What carries it derives from this.
+// One push. Each backend derives its own class.
 class OutgoingPush {
  public:
   OutgoingPush(const wire::Grant& grant, spi::Bytes bytes, std::uint64_t id) noexcept
@@ -27,12 +27,12 @@ class OutgoingPush {
 
   std::uint64_t id() const noexcept { return id_; }
   bool is_pending() const noexcept { return status() == RIPC_PENDING; }
-  // Any. Afterwards nothing reads the bytes under the lock. The first one counts.
+  // Any. Afterwards nothing reads the bytes under the lock. Only the first call counts.
   void end(ripc_status status) noexcept;
-  // The pusher. Its outcome; ends it with RIPC_UNSUPPORTED when it makes no progress for `patience`. Runs the loop if
-  // this is its thread.
+  // The pusher. Waits for the outcome; ends the push with RIPC_UNSUPPORTED when it makes no progress for `patience`.
+  // Runs the loop if called in the loop's thread.
   ripc_status wait(EventLoop& loop, Nanoseconds patience) noexcept;
-  // Under the table's lock. Whether bytes of it have gone since the last call.
+  // Under the table's lock. Whether some of its bytes were sent since the last call.
   bool has_moved() noexcept {
     const std::uint64_t progress = progress_.load(std::memory_order_relaxed);
     return progress != std::exchange(looked_at_, progress);
@@ -49,7 +49,7 @@ class OutgoingPush {
   const wire::Grant grant_;
   const spi::Bytes bytes_;
   const std::uint64_t id_;
-  std::mutex mutex_;  // after the table's; held while this process reads the bytes
+  std::mutex mutex_;  // taken after the table's; held while this process reads the bytes
 
  private:
   std::condition_variable ended_;
@@ -62,22 +62,22 @@ class OutgoingPush {
 template <typename Push>
 class PushTable {
  public:
-  // There will be no connection for those that have none.
+  // Ends the pushes that have no connection, because there will be none.
   void no_connection() noexcept {
     end_all(RIPC_UNSUPPORTED, [](const Push& push) { return push.connection == nullptr; });
   }
-  // Something waits for a connection.
+  // Whether a push waits for a connection.
   bool has_backlog() const noexcept {
     const std::lock_guard lock(mutex_);
     return std::ranges::any_of(
         entries_, [](const auto& entry) { return entry.second->connection == nullptr && entry.second->is_pending(); });
   }
-  // Something is under way.
+  // Whether a push is under way.
   bool busy() const noexcept {
     const std::lock_guard lock(mutex_);
     return !entries_.empty();
   }
-  // For the watch over silent connections: a push on this one moves no more, so an answer is due.
+  // For the watch for silent connections: whether a push on this one has stopped moving, so that an answer is due.
   bool is_owed(const FrameSender& connection) noexcept {
     const std::lock_guard lock(mutex_);
     bool is_owed = false;

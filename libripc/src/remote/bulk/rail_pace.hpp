@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast one connection brings what it is asked for, and when it will be through. Of several, the next segment goes
-// to the one that will have it first. This is the dynamic weighted scheduler of MultiEdge (Passas, University of Crete,
-// 2008), with weights that are measured instead of configured.
+// How fast one connection brings what it is asked for, and when it will be done. Of several connections, the one that
+// will bring the next segment first is asked for it. This is the dynamic weighted scheduler of MultiEdge (Passas,
+// University of Crete, 2008), with weights that are measured instead of configured.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace ripc::internal::remote {
 // One thread at a time.
 class RailPace {
  public:
-  // A segment should not take longer than this: no more is asked for again when its rail fails.
+  // A segment should not take longer than this, which limits what is asked for again when a rail fails.
   static constexpr Nanoseconds kSegmentTime = 20'000'000;
   static constexpr std::uint64_t kLeastSegment = std::uint64_t{128} << 10;
   // What is left of an item is divided so that all rails end together. If no more than this is left, it is not divided:
   // fast rails gain nothing by that (docs/performance/rails.md).
   static constexpr std::uint64_t kUndivided = std::uint64_t{128} << 10;
   static constexpr std::uint64_t kLeastPart = kUndivided / 2;
-  // So many times slower than the fastest one, it is a spare.
+  // A rail that is this many times slower than the fastest one is a spare.
   static constexpr double kSpare = 4;
 
   void asked(std::uint64_t bytes, Nanoseconds now) noexcept {
@@ -31,7 +31,7 @@ class RailPace {
     is_first_ = is_first_ || owed_ == 0;
     owed_ += bytes;
   }
-  // The first bytes are there. How long the question took says nothing of the rate.
+  // The first bytes are there. How long the request took says nothing about the rate.
   void began(Nanoseconds now) noexcept {
     if (std::exchange(is_first_, false)) begin(now);
   }
@@ -45,26 +45,27 @@ class RailPace {
     rate_ = bytes_ / time_;
     begin(now);
   }
-  // They will not come.
+  // These bytes will not come.
   void forget(std::uint64_t bytes) noexcept { owed_ -= std::min(owed_, bytes); }
 
-  // It was asked for something, and brought nothing at all.
+  // Whether it was asked for something and brought nothing at all.
   bool has_failed() const noexcept { return is_first_ && counted_ == 0 && rate_ == 0; }
   // Bytes per nanosecond; 0: not known yet.
   double rate() const noexcept { return rate_; }
-  // Until so many more bytes than it owes would be there. One of unknown rate is tried at once, with one segment.
+  // The time until this many bytes would be there, after all that it owes. A rail of unknown rate is tried at once,
+  // with one segment.
   double time_for(std::uint64_t bytes) const noexcept {
     if (rate_ == 0) return owed_ == 0 ? 0 : std::numeric_limits<double>::infinity();
     return static_cast<double>(owed_ + bytes) / rate_;
   }
-  // Of the next segment, at most `largest`. One that is not known to be faster is tried with what would suit `rate`. A
-  // small segment beside large ones of others says nothing of its rate.
+  // The size of the next segment, at most `largest`. A rail that is not known to be faster is tried with what would
+  // suit `rate`. A small segment among large ones of other rails says nothing about its rate.
   std::uint64_t segment(double rate, std::uint64_t largest) const noexcept {
     const auto fitting = static_cast<std::uint64_t>(std::max(rate_, rate) * static_cast<double>(kSegmentTime));
     return std::min(std::max(fitting, kLeastSegment), largest);
   }
 
-  // What it brings after what it owes, in so many nanoseconds from now.
+  // How many bytes it brings, after what it owes, within `time` nanoseconds from now.
   std::uint64_t bytes_until(double time) const noexcept {
     return static_cast<std::uint64_t>(std::max(rate_ * time - static_cast<double>(owed_), 0.0));
   }
@@ -72,8 +73,8 @@ class RailPace {
 
  private:
   static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;
-  // A sample counts for a quarter, so that one slow moment makes no rail a spare. Bytes and time are summed apart. What
-  // a busy process takes from a queue at once would otherwise be samples of no time, and of any rate.
+  // A sample counts for a quarter, so that one slow moment makes no rail a spare. Bytes and time are summed separately.
+  // What a busy process takes from a queue at once would otherwise give samples of no time, and of an arbitrary rate.
   static constexpr double kKept = 0.75;
 
   void begin(Nanoseconds now) noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments of pulls that one TCP connection was asked for, in the order of their answers. Under the lock of the
-// table that they are of.
+// The segments of pulls that one TCP connection was asked for, in the order of their answers. Guarded by the lock of
+// the table that owns them.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,8 @@ class SegmentQueue {
                          frame.length <= segment.rest.end - segment.rest.begin;
     return is_next ? segment.entry : nullptr;
   }
-  // Its payload is there, or, with another status than RIPC_OK, will not come. The pull that it was of; null: it makes
-  // no sense.
+  // The payload of the frame is there or, with a status other than RIPC_OK, will not come. Returns its pull; null: the
+  // frame makes no sense.
   std::shared_ptr<Entry> end_data(const wire::bulk::Frame& frame, ripc_status status, RailPace& pace) noexcept {
     if (empty()) return nullptr;
     Segment& segment = segments_.front();

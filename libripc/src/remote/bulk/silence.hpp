@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a connection that owes something has said nothing for too long.
+// Finds out when a connection that owes something has been silent for too long.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace ripc::internal::remote {
 
-// Of one connection; one thread.
+// For one connection; one thread.
 class Silence {
  public:
   // owed: it should say something. activity: grows with everything that it says.
@@ -21,7 +21,7 @@ class Silence {
     looks_ = owed && activity == activity_ ? looks_ + 1 : 0;
     activity_ = activity;
   }
-  // There was nothing new at so many looks in a row, all that time something was owed.
+  // True if this many looks in a row found nothing new, and something was owed all that time.
   bool lasts(unsigned looks) const noexcept { return looks_ >= looks; }
 
  private:
@@ -29,7 +29,7 @@ class Silence {
   unsigned looks_ = 0;
 };
 
-// When to look, from the loop.
+// Decides when to look, and looks from the loop.
 class SilenceWatch {
  public:
   SilenceWatch(EventLoop& loop, Nanoseconds pause) noexcept : loop_(loop), pause_(pause) {}
@@ -45,13 +45,13 @@ class SilenceWatch {
     });
   }
 
-  // Any thread. `owner->look_for_silence()` is called once after a pause, if it still lives; one look that is due is
-  // enough. What asks while it is called is for the next.
+  // Any thread. `owner->look_for_silence()` is called once after a pause, if it still lives; calls made while a look is
+  // due cause no second one. A call made during the look causes the next one.
   void look_soon() noexcept {
     if (due_.load(std::memory_order_relaxed) || due_.exchange(true, std::memory_order_acq_rel)) return;
     timer_.set(monotonic_now() + pause_);
   }
-  // Any thread. No one looks any more.
+  // Any thread. There are no more looks.
   void stop() noexcept { timer_.cancel(); }
 
  private:

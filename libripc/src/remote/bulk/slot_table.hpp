@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of slots that grows as needed up to a limit, never moves one and never frees one before it ends. So
+// A table of slots that grows as needed up to a limit, never moves a slot, and frees none before it is destroyed. So
 // a thread that knows an index may look at its slot without a lock of the table.
 #pragma once
 
@@ -34,7 +34,7 @@ class SlotTable {
     return chunk == nullptr ? nullptr : &(*chunk)[index % kChunk];
   }
 
-  // A slot that no one else has; the one given back last comes first. RIPC_AGAIN: all are taken; RIPC_NO_MEMORY.
+  // Gets a slot that no one else has; the one released last comes first. RIPC_AGAIN: all are taken; RIPC_NO_MEMORY.
   ripc_status acquire(std::uint16_t& index, Slot*& slot) noexcept try {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
@@ -43,7 +43,7 @@ class SlotTable {
     } else {
       if (used_ == kLimit) return RIPC_AGAIN;
       if (used_ % kChunk == 0) {
-        // To give one back takes no memory.
+        // So that release() takes no memory.
         free_.reserve(used_ + kChunk);
         chunks_[used_ / kChunk].store(std::make_unique<Chunk>().release(), std::memory_order_release);
       }
@@ -55,7 +55,7 @@ class SlotTable {
     return RIPC_NO_MEMORY;
   }
 
-  // True if so many can be acquired.
+  // True if this many slots can be acquired.
   bool has(std::size_t count) const noexcept {
     const std::lock_guard lock(mutex_);
     return free_.size() + kLimit - used_ >= count;

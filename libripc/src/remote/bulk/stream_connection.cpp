@@ -20,10 +20,10 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Of one turn in the loop, so that other descriptors have theirs.
+// Bytes of one turn in the loop, so that other descriptors get theirs.
 constexpr std::size_t kTurn = std::size_t{1} << 20;
 
-// What stands for payload that was taken away in mid-frame.
+// Zeros that replace payload whose memory was taken away in mid-frame.
 constexpr std::size_t kZeroPages = 16;
 constexpr std::array<std::byte, 4096> kZeros{};
 
@@ -39,7 +39,7 @@ SecureSocket::Memory memory_of(bool is_pinned) noexcept {
 }
 
 void set_option(int socket, int level, int name, int value) noexcept {
-  // Without any of them it works, only worse.
+  // The connection works without these options, only worse.
   (void)::setsockopt(socket, level, name, &value, sizeof value);
 }
 
@@ -49,7 +49,7 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
   const auto milliseconds = static_cast<int>(std::clamp<Nanoseconds>(stall_timeout / 1'000'000, 1, 1'000'000'000));
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
-  // An idle connection whose peer is gone without a word ends, too.
+  // An idle connection must end, too, when its peer vanishes.
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, milliseconds / 1000));
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
@@ -90,7 +90,7 @@ StreamConnection::StreamConnection(SecureSocket socket, HandlerSet& handlers, st
 Status StreamConnection::start() noexcept try {
   const std::lock_guard lock(mutex_);
   if (ended_) return RIPC_CLOSED;
-  // Requests and pushes may have come before.
+  // Requests and pushes may have been queued before.
   write_wanted_ = true;
   started_ = true;
   return handlers_.add(socket_.fd(), EPOLLIN | EPOLLOUT,
@@ -104,7 +104,7 @@ void StreamConnection::close() noexcept {
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
-  // The loop lets go of its reference, which may be the last but the caller's.
+  // The loop drops its reference, which may be the last one besides the caller's.
   handlers_.remove(socket_.fd());
   cut();
 }
@@ -153,7 +153,7 @@ StreamConnection::Outcome StreamConnection::read_some(Handler& handler) noexcept
 // One system call. `more`: there may be more to read at once.
 StreamConnection::Outcome StreamConnection::receive(Handler& handler, std::size_t& received) noexcept {
   if (frame_ && payload_received_ != frame_->length) return receive_payload(handler, received);
-  // Behind a trailer comes a header, behind a header perhaps payload, which does not belong here.
+  // After a trailer comes a header; after a header perhaps payload, which must not be read into this buffer.
   const std::size_t wanted = (frame_ ? kLookahead : bulk::kHeaderSize) - head_size_;
   const ssize_t result = socket_.receive(head_.data() + head_size_, wanted);
   const Outcome outcome = receive_outcome(result);
@@ -296,7 +296,7 @@ bool StreamConnection::add_job(Job job) noexcept {
 
 bool StreamConnection::answer(const bulk::Frame& request) noexcept {
   if (job_count() >= kMaxJobs) return false;
-  // If it is lost, that shows when it is read on.
+  // If the connection is lost, reading on shows that.
   (void)add_job({.frame = {.type = bulk::Type::data, .id = request.id, .offset = request.offset},
                  .end = request.offset + request.length,
                  .key = request.key,
@@ -411,7 +411,7 @@ StreamConnection::Outcome StreamConnection::write_payload(Handler& handler) noex
   } else {
     vector.add_zeros(rest);
   }
-  // The trailer, unless there are zeros left for another round.
+  // The trailer follows, unless zeros are left for another round.
   const std::size_t so_far = out_position_ + vector.size();
   if (so_far >= size - bulk::kTrailerSize)
     vector.add(std::span(out_trailer_).subspan(so_far - (size - bulk::kTrailerSize)));

@@ -36,7 +36,7 @@ struct Job {
   std::shared_ptr<StreamPush> push;  // push only
 };
 
-// What the connections of one session did, written by them all.
+// Counts of what the connections of one session did, updated by all of them.
 struct StreamTally {
   using Count = std::atomic<std::uint64_t>;
   Count send_calls{0};
@@ -48,30 +48,30 @@ struct StreamTally {
 
 class StreamConnection final : public FrameSender, public std::enable_shared_from_this<StreamConnection> {
  public:
-  // What is done with frames. Called in the mover, without locks held.
+  // What handles the frames. Called in the mover, without locks held.
   class Handler {
    public:
-    // A frame. If it has payload: where that goes, from frame.offset on; null: nowhere. False: the peer breaks the
-    // protocol, as in the next.
+    // A frame has come. If it has payload, sets `destination` to where that goes, from frame.offset on; null: nowhere.
+    // False, here and in payload(): the peer breaks the protocol.
     virtual bool frame(StreamConnection& connection, const wire::bulk::Frame& frame,
                        std::shared_ptr<Destination>& destination) noexcept = 0;
-    // Its payload is all there; with another status than RIPC_OK it is worth nothing.
+    // The payload of the frame is all there; with a status other than RIPC_OK, it is not valid.
     virtual bool payload(StreamConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept = 0;
     // The payload of the job's next frame.
     virtual Reading read(const Job& job) noexcept = 0;
-    // That memory cannot be read.
+    // The memory of the job's payload cannot be read.
     virtual void unreadable(const Job& job) noexcept = 0;
-    // The memory for this frame's payload cannot be written. It is thrown away.
+    // The memory for this frame's payload cannot be written. The payload is thrown away.
     virtual void unwritable(StreamConnection& connection, const wire::bulk::Frame& frame) noexcept = 0;
-    // The connection has ended, by itself; once. Nothing is called after it.
+    // The connection has ended by itself. Called once, and nothing is called after it.
     virtual void lost(StreamConnection& connection, bool violation) noexcept = 0;
 
    protected:
     ~Handler() = default;
   };
 
-  // A socket whose handshake is over: sets the options it needs. With nothing heard for `stall_timeout` the kernel ends
-  // it.
+  // `socket`: its handshake is over; sets the options it needs. The kernel ends the connection if it hears nothing for
+  // `stall_timeout`.
   StreamConnection(SecureSocket socket, HandlerSet& handlers, std::weak_ptr<Handler> handler,
                    std::shared_ptr<StreamTally> tally, Nanoseconds stall_timeout) noexcept;
 
@@ -90,8 +90,8 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   bool enqueue(const wire::bulk::Frame& frame) noexcept override { return send(frame); }
   void flush() noexcept override {}  // send() writes at once what the socket takes
 
-  // Pushes: any; data: from inside Handler::frame(), and begun when that is through. Queues payload. Pushes take turns
-  // with the rest, data keeps its order. False as above.
+  // For pushes: any. For data: from inside Handler::frame(), and sending begins when that returns. Queues payload.
+  // Pushes take turns with the rest; data keeps its order. False as in send().
   bool add_job(Job job) noexcept;
   // From inside Handler::frame(): sends what this pull_request asks for. False: the peer has asked for too much.
   bool answer(const wire::bulk::Frame& request) noexcept;
@@ -100,11 +100,11 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   std::size_t job_count() const noexcept;
   // Any. Changes with every byte that arrives.
   std::uint64_t activity() const noexcept { return received(); }
-  // Any. All bytes that came, and that were sent.
+  // Any. All bytes that were received, and all that were sent.
   std::uint64_t received() const noexcept { return received_.load(std::memory_order_relaxed); }
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_relaxed); }
-  // Any. In bytes per second, of the direction that carries most; 0: not known. Of what arrives, `receive_rate`; how
-  // fast the network took what was sent last, the kernel has measured.
+  // Any. The rate, in bytes per second, of the direction that carries most; 0: not known. For what arrives, that is
+  // `receive_rate`; for what is sent, the kernel measures how fast the network took the last bytes.
   std::uint64_t rate(std::uint64_t receive_rate) const noexcept {
     return received() > sent() ? receive_rate : send_rate();
   }
@@ -148,7 +148,7 @@ class StreamConnection final : public FrameSender, public std::enable_shared_fro
   std::size_t head_size_ = 0;
 
   // The payload frame that is being written; of the thread that set writing_, which is the mover.
-  std::list<Job> job_;  // one or none: it came from jobs_, and may go back there without memory
+  std::list<Job> job_;  // one or none: it came from jobs_, and may go back there without allocation
   std::array<std::byte, wire::bulk::kHeaderSize> out_header_;
   std::array<std::byte, wire::bulk::kTrailerSize> out_trailer_;
   std::size_t out_position_ = 0;

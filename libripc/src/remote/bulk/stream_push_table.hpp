@@ -17,7 +17,7 @@ class StreamPush final : public OutgoingPush {
  public:
   using OutgoingPush::OutgoingPush;
 
-  // The bytes, while it goes on.
+  // The bytes to send, while the push goes on.
   Reading read(std::uint64_t offset, std::uint64_t length) noexcept;
   Job job(std::shared_ptr<StreamPush> self) const noexcept;
 };
@@ -28,7 +28,7 @@ class StreamPushTable : public PushTable<StreamPush> {
   std::shared_ptr<StreamPush> open(const wire::Grant& grant, spi::Bytes bytes);
   using PushTable::close;
 
-  // Sends all that have no connection there, unless that is lost.
+  // Sends all pushes that have no connection over this one, unless it is lost.
   void place_all(const std::shared_ptr<StreamConnection>& connection) noexcept;
   void connection_lost(const StreamConnection& connection) noexcept;
   void died() noexcept;

@@ -43,7 +43,7 @@ class SenderCredit {
     const auto left = static_cast<std::int32_t>(limit_.load(std::memory_order_acquire) - spent());
     return left > 0 ? static_cast<std::uint32_t>(left) : 0;
   }
-  // What may have been spent when all is spent.
+  // The total that may be spent.
   std::uint32_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
   void spend(std::uint32_t cost) noexcept { spent_.store(spent() + cost, std::memory_order_relaxed); }
   // False if it was known already.
@@ -63,25 +63,26 @@ class SenderCredit {
 // The receiver's side. One thread at a time.
 class ReceiverCredit {
  public:
-  // Credit is granted in portions of this part of the budget.
+  // Credit is granted in portions of budget / kPortions.
   static constexpr std::uint32_t kPortions = 4;
 
   explicit ReceiverCredit(std::uint32_t budget) noexcept
       : budget_(budget), granted_(first_credit(budget)), largest_(budget) {}
 
-  // What the sender has before anything was granted: as much as it has at least whenever everything was consumed.
+  // What the sender has before the first grant: the least that it has whenever everything was consumed.
   static constexpr std::uint32_t first_credit(std::uint32_t budget) noexcept { return budget - budget / kPortions; }
 
-  // The sender says what it has spent, and all of that has arrived or is lost. What it cannot have spent is ignored.
+  // The sender says what it has spent, and all of that has arrived or is lost. An amount that it cannot have spent is
+  // ignored.
   void consumed(std::uint32_t spent) noexcept {
     if (granted_ - spent > largest_) return;
     if (static_cast<std::int32_t>(spent - consumed_) > 0) consumed_ = spent;
   }
-  // So much more has arrived, or is lost, that tells nothing.
+  // This much more has arrived or is lost, in datagrams that do not tell what was spent.
   void consumed_more(std::uint32_t spent) noexcept { consumed(consumed_ + spent); }
   // What can be granted now, whether or not it was.
   std::uint32_t credit() const noexcept { return consumed_ + budget_; }
-  // How much of that was not granted to the sender.
+  // How much of credit() was not granted to the sender yet.
   std::uint32_t due() const noexcept {
     const auto due = static_cast<std::int32_t>(credit() - granted_);
     return due > 0 ? static_cast<std::uint32_t>(due) : 0;

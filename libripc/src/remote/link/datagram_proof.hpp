@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether a link's datagrams get through, both ways. It says when the opener greets the other end by UDP,
-// when it asks by TCP what has come, and what the answers mean. Filtered UDP vanishes without a word.
+// Finds out whether a link's datagrams get through, in both directions. Decides when the opener greets the other end by
+// UDP, when it asks by TCP what has come, and what the answers mean. Filtered UDP datagrams vanish without an error.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class DatagramProof {
     conclude();
   }
 
-  // The other end has answered what it was asked.
+  // The other end has answered the question.
   void answered(bool arrived, Nanoseconds now) noexcept {
     if (!running()) return;
     greetings_ = 0;
@@ -73,7 +73,7 @@ class DatagramProof {
  private:
   static constexpr Nanoseconds kFirstPause = 2'000'000;
   static constexpr Nanoseconds kLongestPause = 64'000'000;
-  // Between answers, the first of which counts once, the second twice ...
+  // The pause before the next question, in kFirstPause, is this many for each answer so far without a greeting.
   static constexpr unsigned kFirstPauses = 4;
   static constexpr unsigned kMostGreetings = 7;  // between two answers; they need no credit
   static constexpr unsigned kMostDenials = 2;    // each after a patience of the other end's

@@ -11,14 +11,14 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Between two questions for room.
+// The pause between two questions for room.
 constexpr Nanoseconds kFirstProbe = 1'000'000;
 constexpr Nanoseconds kLastProbe = 100'000'000;
-// Questions lie in the receiver's buffer like packets, and cost no credit. After this many that may all be there, there
-// is one in this time only.
+// Questions lie in the receiver's buffer like packets, but cost no credit. If this many may still lie there, only one
+// more is sent in each kRareProbe.
 constexpr unsigned kMostProbes = 12;
 constexpr Nanoseconds kRareProbe = 1'000'000'000;
-// Between two looks whether another channel of the session has freed what this one waits for.
+// The pause between two looks whether another channel of the session has freed what this one waits for.
 constexpr Nanoseconds kSlotPause = 10'000'000;
 
 std::size_t size_of(spi::Gather packet) noexcept {
@@ -53,7 +53,7 @@ void LinkChannel::start() {
   make(slot_timer_, &LinkChannel::look_for_slots);
 }
 
-// Any thread. Without memory.
+// Any thread. Allocates no memory.
 void LinkChannel::defer(DeferredWork work) noexcept {
   if ((deferred_work_.fetch_or(work, std::memory_order_acq_rel) & work) == 0) work_timer_.set(StandingTimer::kNow);
 }
@@ -113,7 +113,7 @@ void LinkChannel::sent_locked(std::uint32_t datagrams, std::uint32_t cost, ripc_
   if (status == RIPC_PEER_DEAD) fail_locked();
 }
 
-// Whether so much may be spent now.
+// Whether `cost` may be spent now.
 ripc_status LinkChannel::room_locked(std::uint32_t cost) noexcept {
   // The thread that ends the channel asks for the last number under the mutex.
   if (const ripc_status reason = ended(); reason != RIPC_OK) [[unlikely]]
@@ -133,7 +133,7 @@ wire::datagram::Header LinkChannel::header_locked(std::uint32_t sequence, std::u
           .credit = static_cast<std::uint32_t>(offer)};
 }
 
-// Credit for the other direction that can travel along; 0: none.
+// Takes credit for the other direction that this packet can carry; 0: none.
 std::uint64_t LinkChannel::take_offer() noexcept {
   auto& offered = parts_.session->offered_credit;
   return offered.load(std::memory_order_relaxed) == 0 ? 0 : offered.exchange(0, std::memory_order_acq_rel);
@@ -141,7 +141,7 @@ std::uint64_t LinkChannel::take_offer() noexcept {
 
 void LinkChannel::give_back(std::uint64_t offer) noexcept {
   if (offer == 0) return;
-  // The source that offered it takes it for sent: here it goes back, unless there is a newer one.
+  // The source that offered the credit believes that it was sent, so offer it again unless there is a newer offer.
   std::uint64_t none = 0;
   (void)parts_.session->offered_credit.compare_exchange_strong(none, offer, std::memory_order_acq_rel);
 }
@@ -160,7 +160,7 @@ bool LinkChannel::refresh_locked(std::uint32_t needed) noexcept {
   return false;
 }
 
-// Credit may have been lost, and all that was sent too: then only a question brings things to life again.
+// The credit and all that was sent may have been lost: then only a question gets things going again.
 void LinkChannel::probe_locked() noexcept {
   const Nanoseconds now = monotonic_now();
   if (next_probe_ == 0) {
@@ -170,7 +170,7 @@ void LinkChannel::probe_locked() noexcept {
     return;
   }
   if (now < next_probe_) return;
-  // The limit has passed two whole buffers since the first of them: they were read.
+  // The limit has grown by two whole buffers since the first of these questions, so they were read.
   if (static_cast<std::int32_t>(credit_.limit() - 2 * budget_ - probes_since_) >= 0) {
     probes_since_ = credit_.spent();
     probes_there_ = 0;
@@ -230,8 +230,8 @@ void LinkChannel::take_streamed(const wire::session_control::Frame& frame) noexc
 
 // ---- Room ----------------------------------------------------------------------------------------------------
 
-// The room that makes it worth starting again: a quarter of the budget, but at least the largest packet. So senders do
-// not wake for each packet.
+// How much room makes it worth starting again: a quarter of the budget, but at least the largest packet. Thus senders
+// do not wake for each packet.
 std::uint32_t LinkChannel::enough() const noexcept {
   const std::uint32_t largest = cost_of(ready_limit());
   return largest == 0 ? 0 : std::max(budget_ / 4, largest);
@@ -246,7 +246,7 @@ bool LinkChannel::has_room_now() noexcept {
 bool LinkChannel::has_credit() noexcept {
   if (!alive()) return true;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;  // another thread sends: it finds out
+  if (!lock.owns_lock()) return false;  // another thread is sending: it finds out
   if (failing_) return true;
   if (interface_full_) {
     if (!can_transmit()) return false;
@@ -284,7 +284,7 @@ void LinkChannel::watch() noexcept {
       });
       watching_ = status.ok();
     } catch (const std::bad_alloc&) {
-      // It is looked from time to time.
+      // The timer looks from time to time anyway.
     }
   }
   check_credit();
@@ -373,7 +373,7 @@ spi::Channel::Description LinkChannel::describe(Deadline deadline) {
   const Session& session = *parts_.session;
   std::vector<spi::RailReport> rails = session.bulk->rails();
   const std::size_t open = rails.size();
-  // Whoever began the session makes the connections.
+  // The side that began the session makes the connections.
   for (spi::RailReport& possible :
        session.incoming ? std::vector<spi::RailReport>() : session.links->possible_rails(session)) {
     const auto is_there = [&](const spi::RailReport& rail) { return rail.peer == possible.peer; };
@@ -390,7 +390,7 @@ bool LinkChannel::end(ripc_status reason) noexcept {
   if (!set_end(reason)) return false;
   on_end();
   stop_watching();
-  // It may outlive the loop.
+  // The channel may outlive the loop.
   for (StandingTimer* const timer : {&work_timer_, &look_timer_, &slot_timer_}) timer->cancel();
   parts_.session->bulk->end_owner(parts_.link);
   return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending end of a link: spi::Channel with credits over a session. How a datagram travels is for those that derive
-// from it: udp_channel.hpp, and what transports add.
+// The sending end of a link: spi::Channel with credits over a session. Derived classes decide how a datagram travels:
+// udp_channel.hpp, and those that transports add.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
     std::uint32_t credit = 0;
     std::function<void(LinkChannel&)> failed;  // responder: the other end of the link is gone
   };
-  // A channel of this class, ready to be used. Throws std::bad_alloc.
+  // Makes a channel of the derived class, ready to be used. Throws std::bad_alloc.
   template <typename Derived, typename... Arguments>
   static std::shared_ptr<Derived> make(Arguments&&... arguments) {
     auto channel = std::make_shared<Derived>(std::forward<Arguments>(arguments)...);
@@ -48,7 +48,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   }
   ~LinkChannel() override;
 
-  // All that go by datagrams alone are ready.
+  // All sizes that can go by datagrams alone are ready.
   ripc_status widen(std::size_t) noexcept override { return RIPC_TOO_LARGE; }
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   bool has_room(bool notify) noexcept override;
@@ -65,22 +65,21 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   const SessionPointer& session() const noexcept { return parts_.session; }
   // Responder. No more can be sent: RIPC_PEER_DEAD or RIPC_CLOSED. True the first time.
   bool end(ripc_status reason) noexcept;
-  // Responder. One of its transfers has finished, and was watched.
+  // Responder. One of its watched transfers has finished.
   void transfer_finished(std::uint64_t transfer, ripc_status status) noexcept;
-  // Any. Of the last packet sent.
+  // Any. The number of the last packet sent.
   std::uint32_t last_sequence() noexcept;
   // Any. The receiver grants room.
   void credit_arrived(std::uint32_t credit) noexcept;
 
-  // Any. Sees to it that it is known whether datagrams get through: when the session has the channel, and then from
-  // time to time.
+  // Any. Finds out whether datagrams get through. Called when the session has the channel, and then from time to time.
   virtual void check_path() noexcept = 0;
-  // Responder. The session is about to end: what may not have come by datagrams goes by the control connection.
+  // Responder. The session is about to end: sends by the control connection what may not have arrived by datagrams.
   virtual void leave() noexcept = 0;
   // Responder. A frame of the session that is about this link.
   virtual void handle(const wire::session_control::Frame& frame) noexcept = 0;
 
-  // Questions for room; for tests.
+  // The number of questions for room; for tests.
   std::uint64_t probes() const noexcept { return probes_.load(std::memory_order_relaxed); }
 
  protected:
@@ -88,7 +87,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   virtual void start();
   // Responder. No more can be sent, or be waited for.
   virtual void on_end() noexcept = 0;
-  // `holds_back`: transmit() waits if more follow.
+  // `holds_back`: transmit() holds a packet back if more follow.
   LinkChannel(Parts parts, std::size_t packet_limit, bool holds_back, spi::Multicast* multicast = nullptr);
 
   // ---- What carries the datagrams; with mutex_ held ----
@@ -98,7 +97,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   // RIPC_AGAIN (no room on this machine), RIPC_TOO_LARGE (then the ready limit is set), RIPC_PEER_DEAD (the other end
   // of the link is gone).
   virtual ripc_status transmit(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept = 0;
-  // Takes in what the receiver has granted, with credit_arrived(). False: the other end of the link is gone.
+  // Reads what the receiver has granted, and passes it to credit_arrived(). False: the other end of the link is gone.
   virtual bool read_grants() noexcept = 0;
   // Whether there is room again on this machine, after RIPC_AGAIN.
   virtual bool can_transmit() noexcept = 0;
@@ -108,8 +107,8 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   virtual void unwatch_grants() noexcept = 0;
   // Without the mutex. The line of describe(). Throws std::bad_alloc.
   virtual std::string path_text(Deadline deadline) = 0;
-  // Many questions for room were not answered, and another one goes out. The receiver may be busy, or not be
-  // reached any more.
+  // Many questions for room were not answered, and another one goes out. The receiver may be busy or no longer
+  // reachable.
   virtual void probes_unanswered() noexcept = 0;
 
   // ---- For sending, with mutex_ held ----
@@ -117,16 +116,16 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   wire::datagram::Header header_locked(std::uint32_t sequence, std::uint32_t spent, std::uint64_t offer) const noexcept;
   std::uint64_t take_offer() noexcept;
   void give_back(std::uint64_t offer) noexcept;
-  // Enters what was sent: so many datagrams, what they cost, and why the next was not sent.
+  // Records what was sent: how many datagrams, what they cost, and why the next one was not sent.
   void sent_locked(std::uint32_t datagrams, std::uint32_t cost, ripc_status status) noexcept;
-  // That a packet of this size takes.
+  // How many datagrams a packet of this size takes.
   std::uint32_t datagrams_of(std::size_t packet) const noexcept {
     return packet <= datagram_limit_ ? 1 : static_cast<std::uint32_t>((packet + datagram_limit_ - 1) / datagram_limit_);
   }
-  // The other end of the link is gone. Its process may live, so that the session says nothing.
+  // The other end of the link is gone. Its process may still live, and then the session does not report it.
   void fail_locked() noexcept;
-  // Sends a packet of this size by `transmit`, which is called with the header of its first datagram as the virtual
-  // function is; only its `spent` is what the whole packet leaves. Without mutex_.
+  // Sends a packet of this size by `transmit`, which is called like the virtual function, with the header of its first
+  // datagram. Only header.spent differs: it includes the whole packet. Without mutex_.
   template <typename Transmit>
   ripc_status send_one(std::size_t size, Transmit&& transmit) noexcept {
     if (size > ready_limit()) [[unlikely]]
@@ -146,21 +145,21 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
       give_back(offer);
     return shortage_.note(status, spi::Resource::queue);
   }
-  // By the session's control connection: header and packet as one datagram.
+  // For the session's control connection: header and packet as one datagram.
   static std::vector<std::byte> whole_of(const wire::datagram::Header& header, spi::Gather packet);  // std::bad_alloc
   ripc_status transmit_streamed(std::span<const std::byte> datagram) noexcept;
-  // Responder, without mutex_. What came that way, for this end of the link.
+  // Responder, without mutex_. What came by the control connection for this end of the link.
   void take_streamed(const wire::session_control::Frame& frame) noexcept;
   // There may be room, perhaps by another path: a thread that waits for it is to look.
   void check_room_soon() noexcept {
     if (room_wanted_.load(std::memory_order_acquire)) defer(kWatch);
   }
-  // With mutex_ held. What was asked before went by a path that is used no more.
+  // With mutex_ held. Earlier questions went by a path that is no longer used.
   void ask_anew_locked() noexcept {
     next_probe_ = 0;
     probes_there_ = 0;
   }
-  // Before the parts of a derived class go.
+  // Call before the members of a derived class are destroyed.
   void stop_watching() noexcept;
 
   const Parts parts_;

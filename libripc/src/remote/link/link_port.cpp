@@ -10,7 +10,7 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// How long the end of a service waits for its senders to learn of it: some round trips.
+// How long a service that ends waits until its senders know: a few round trips.
 constexpr Nanoseconds kClosePatience = 250'000'000;
 
 }  // namespace

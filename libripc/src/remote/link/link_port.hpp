@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the receive side of one service has to do with its links, whatever their datagrams travel over.
+// The receive side of one service: what it does with its links, whatever carries their datagrams.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class UdpReceiver;
 
 class LinkPort : public spi::Port {
  public:
-  // Waits a moment for the senders to learn of it, but not for those that did not answer before.
+  // Waits a moment until the senders know that the port is closed, but not for those that did not answer before.
   void close() noexcept override;
 
   // ---- For the transport, in the responder ----
@@ -31,14 +31,14 @@ class LinkPort : public spi::Port {
   // A source has died or been closed: makes the receiver look.
   void wake() noexcept;
 
-  // What takes links over UDP.
+  // The part that takes links over UDP.
   virtual UdpReceiver& udp() noexcept = 0;
 
   // ---- For what reads the datagrams of some of the sources ----
   PortCounters& counters() noexcept { return counters_; }
-  // Changes with the sources, and with their deaths.
+  // Changes when the set of sources changes, and when a source dies.
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
-  // Responder. Makes what the next insert() needs. Throws std::bad_alloc.
+  // Responder. Allocates what the next insert() needs. Throws std::bad_alloc.
   void make_place();
   void insert(std::shared_ptr<LinkSource> source) noexcept;
   // Receiver.
@@ -48,14 +48,14 @@ class LinkPort : public spi::Port {
   // `loop`: the responder's. `closed` runs in leave(): the transport forgets the port there.
   LinkPort(const spi::PortOptions& options, std::size_t packet_limit, EventSet& events, EventLoop& loop,
            std::function<void(LinkPort&)> closed);
-  // Closes the port and lets go of the sources. The first thing that the destructors of derived classes do; once.
+  // Closes the port and releases the sources. Destructors of derived classes call it first; once.
   void leave() noexcept;
   // With mutex_ held.
   void insert_locked(std::shared_ptr<LinkSource> source) noexcept;
   // With mutex_ held. As make_place().
   void make_place_locked();
-  // Receiver, without the mutex. A message of the source may still be about to end: while this port is there, the
-  // events are.
+  // Receiver, without the mutex. A message of the source may end later, and the session may then wake the events:
+  // leave() makes it forget them.
   void remember_session_of(LinkSource& source) noexcept;
   // Receiver, with mutex_ held.
   void erase_locked(const LinkSource& source) noexcept;
@@ -65,7 +65,7 @@ class LinkPort : public spi::Port {
   PortCounters counters_;
 
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<LinkSource>> sources_;  // the truth
+  std::vector<std::shared_ptr<LinkSource>> sources_;  // the authoritative list
   std::atomic<std::uint64_t> version_{0};             // of sources_, and of their deaths
 
  private:

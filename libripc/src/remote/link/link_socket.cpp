@@ -14,12 +14,12 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Encoder's ranges at most: the head, and each item's bytes.
+// The most ranges that the encoder makes: the head, and each item's bytes.
 constexpr std::size_t kMaxRanges = 2 * wire::kMaxPacketItems + 2;
 constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kIpv4Header = 20;
 constexpr std::size_t kIpv6Header = 40;
-// What every path takes, should the system not say.
+// Every path carries this; used if the system does not tell the MTU.
 constexpr int kMinMtu = 576;
 
 ripc_status status_of(int error) noexcept {
@@ -29,7 +29,7 @@ ripc_status status_of(int error) noexcept {
     case ECONNREFUSED:
       return RIPC_PEER_DEAD;
     default:
-      // EAGAIN, ENOBUFS; and a network that is down may come back: the session finds out whether it does.
+      // EAGAIN, ENOBUFS; and a network that is down, which may come back: the session finds out.
       return RIPC_AGAIN;
   }
 }
@@ -56,7 +56,7 @@ Status LinkSocket::connect(const Endpoint& remote) const {
 }
 
 std::size_t LinkSocket::set_receive_buffer(std::size_t bytes) const noexcept {
-  // The system doubles what it is asked for, and counts its own needs in.
+  // The system doubles the requested size, and includes its own needs.
   const int half = static_cast<int>(std::min<std::size_t>(bytes / 2, 0x3fffffff));
   (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &half, sizeof half);
   int given = 0;
@@ -85,7 +85,7 @@ ripc_status LinkSocket::send(const wire::datagram::Header& header, spi::Gather p
   wire::datagram::HeaderBytes head;
   wire::datagram::encode(header, head);
   if (seal_) return send_sealed(fd(), *seal_, head, packet, now);
-  std::array<iovec, kMaxRanges + 1> parts;  // not initialised: this is the way of every message
+  std::array<iovec, kMaxRanges + 1> parts;  // not initialised: every message takes this path
   if (packet.size() > kMaxRanges) return RIPC_TOO_LARGE;
   parts[0] = {head.data(), head.size()};
   std::size_t count = 1;
@@ -113,7 +113,7 @@ ripc_status LinkSocket::send_sealed(int fd, Seal& seal, const wire::datagram::He
     std::memcpy(to, range.data(), range.size());
     to += range.size();
   }
-  // Without numbers it is of no more use than one whose other end is gone.
+  // The numbers are used up: the link is as useless as one whose other end is gone.
   if (!seal.sealer.seal(seal.buffer.get(), size, now != 0 ? now : monotonic_now())) return RIPC_PEER_DEAD;
   size += security::kSealedOverhead;
   for (;;) {

@@ -21,7 +21,8 @@ namespace ripc::internal::remote {
 inline constexpr std::size_t kMaxDatagram = 65507;
 inline constexpr std::size_t kMaxPacket = kMaxDatagram - wire::datagram::kHeaderSize;
 
-// Any thread, but for connect(), protect() and, of what is read, receive() and open_sealed(): one at a time.
+// Any thread. But connect() and protect(), and the reading calls receive() and open_sealed(), need one thread at a
+// time.
 class LinkSocket {
  public:
   // Bound to `local`, not connected yet. The port of `local` is ignored. Datagrams are never fragmented.
@@ -31,13 +32,13 @@ class LinkSocket {
   // Datagrams are sealed from now on. Throws std::bad_alloc.
   void protect(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
                CountersPointer counters);
-  // What that adds to each datagram, in bytes.
+  // What sealing adds to each datagram, in bytes.
   std::size_t overhead() const noexcept { return seal_ ? security::kSealedOverhead : 0; }
-  // Asks for a receive buffer of this many bytes and tells what the system gives.
+  // Asks for a receive buffer of this many bytes and returns what the system gives.
   std::size_t set_receive_buffer(std::size_t bytes) const noexcept;
   // Datagrams that the socket had to drop for want of room, modulo 2^32.
   std::uint32_t dropped() const noexcept;
-  // What the path to the other end takes, in bytes of packet; at most kMaxPacket.
+  // The largest packet that the path to the other end takes, in bytes; at most kMaxPacket.
   std::size_t packet_limit() const noexcept;
 
   // Sends one datagram: header and packet. One system call; no copy but to seal it. RIPC_OK, RIPC_AGAIN (no room in the
@@ -46,7 +47,8 @@ class LinkSocket {
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet, Nanoseconds now = 0) const noexcept;
   // Reads one datagram that has only a header. RIPC_OK, RIPC_EMPTY, RIPC_CORRUPT (was skipped), RIPC_PEER_DEAD.
   ripc_status receive(wire::datagram::Header& header) const noexcept;
-  // What was in a datagram that was read from the socket; as it is if nothing is sealed here. Counts what is not fresh.
+  // Opens a datagram that was read from the socket; if nothing is sealed here, `text` is the datagram itself. Counts
+  // datagrams that are not fresh.
   security::DatagramOpener::Verdict open_sealed(std::span<std::byte> datagram, spi::Bytes& text) const noexcept;
 
   int fd() const noexcept { return socket_.fd.get(); }

@@ -14,15 +14,15 @@ namespace {
 using wire::datagram::Header;
 using wire::datagram::Kind;
 
-// Parts of the budget: from here on a packet that goes to the peer anyway may carry credit ...
+// Parts of the budget: from this much on, a packet that goes to the peer anyway may carry the credit ...
 constexpr std::uint32_t kOfferPart = 16;
-// ... and from here on it gets a datagram of its own.
+// ... and from this much on, the credit gets a datagram of its own.
 constexpr std::uint32_t kSendPart = ReceiverCredit::kPortions;
-// Bytes in a second that a path which many transfers share must still give to each.
+// Bytes per second that a path shared by many transfers must still give to each.
 constexpr std::uint64_t kSlowestRate = 64 << 10;
 // Questions for room that a sender without credit may have under way, as in a socket's buffer.
 constexpr std::uint32_t kProbes = 48;
-// Enough to hide the way there and back of one behind the bytes of the others.
+// Enough to hide the round trip of one message behind the bytes of the others.
 constexpr std::size_t kMessagesAtOnce = 8;
 
 }  // namespace
@@ -33,7 +33,7 @@ LinkSource::LinkSource(Parts parts)
               .messages_at_once = kMessagesAtOnce,
               .patience = 2 * parts.peer_timeout,
               .slowest_rate = kSlowestRate,
-              // What is opened in records is written by this process.
+              // Sealed records are opened by this process, which then writes the bytes.
               .wants_residence = static_cast<bool>(parts.session->secret),
               .peers = parts.session->peers,
               .peer = parts.session->peer_entry}),
@@ -114,7 +114,7 @@ spi::Bytes LinkSource::accept_multicast(spi::Bytes datagram, ReplayWindow& windo
   std::uint32_t missing = 0;
   if (!is_fresh(window, header.sequence, missing, counters)) [[unlikely]]
     return {};
-  // What was lost at the end of an earlier round has no number in this one.
+  // Packets lost at the end of an earlier round have no number in this one.
   if (is_first) multicast_early_ = 0;
   const std::uint32_t known = std::min(missing, multicast_early_);
   multicast_early_ -= known;
@@ -141,7 +141,7 @@ void LinkSource::count_lost(std::uint32_t missing, PortCounters& counters) noexc
   missed_ = true;
 }
 
-// Whether this number is one that is to be taken; if so, how many are missing before it.
+// Whether to accept a packet of this number; if so, sets `missing` to how many are missing before it.
 bool LinkSource::is_fresh(ReplayWindow& window, std::uint32_t sequence, std::uint32_t& missing,
                           PortCounters& counters) noexcept {
   switch (window.note(sequence, missing)) {
@@ -176,8 +176,8 @@ void LinkSource::pass_credit(std::uint32_t link, std::uint32_t credit) noexcept 
 void LinkSource::settle(PortCounters& counters) noexcept {
   if (missed_) [[unlikely]] {
     missed_ = false;
-    // The network may lose packets. If it was this socket, they cost more than was reckoned: a driver that takes whole
-    // pages for small packets. Then there must be fewer under way.
+    // The network may lose packets. But if this socket dropped them, packets cost more than was estimated: the driver
+    // takes whole pages for small packets. Then fewer packets may be under way.
     if (const std::uint32_t now_dropped = dropped(); now_dropped != dropped_) {
       dropped_ = now_dropped;
       credit_.set_budget(std::max(credit_.budget() / 4 * 3, 2 * cost_of(kMaxDatagram)));
@@ -212,7 +212,7 @@ void LinkSource::send_credit(PortCounters& counters) noexcept {
   increase(counters.credit_calls);
   const ripc_status status =
       transmit({.kind = Kind::credit, .token = parts_.token, .credit_link = parts_.link, .credit = credit});
-  // What could not be sent goes with the next batch, or the sender asks.
+  // Credit that could not be sent goes with the next batch, or the sender asks.
   if (status == RIPC_OK) credit_.granted(credit);
 }
 

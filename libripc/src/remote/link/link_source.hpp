@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of a link: spi::Source over a session. Where its datagrams come from is for those that derive from
-// it.
+// The receiving end of a link: spi::Source over a session. Derived classes decide where its datagrams come from.
 #pragma once
 
 #include <atomic>
@@ -52,24 +51,25 @@ class LinkSource : public spi::Source {
 
   // ---- For the port, in the receiving thread ----
 
-  // Looks at one datagram that has just been read, and must have this token. The packet to be delivered; empty if there
-  // is none, or not all of it. Valid as long as the datagram, and until the next one of the link is looked at.
+  // Looks at one datagram that has just been read and must have this token. Returns the packet to deliver; empty if
+  // there is none, or not all of it. The packet is valid as long as the datagram, and until the next one of the link is
+  // looked at.
   spi::Bytes accept(spi::Bytes datagram, std::uint64_t token, PortCounters& counters) noexcept;
   // The packet that accept() gave for this datagram, which is the last one of the link that was looked at.
   spi::Bytes accepted(spi::Bytes datagram) const noexcept;
-  // The same for one that the sender has sent to several at once: its number is one of `window`. On such links every
-  // datagram costs 1. Empty also for a greeting, which is answered.
+  // As accept(), for a datagram that the sender has sent to several receivers at once: its number belongs to `window`.
+  // On such links every datagram costs 1. Empty also for a greeting, which is answered.
   spi::Bytes accept_multicast(spi::Bytes datagram, ReplayWindow& window, PortCounters& counters) noexcept;
-  // After each batch of datagrams: tells the sender of room, if it is time to.
+  // After each batch of datagrams: grants the sender room, if it is time to.
   void settle(PortCounters& counters) noexcept;
   // Whether no packet is missing before the one of this number.
   bool is_next(std::uint32_t sequence) const noexcept { return window_.highest() + 1 == sequence; }
-  // What keep() has kept, first come first: its packets go to the backlog.
+  // Whether keep() has kept datagrams. take_kept() moves their packets to the backlog, in order of arrival.
   bool has_kept() const noexcept { return has_kept_.load(std::memory_order_acquire); }
   void take_kept(PortCounters& counters) noexcept;
-  // Packets that were read and cannot be delivered yet, first come first.
+  // Packets that were read and cannot be delivered yet, in order of arrival.
   std::list<std::vector<std::byte>> backlog;
-  // The peer is gone or closed the link, and what it had sent before is here or will not come any more.
+  // Whether the peer is gone or has closed the link, and all that it sent before is here or will not come any more.
   bool is_over() const noexcept;
 
   // ---- For the transport ----
@@ -84,7 +84,7 @@ class LinkSource : public spi::Source {
   // Any. The peer is gone, or has closed the link after the packet of this number (it may still be on its way).
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   void mark_closed(std::uint32_t last_sequence, Nanoseconds patience_until) noexcept;
-  // Any. Whether a datagram of the link was read since this was last asked.
+  // Any. Whether a datagram of the link was read since the last call.
   bool take_arrived() noexcept { return arrived_.exchange(false, std::memory_order_acq_rel); }
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
   // Receiver; once. A place in a list of sessions, with its own.
@@ -99,7 +99,8 @@ class LinkSource : public spi::Source {
   ripc_status transmit_streamed(const wire::datagram::Header& header) noexcept;
   // What a datagram of this size, its header included, costs in credits.
   virtual std::uint32_t cost_of(std::size_t datagram) const noexcept = 0;
-  // Datagrams that this machine had to drop for want of room, modulo 2^32. None where credit pays for whole buffers.
+  // Datagrams that this machine had to drop for want of room, modulo 2^32. Always 0 where credit pays for whole
+  // buffers.
   virtual std::uint32_t dropped() noexcept { return 0; }
 
   const Parts parts_;

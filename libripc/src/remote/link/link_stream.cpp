@@ -29,7 +29,7 @@ Prefix prefix_of(std::size_t size) noexcept {
   return prefix;
 }
 
-// Whether a process may have socket buffers of so many bytes.
+// Whether a process may have socket buffers of this many bytes.
 bool allows(int bytes) {
   static const int most = [] {
     int limit = 0;
@@ -43,14 +43,14 @@ bool allows(int bytes) {
 
 // ---- The sender's end ----------------------------------------------------------------------------------------
 
-// Without a TCP_USER_TIMEOUT: that also ends connections whose receiver does not read. The session finds out that the
-// path is cut.
+// Sets no TCP_USER_TIMEOUT, because that would also end connections whose receiver does not read. The session finds out
+// that the path is cut.
 Result<std::shared_ptr<StreamSender>> StreamSender::create(SecureSocket connection, EventLoop& loop,
                                                            std::function<void()> notify) {
   const int fd = connection.fd();
   std::shared_ptr<StreamSender> made(new StreamSender(std::move(connection), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
-  // Edges: an event comes only after the socket was full, or when the connection ends.
+  // Edge-triggered: an event comes only after the socket was full, or when the connection ends.
   Status status =
       loop.add(fd, EPOLLOUT | EPOLLRDHUP | EPOLLET, [made](std::uint32_t events) { made->on_event(events); });
   if (!status.ok()) return status;
@@ -60,7 +60,7 @@ Result<std::shared_ptr<StreamSender>> StreamSender::create(SecureSocket connecti
 ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept {
   wire::datagram::HeaderBytes head;
   wire::datagram::encode(header, head);
-  std::array<iovec, 2 + 2 * wire::kMaxPacketItems + 2> parts;  // not initialised: this is the way of every message
+  std::array<iovec, 2 + 2 * wire::kMaxPacketItems + 2> parts;  // not initialised: every message takes this path
   if (packet.size() + 2 > parts.size()) return RIPC_TOO_LARGE;
   std::size_t size = head.size();
   std::size_t count = 2;
@@ -86,7 +86,7 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
   std::size_t sent = 0;
   if (waiting() == 0 && !waits) {
     const ssize_t result = connection_.send(std::span(parts).first(count));
-    // What a full socket does not take waits here: no event tells when other shortages of the system are over.
+    // Only what a full socket does not take may wait here: no event tells when other shortages of the system are over.
     if (result < 0 && errno != EAGAIN) {
       if (errno == EINTR || errno == ENOBUFS || errno == ENOMEM) return RIPC_AGAIN;
       lose_locked();
@@ -95,7 +95,7 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
     sent = static_cast<std::size_t>(std::max<ssize_t>(result, 0));
     full_ = sent != size;
   }
-  // Within what was reserved.
+  // This stays within the reserved capacity.
   if (out_.size() + size - sent > out_.capacity()) {
     out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_sent_));
     out_sent_ = 0;
@@ -149,7 +149,7 @@ bool StreamSender::has_room() noexcept {
   return lost_ || (!full_ && waiting() == 0);
 }
 
-// What a large record has taken is not kept for long.
+// Memory that a large record took is not kept for long.
 void StreamSender::trim() noexcept try {
   const std::lock_guard lock(mutex_);
   if (waiting() != 0 || out_.capacity() <= kMostWaiting) return;
@@ -157,7 +157,7 @@ void StreamSender::trim() noexcept try {
   small.reserve(kMostWaiting);
   out_.swap(small);
 } catch (const std::bad_alloc&) {
-  // Then it stays.
+  // Without memory for a smaller buffer, the large one stays.
 }
 
 bool StreamSender::lost() noexcept {
@@ -172,7 +172,7 @@ void StreamSender::on_event(std::uint32_t events) noexcept {
     if (!connection_) return;
     if ((events & EPOLLOUT) != 0) full_ = false;
     flush_locked();
-    // The peer sends nothing by it: that it is readable means its end.
+    // The peer sends nothing over this connection: if it is readable, it has ended.
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) lose_locked();
     if (finished_) {
       if (lost_ || waiting() == 0) close_locked();
@@ -188,7 +188,7 @@ void StreamSender::on_event(std::uint32_t events) noexcept {
 
 void StreamSender::lose_locked() noexcept {
   if (std::exchange(lost_, true)) return;
-  // The responder finds it closed, if it does not know.
+  // If the responder does not know yet, it finds the connection closed.
   (void)shutdown(connection_.fd(), SHUT_RDWR);
 }
 
@@ -211,12 +211,12 @@ void StreamSender::close_locked() noexcept {
 
 StreamReceiver::StreamReceiver(SecureSocket connection)
     : connection_(std::move(connection)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
-  // A size that is set stays; the window alone would be forgotten when the kernel enlarges its buffer.
+  // A buffer size that is set stays; the window clamp alone would be lost when the kernel enlarges the buffer.
   if (allows(kWindow)) (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &kWindow, sizeof kWindow);
   (void)setsockopt(fd(), IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindow, sizeof kWindow);
 }
 
-// Of the first record.
+// The bytes of the first record that are not there yet.
 std::size_t StreamReceiver::missing() const noexcept {
   const std::size_t present = end_ - begin_;
   if (present < kRecordPrefix) return kRecordPrefix - present;
@@ -232,7 +232,7 @@ StreamReceiver::Outcome StreamReceiver::fill(spi::PacketSink& sink) noexcept {
     end_ -= begin_;
     begin_ = 0;
   }
-  // While the rest of a large record comes, the buffer is empty, and for what follows.
+  // While the rest of a large record comes, the buffer is empty, and takes what follows the record.
   const std::size_t rest = large_size_ - large_end_;
   const std::size_t most = std::min(kBuffer - end_, std::max(missing(), kRead));
   std::array<iovec, 2> ranges{{{large_.get() + large_end_, rest}, {buffer_.get() + end_, most}}};
@@ -246,7 +246,7 @@ StreamReceiver::Outcome StreamReceiver::fill(spi::PacketSink& sink) noexcept {
   return result < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM) ? Outcome::nothing : Outcome::ended;
 }
 
-// Moves what is there of it. False: there is no memory.
+// Moves the part of the large record that is there. False: there is no memory.
 bool StreamReceiver::begin_large(spi::PacketSink& sink) noexcept {
   large_ = sink.make_room(size());
   if (!large_) return false;

@@ -39,9 +39,9 @@ class StreamSender {
   // Sends one datagram, gathered during the call; with `more`, a small one may wait for others, or for flush().
   // RIPC_OK, RIPC_AGAIN (no room), RIPC_PEER_DEAD (the connection is lost).
   ripc_status send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept;
-  // The same for a whole one, which may exceed what may wait.
+  // The same for a whole datagram, which may exceed kMostWaiting.
   ripc_status send_whole(spi::Bytes datagram) noexcept;
-  // Sends what waits for more.
+  // Sends what was held for more.
   void flush() noexcept;
   bool has_room() noexcept;
   bool lost() noexcept;
@@ -86,19 +86,19 @@ class StreamReceiver {
   // Reads what is there, as far as there is room: one system call. A large record takes memory of the sink. Ended:
   // nothing will come any more.
   Outcome fill(spi::PacketSink& sink) noexcept;
-  // The datagram of the first record; empty if it is not there as a whole. Valid until fill(). RIPC_CORRUPT: the peer
-  // does not send records.
+  // The datagram of the first record; empty if it is not complete. Valid until fill(). RIPC_CORRUPT: the peer does not
+  // send records.
   ripc_status front(spi::Bytes& datagram) const noexcept;
-  // What it lies in, if it is large; else empty.
+  // The memory that the datagram lies in, if it is large; else empty.
   const spi::PacketSink::Memory& memory() const noexcept { return large_; }
   void pop() noexcept;
 
   // ---- For delivery: they go with the connection ----
   // The packet of the first record, once that was accepted; empty before.
   spi::Bytes packet{};
-  // What was sent by other ways before this connection has come, or is given up for lost.
+  // All that was sent by other paths before this connection was made has come, or is given up for lost.
   bool is_due = false;
-  // When it is given up; 0: not known yet.
+  // When the rest of that is given up; 0: not known yet.
   Nanoseconds due_at = 0;
   // When this connection is given up because the sender has another one; 0: it has not been noticed.
   Nanoseconds over_at = 0;
@@ -110,7 +110,7 @@ class StreamReceiver {
   static constexpr int kWindow = 1 << 20;
   // Bytes of one read, unless the first record needs more: what lies in the cache is delivered at twice the speed.
   static constexpr std::size_t kRead = std::size_t{64} << 10;
-  // Of the first record, once its prefix is there.
+  // The size of the first record, once its prefix is there.
   std::size_t size() const noexcept { return wire::load_le<std::uint32_t>(buffer_.get() + begin_); }
   bool is_large() const noexcept {
     return end_ - begin_ >= kRecordPrefix && size() > kMaxCopied - kRecordPrefix &&
@@ -120,7 +120,7 @@ class StreamReceiver {
   bool begin_large(spi::PacketSink& sink) noexcept;
 
   SecureSocket connection_;
-  std::unique_ptr<std::byte[]> buffer_;  // not touched before need
+  std::unique_ptr<std::byte[]> buffer_;  // not touched before it is needed
   std::size_t begin_ = 0, end_ = 0;
   // A large record that is the first one, without its prefix: of `large_size_` bytes, the first `large_end_` are there.
   spi::PacketSink::Memory large_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet of a link that comes in several datagrams, because it is larger than one. As in eRPC (Kalia et al., NSDI
-// 2019), they take the link's credit and the buffers that the receiver sets aside for its datagrams.
+// Puts together a packet of a link that comes in several datagrams, because it is too large for one. As in eRPC (Kalia
+// et al., NSDI 2019), these datagrams take the link's credit, and the buffers that the receiver sets aside for the
+// link.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +18,9 @@ namespace ripc::internal::remote {
 // One thread. Has no memory until a datagram of such a packet comes.
 class PacketAssembly {
  public:
-  // The next fresh datagram of the link that has others of its packet, and its bytes of it, which are copied. RIPC_OK:
-  // the packet is whole; RIPC_PENDING: it is not, or an earlier datagram is missing, so that it never will be;
-  // RIPC_CORRUPT: it is larger than a packet may be; RIPC_NO_MEMORY. All but the first two drop it.
+  // Adds the next fresh datagram of the link that carries only a part of its packet: copies `bytes`, that part.
+  // RIPC_OK: the packet is whole; RIPC_PENDING: it is not, or an earlier datagram is missing, so that it never will be;
+  // RIPC_CORRUPT: it is larger than a packet may be; RIPC_NO_MEMORY. Any status but the first two drops the packet.
   ripc_status add(const wire::datagram::Header& header, std::span<const std::byte> bytes) noexcept {
     const unsigned datagrams = header.before + header.after + 1u;
     if (header.before == 0) {
@@ -40,13 +41,13 @@ class PacketAssembly {
     datagrams_ = 0;
     return RIPC_OK;
   }
-  // The last one that was whole. Until the next add().
+  // The last packet that was whole. Valid until the next add().
   std::span<const std::byte> packet() const noexcept { return {memory_.get(), size_}; }
 
  private:
   std::unique_ptr<std::byte[]> memory_;
   std::size_t size_ = 0;    // of what is there
-  std::uint32_t next_ = 0;  // number of the datagram that goes on with it
+  std::uint32_t next_ = 0;  // number of the datagram that continues it
   unsigned datagrams_ = 0;  // of it, in all; 0: there is none
 };
 

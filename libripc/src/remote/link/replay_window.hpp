@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which packets of a link have come: finds duplicates, packets that others have overtaken, and gaps.
+// Keeps track of which packets of a link have come: finds duplicates, packets that others have overtaken, and gaps.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@ namespace ripc::internal::remote {
 class ReplayWindow {
  public:
   static constexpr std::uint32_t kSize = 1024;
-  // More packets than any credit pays for are not missing: the number is made up.
+  // No credit pays for more packets than this: a number that is farther ahead is made up.
   static constexpr std::uint32_t kMaxJump = 1u << 20;
 
   enum class Verdict {
     fresh,      // newer than all before; `missing` says how many were skipped
     late,       // was counted as missing, and was not
     duplicate,  // has come before, or is too old to tell
-    absurd,     // no honest number
+    absurd,     // no honest sender uses this number
   };
 
   Verdict note(std::uint32_t sequence, std::uint32_t& missing) noexcept {

@@ -19,12 +19,12 @@ using wire::datagram::Kind;
 
 constexpr std::size_t kMaxStreamedPacket = wire::session_control::kMaxStreamed - kHeaderSize;
 
-// Messages of one call for which a connection is worth its while.
+// The number of messages in one call that makes a connection worthwhile.
 constexpr std::size_t kMany = 8;
-// A burst is so many messages with no more than this between the end of one send and the next ...
+// A burst is this many messages, with at most kBurstGap between the end of one send and the next ...
 constexpr unsigned kBurst = 32;
 constexpr Nanoseconds kBurstGap = 2'000;
-// ... and its messages share system calls: they wait for each other no longer than this.
+// ... and its messages share system calls: they wait for each other for at most this long.
 constexpr Nanoseconds kFlushPause = 50'000;
 
 }  // namespace
@@ -46,7 +46,7 @@ void UdpChannel::set_limit(std::size_t limit) noexcept {
   if (!connect_stream_) set_packet_limit(limit);
 }
 
-// Of a packet that goes this way.
+// The largest packet that can go by this path.
 std::size_t UdpChannel::limit_of(Path path) const noexcept {
   if (path == Path::connection) return peer_packet_limit_;
   return std::min<std::size_t>(path == Path::control ? kMaxStreamedPacket : socket_.packet_limit(), peer_packet_limit_);
@@ -72,7 +72,7 @@ void UdpChannel::start() {
 UdpChannel::~UdpChannel() {
   stop_watching();
   if (stream_) stream_->finish();
-  // No one is left to find out whether it came by UDP.
+  // After this, no one would find out whether the kept datagrams came by UDP.
   if (alive() && path() == Path::unproven) stream_kept();
 }
 
@@ -122,7 +122,7 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
   return status;
 }
 
-// Whether the sender has come back at once so many times that it is faster than the path.
+// Whether the sender has come back at once so often that it must be faster than the path.
 bool UdpChannel::in_burst_locked() noexcept {
   const Nanoseconds now = monotonic_now();
   burst_ = now - last_sent_ < kBurstGap ? burst_ + 1 : 0;
@@ -130,7 +130,7 @@ bool UdpChannel::in_burst_locked() noexcept {
   return burst_ >= kBurst;
 }
 
-// It has granted a whole budget since the beginning. A queue that is full stays so until it is read.
+// The receiver has granted a whole budget since the beginning. A full queue stays full until it is read.
 bool UdpChannel::receiver_keeps_up() const noexcept { return credit_.limit() - parts_.credit >= parts_.credit; }
 
 void UdpChannel::flush_soon_locked() noexcept {
@@ -143,7 +143,7 @@ void UdpChannel::flush_due() noexcept {
   const std::lock_guard lock(mutex_);
   flushing_ = false;
   if (!stream_) return;
-  // A sender that goes on flushes for itself, and would have to wait for this.
+  // A sender that goes on sending flushes itself, and would have to wait for this flush.
   if (monotonic_now() - last_sent_ < kFlushPause) {
     flush_soon_locked();
   } else {
@@ -205,7 +205,7 @@ std::string UdpChannel::path_text(Deadline deadline) {
   const Path path = this->path();
   const std::string ends = session.local().ip() + " to " + session.remote().text();
   const std::string sockets = session.sockets_text();
-  // What matters comes first: there is not room for all of it everywhere.
+  // The important part comes first, because not every display has room for all of it.
   if (path == Path::control) return sockets + "; UDP does not get through: short messages go over TCP, " + ends;
   if (path == Path::connection) return sockets + "; messages go over TCP, as large or many ones do, " + ends;
   if (path == Path::unproven) return sockets + "; the peer has not said whether UDP gets through, " + ends;
@@ -215,7 +215,7 @@ std::string UdpChannel::path_text(Deadline deadline) {
 
 // ---- Whether datagrams get through ---------------------------------------------------------------------------
 
-// A path that is filtered later shows in nothing either. So what is in use is proven again.
+// Filtering that begins later does not show either. So a path in use is proven again from time to time.
 void UdpChannel::check_path() noexcept {
   const std::lock_guard lock(mutex_);
   if (!alive()) return;
@@ -271,7 +271,7 @@ void UdpChannel::settle_locked(Path path) noexcept {
   parts_.loop->wake_from_elsewhere();
 }
 
-// What was sent and may not have come goes once more, with its numbers: what did come is dropped as a duplicate.
+// Sends once more, with the same numbers, what may not have come: what did come is dropped as a duplicate.
 void UdpChannel::fall_back_locked() noexcept {
   if (path() >= Path::control) return;
   set_limit(limit_of(Path::control));
@@ -280,7 +280,7 @@ void UdpChannel::fall_back_locked() noexcept {
   check_room_soon();
 }
 
-// The pair of addresses that it uses has failed. A new connection of its own takes the session's new path.
+// The pair of addresses that the link uses has failed. A new connection of the link takes the session's new path.
 void UdpChannel::leave_path_locked() noexcept {
   if (stream_) drop_stream_locked();
   fall_back_locked();
@@ -293,7 +293,8 @@ void UdpChannel::stream_kept() noexcept {
   }
 }
 
-// By a firewall, or because the other end is gone. Of a link that was never proven the stream tells.
+// Datagrams are refused by a firewall, or because the other end is gone. If the link was never proven, the stream tells
+// which.
 void UdpChannel::refused_locked() noexcept {
   if (path() == Path::unproven) {
     fall_back_locked();
@@ -303,7 +304,7 @@ void UdpChannel::refused_locked() noexcept {
 }
 
 ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) noexcept try {
-  // What was granted since the beginning has come by UDP, for what went by UDP.
+  // Credit that was granted since the beginning came by UDP, for packets that went by UDP.
   if (path() == Path::unproven && credit_.limit() != parts_.credit) settle_locked(Path::udp);
   if (path() != Path::control) {
     if (path() == Path::udp || header.kind != Kind::data) return socket_.send(header, packet);
@@ -360,7 +361,7 @@ void UdpChannel::stream_due() noexcept {
   }
 }
 
-// For a while only what goes by datagrams is taken.
+// For a while, only packets that can go by datagrams are accepted.
 void UdpChannel::refuse_stream_locked() noexcept {
   dial_ = Dial::refused;
   set_packet_limit(ready_limit());
@@ -369,7 +370,7 @@ void UdpChannel::refuse_stream_locked() noexcept {
   parts_.loop->wake_from_elsewhere();
 }
 
-// Responder. Without a descriptor: it could not be made.
+// Responder. `connection` without a descriptor: it could not be made.
 void UdpChannel::adopt_stream(SecureSocket connection) noexcept try {
   std::shared_ptr<StreamSender> made;
   if (connection) {
@@ -384,7 +385,7 @@ void UdpChannel::adopt_stream(SecureSocket connection) noexcept try {
     return;
   }
   if (!made) return refuse_stream_locked();
-  // What may not have come by UDP goes first, with its numbers.
+  // Datagrams that may not have come by UDP go first, with their numbers.
   for (const auto& datagram : kept_) {
     if (made->send_whole(datagram) == RIPC_OK) continue;
     made->finish();
@@ -408,7 +409,7 @@ void UdpChannel::stream_event() noexcept {
   check_room_soon();
 }
 
-// What was under way is lost. Packets go as before, until the next one that is too large for that.
+// What was under way is lost. Packets take the former path until the next one that is too large for it.
 void UdpChannel::drop_stream_locked() noexcept {
   stream_->finish();
   stream_.reset();

@@ -22,11 +22,11 @@ namespace ripc::internal::remote {
 
 class UdpChannel final : public LinkChannel {
  public:
-  // Responder. Makes the connection of the link with this number, and calls `taker` there, with it or with none; or the
-  // peer does not answer.
+  // Responder. Makes the connection of the link with this number, and calls `taker` in the responder, with the
+  // connection or with none. If the peer does not answer, `taker` may not be called.
   using ConnectStream = std::function<void(std::uint32_t link, StreamTaker taker)>;
-  // `connect_stream`: null: the link never has a connection. `datagrams`: they may get through. False: it is known that
-  // they do not. A peer that does not take the connection is asked again only after `peer_timeout`.
+  // `connect_stream`: null if the link never has a connection. `datagrams`: whether they may get through; false: it is
+  // known that they do not. A peer that does not take the connection is asked again only after `peer_timeout`.
   UdpChannel(Parts parts, LinkSocket socket, std::uint32_t peer_packet_limit, bool datagrams,
              ConnectStream connect_stream, Nanoseconds peer_timeout);
   ~UdpChannel() override;

@@ -11,12 +11,12 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Room that is not granted. Probes take it: their sender has no credit, and limits them itself. The rest is a reserve,
-// as the system's accounts differ slightly from the estimate.
+// Room that is not granted. It is for probes: their sender has no credit, and limits them itself. The rest is a
+// reserve, because the system's accounting differs slightly from the estimate.
 constexpr std::size_t kControlReserve = 48 * datagram_bytes(wire::datagram::kHeaderSize);
-// Pending errors of a socket come before its datagrams.
+// How many errors to skip: a socket reports pending errors before its datagrams.
 constexpr int kMaxErrors = 4;
-// Batches without a packet in them that are read in one turn.
+// How many batches without a packet are read in one turn.
 constexpr int kMaxEmptyBatches = 8;
 // How long datagrams that were sent before a connection was there may still be on their way.
 constexpr Nanoseconds kReorderTimeout = 10'000'000;
@@ -31,7 +31,8 @@ UdpReceiver::~UdpReceiver() {
 }
 
 // What the options ask for, as the socket buffer counts it: small messages, bytes of larger ones, and two of the
-// largest packets. The bytes count twice, as they are rounded up. One packet can come while the other is read.
+// largest packets. The bytes count twice, because they are rounded up. Of the two packets, one can come while the other
+// is read.
 std::size_t UdpReceiver::wanted_buffer() const noexcept {
   const spi::PortOptions& options = port_.options();
   const std::size_t content = options.queue_messages * datagram_bytes(128) + 2 * std::size_t{options.queue_bytes} +
@@ -39,7 +40,7 @@ std::size_t UdpReceiver::wanted_buffer() const noexcept {
   return std::max(content + content / 2, receive_buffer_);
 }
 
-// The system gives the room of packets that were read back a quarter of the buffer at a time.
+// When packets are read, the system gives their room back in steps of a quarter of the buffer.
 std::uint32_t UdpReceiver::budget(std::size_t buffer) const noexcept {
   const std::size_t usable = buffer - buffer / 4;
   const std::size_t least = 2 * datagram_bytes(kMaxDatagram);
@@ -61,7 +62,7 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
   const std::size_t count = sources_.size() + 1;
   if (sources_.capacity() < count) sources_.reserve(2 * count);
   if (polled_capacity_ < count && spare_.capacity() < count) spare_.reserve(2 * count);
-  if (!buffers_) buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // not touched before need
+  if (!buffers_) buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // untouched before use
   if (sources_.size() >= kDirect) {
     if (!ready_set_) {
       ready_set_.reset(epoll_create1(EPOLL_CLOEXEC));
@@ -92,7 +93,7 @@ void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, Secur
   const auto found = std::ranges::find_if(
       sources_, [&](const auto& source) { return source->session().get() == &session && source->link() == link; });
   if (found == sources_.end()) return;
-  // Otherwise the sender finds the connection closed, and does as before.
+  // Otherwise the sender finds the connection closed, and goes on as before.
   UdpSource& source = **found;
   if (!watch_stream(source, stream->fd()).ok()) return;
   source.stream_fd = stream->fd();
@@ -144,7 +145,7 @@ std::size_t UdpReceiver::poll(spi::PacketSink& sink, std::size_t budget) noexcep
   if (port_.version() != polled_version_) [[unlikely]]
     refresh();
   if (polled_.empty()) return 0;
-  // The system does not know of it, so each source is looked at once.
+  // The system does not know of what was passed, so each source is looked at once.
   if (passed_.load(std::memory_order_relaxed)) [[unlikely]] {
     passed_.store(false, std::memory_order_seq_cst);
     unscanned_ = polled_.size();
@@ -174,7 +175,7 @@ std::size_t UdpReceiver::poll_all(spi::PacketSink& sink, std::size_t budget, boo
 
 std::size_t UdpReceiver::poll_ready(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
-  // What is ready may turn out to be no packet; then the next ones are asked for.
+  // A ready source may turn out to have no packet; then the next ones are asked for.
   for (std::size_t asked = 0; taken == 0 && !stop && asked <= polled_.size(); asked += ready_.size()) {
     const bool more = ready_next_ != ready_count_;
     if (!more) {
@@ -241,7 +242,7 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
     if (count <= 0) return false;
     for (int index = 0; index < count; ++index) {
       const auto at = static_cast<std::size_t>(index);
-      // Longer than any: what came of it is no packet of ours.
+      // It is longer than any of ours, so the part that came is no packet.
       const std::size_t size = headers_[at].msg_len > kMaxDatagram ? 0 : headers_[at].msg_len;
       spi::Bytes datagram;
       if (!source.open_sealed({buffers_.get() + at * kStride, size}, datagram, port_.counters())) continue;
@@ -252,12 +253,12 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
     if (batch_count_ != 0) return true;
     if (!filled) return false;
   }
-  // Someone floods the link with what is no packet. Others have a turn.
+  // Someone floods the link with datagrams that are no packets. Other sources get a turn.
   port_.events().wake();
   return false;
 }
 
-// Packets that went over UDP are delivered before those of the connection. What has not come soon is lost.
+// Packets that went over UDP are delivered before those of the connection. Packets that do not come soon are lost.
 bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept {
   if (stream.is_due) return true;
   spi::Bytes datagram;
@@ -272,7 +273,7 @@ bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream, spi::PacketS
   return stream.is_due;
 }
 
-// False: there is nothing more to read now, or ever; then it is dropped.
+// False: there is nothing more to read now, or ever; in the latter case the connection is dropped.
 bool UdpReceiver::fill(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept {
   count_call();
   const StreamReceiver::Outcome outcome = stream.fill(sink);
@@ -282,7 +283,7 @@ bool UdpReceiver::fill(UdpSource& source, StreamReceiver& stream, spi::PacketSin
   return outcome == StreamReceiver::Outcome::data;
 }
 
-// The sender has given up this connection. Its end may never come by a path that has failed.
+// Whether the sender has given up this connection. News of its end may never come over a path that has failed.
 bool UdpReceiver::is_replaced(const UdpSource& source, StreamReceiver& stream) noexcept {
   if (!source.has_next()) [[likely]]
     return false;
@@ -299,7 +300,7 @@ void UdpReceiver::end_stream(UdpSource& source) noexcept {
   unwatch(fd);
   if (source.stream_fd == fd) source.stream_fd = -1;
   source.drop_stream();
-  // What came by UDP meanwhile has rung already.
+  // Datagrams that came by UDP meanwhile have already made an event.
   port_.events().wake();
 }
 
@@ -315,7 +316,8 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
         return taken;
       }
       if (datagram.empty()) {
-        // What was just sent is not there yet: a receiver that waits for the first packet should have it now.
+        // The packets sent just now are not there yet, but a receiver that waits for the first packet should have it
+        // now.
         if (taken != 0 || !fill(source, stream, sink)) return taken;
         continue;
       }
@@ -333,7 +335,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
     stream.pop();
     ++taken;
   }
-  // No event tells of what was read already.
+  // No event tells of data that was read already.
   unscanned_ = polled_.size();
   return taken;
 }
@@ -342,7 +344,7 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
 int UdpReceiver::read_batch(int fd, unsigned wanted) noexcept {
   count_call();
   if (wanted != 1) return recvmmsg(fd, headers_.data(), wanted, MSG_DONTWAIT, nullptr);
-  // The usual look of a receiver that waits; the plain call is quicker.
+  // A receiver that waits usually looks this way, and the plain call is faster.
   const ssize_t size = recv(fd, buffers_.get(), kStride, MSG_DONTWAIT);
   if (size < 0) return -1;
   headers_[0].msg_len = static_cast<unsigned>(size);
@@ -381,7 +383,7 @@ bool UdpReceiver::set_aside() noexcept {
   return true;
 }
 
-// Makes packets of what came by the control connection.
+// Turns datagrams that came by the control connection into packets.
 void UdpReceiver::take_kept(UdpSource& source) noexcept {
   source.take_kept(port_.counters());
   source.settle(port_.counters());

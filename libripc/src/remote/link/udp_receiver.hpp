@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the sockets of those sources of a port whose datagrams travel over UDP: in turns, a batch of datagrams at a
-// time. It also reads the connections that some of these sources have.
+// Reads the sockets of those sources of a port whose datagrams travel over UDP. The sources take turns, with a batch of
+// datagrams each. It also reads the connections that some of these sources have.
 #pragma once
 
 #include <sys/epoll.h>
@@ -34,16 +34,16 @@ class UdpReceiver {
   std::size_t wanted_buffer() const noexcept;
   std::uint32_t budget(std::size_t buffer) const noexcept;
   Status add_source(std::shared_ptr<UdpSource> source);
-  // The connection of a link. Nothing happens if there is no such link. Throws std::bad_alloc.
+  // Takes over the connection of a link. Nothing happens if there is no such link. Throws std::bad_alloc.
   void adopt_stream(const Session& session, std::uint32_t link, SecureSocket connection);
-  // A datagram of one of the sources that came by its control connection. Throws std::bad_alloc.
+  // Takes a datagram of one of the sources that came by its control connection. Throws std::bad_alloc.
   void pass(UdpSource& source, spi::Bytes datagram);
 
  private:
   static constexpr unsigned kBatch = 16;
-  // With more sources than these, the system is asked which have something.
+  // With more sources than this, the system is asked which of them have something to read.
   static constexpr std::size_t kDirect = 4;
-  // A datagram and, so that the first bytes of all do not meet in one cache set, a little more.
+  // A datagram, and a little more so that the first bytes of all datagrams do not fall into one cache set.
   static constexpr std::size_t kStride = (std::size_t{64} << 10) + 256;
 
   void refresh() noexcept;

@@ -12,7 +12,8 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// How long a datagram may still be on its way when the question whether it has come is here; and between two looks.
+// How long a datagram may still be on its way when the question whether it has come is here; and the first pause
+// between two looks.
 constexpr Nanoseconds kProofPatience = 100'000'000;
 constexpr Nanoseconds kFirstLook = 500'000;
 
@@ -42,8 +43,8 @@ void UdpSource::answer_proof(Nanoseconds until, Backoff pause) {
   });
 }
 
-// Whether a datagram has come by UDP since this was last asked, as far as the system has it.
-// What the receiver has not read is in the socket. Is it from before, the receiver is busy, and there is no doubt.
+// Whether a datagram has come by UDP since the last call, as far as the system knows. Datagrams that the receiver has
+// not read are in the socket. If one is there from before, the receiver is busy, and there is no doubt.
 bool UdpSource::has_arrived() noexcept {
   pollfd readable{socket_.fd(), POLLIN, 0};
   return take_arrived() || (poll(&readable, 1, 0) > 0 && (readable.revents & POLLIN) != 0);

@@ -27,12 +27,12 @@ class UdpSource final : public LinkSource {
 
   // ---- Responder ----
   void handle(const wire::session_control::Frame& frame) override;
-  // A connection of its own, which the receiver watches already. It counts once the one before it was dropped; returns
-  // the one whose turn has not come, if there is such a one.
+  // Takes over a connection of its own, which the receiver watches already. It is used once the one before it was
+  // dropped. Returns the connection that it replaces before its turn has come, if there is one.
   std::unique_ptr<StreamReceiver> adopt(std::unique_ptr<StreamReceiver> stream) noexcept;
 
   // ---- The receiver's ----
-  // What a datagram that the socket has brought contains. False: it is not fresh, and counted.
+  // Opens a datagram that the socket has brought. False: it is not fresh, and was counted.
   bool open_sealed(std::span<std::byte> read, spi::Bytes& datagram, PortCounters& counters) const noexcept {
     const auto verdict = socket_.open_sealed(read, datagram);
     if (verdict == security::DatagramOpener::Verdict::fresh) [[likely]]
@@ -47,7 +47,7 @@ class UdpSource final : public LinkSource {
     return stream_.get();
   }
   void drop_stream() noexcept { stream_.reset(); }
-  // Whether the sender has made another one.
+  // Whether the sender has made another connection.
   bool has_next() const noexcept { return has_next_.load(std::memory_order_acquire); }
   // Whether a packet that the connection has brought waits to be delivered.
   bool has_record() const noexcept {

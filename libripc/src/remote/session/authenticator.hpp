@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what the other end of a connection may be. On this host it must be a process of a user that the peer policy
-// admits. In any case it must prove itself (proof.hpp).
+// Decides whether to admit the other end of a connection. On this host it must be a process of a user that the peer
+// policy admits. In any case it must prove itself (proof.hpp).
 #pragma once
 
 #include <optional>
@@ -13,25 +13,25 @@
 
 namespace ripc::internal::remote {
 
-// Any thread, but for what says otherwise.
+// Any thread, unless a line says otherwise.
 class Authenticator {
  public:
   Authenticator(ProofOptions options, PeerPolicy policy) : options_(std::move(options)), authorizer_(policy) {}
 
-  // Of this end of a connected socket. Throws std::bad_alloc.
+  // The proof of this end of a connected socket. Throws std::bad_alloc.
   Proof proof(std::optional<SessionSecret> session, int socket) {
     return {options_, std::move(session), authorizer_.is_on_this_host(socket)};
   }
 
-  // The peer that is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection(). Counts
-  // what is refused.
+  // Judges the peer that is connected to the socket and has sent something, as PeerAuthorizer::authorize_connection().
+  // Counts refusals.
   Status authorize(int socket);
   // Whose process the other end belongs to; nullopt: it is on another host, or the kernel does not tell.
   std::optional<uid_t> user_of(int socket) { return authorizer_.user_of(socket); }
   // Why the other end has refused this one.
   Status refused_by(int socket) { return authorizer_.refused_by(socket); }
 
-  // Of the answering end. The listener's thread only.
+  // For the answering end. The listener's thread only.
   SeenOffers& seen_offers() noexcept { return seen_offers_; }
   // A handshake was refused because of a missing, wrong or recorded proof.
   void count_refused() noexcept { security::Counters::add(options_.credentials.counters->handshakes_refused); }

@@ -13,7 +13,7 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// Frames that the peer has not acknowledged.
+// The most frames, and bytes of frames, that the peer has not acknowledged.
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kAcknowledgeAfter = 64;
@@ -57,7 +57,7 @@ void ControlStream::write_locked() noexcept {
       continue;
     }
     if (errno == EINTR) continue;
-    // An error shows to the responder, which reads; until then the frames are kept for the next connection.
+    // The responder sees an error when it reads; until then the frames are kept for the next connection.
     if (!waiting_) (void)loop_.modify(connection_.fd(), EPOLLIN | EPOLLOUT);
     waiting_ = true;
     return;
@@ -72,7 +72,7 @@ void ControlStream::flush() noexcept {
 }
 
 void ControlStream::drop_acknowledged_locked(std::uint64_t frames) noexcept {
-  // Never one that is partly written: what follows would begin in its middle.
+  // A frame that is partly written stays: without it, the stream would go on in the middle of a frame.
   while (first_ < frames && next_ != kept_.begin()) {
     kept_bytes_ -= kept_.front().size();
     kept_.pop_front();
@@ -90,7 +90,7 @@ Status ControlStream::attach(SecureSocket connection, std::uint64_t acknowledged
   begin_ = end_ = 0;
   if (buffer_.empty()) buffer_.resize(2 * wire::session_control::kMaxSize);
   const std::lock_guard lock(mutex_);
-  // Either this thread sees the break, or the thread that breaks it off sees the connection.
+  // Either this thread sees the break, or the thread that breaks the stream off sees the connection.
   if (is_broken()) return RIPC_NO_MEMORY;
   if (acknowledged < first_ || acknowledged > first_ + kept_.size())
     return Status(RIPC_CORRUPT, "The peer tries to resume a session at an impossible position.");
@@ -114,7 +114,7 @@ void ControlStream::detach() noexcept {
   waiting_ = false;
 }
 
-// A connection that is closed while something lies unread in it is reset, and what it has not sent yet is lost.
+// Closing a connection that holds unread data resets it, and what it has not sent yet is lost.
 void ControlStream::finish(Deadline deadline) noexcept {
   if (!connection_) return;
   const int fd = connection_.fd();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control connection of a session: a stream of frames (wire/session.hpp) that goes on over another TCP connection
-// when one is lost. Frames are numbered by counting them, kept until the peer has acknowledged them, and sent again
-// where the new connection begins.
+// The control connection of a session: a stream of frames (wire/session.hpp) that continues over another TCP connection
+// when one is lost. Frames are numbered by counting them. They are kept until the peer has acknowledged them, and sent
+// again when a new connection begins.
 #pragma once
 
 #include <atomic>
@@ -27,9 +27,9 @@ class ControlStream {
   explicit ControlStream(EventLoop& loop) noexcept : loop_(loop) {}
   ~ControlStream() { detach(); }
 
-  // Any thread. What the connection does not take now, or there is none, is kept, up to a limit. RIPC_OK, RIPC_AGAIN
-  // (the peer has not acknowledged too many frames; nothing was sent), RIPC_NO_MEMORY (likewise), RIPC_PEER_DEAD (it is
-  // broken; likewise), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
+  // Any thread. A frame that the connection does not take now, or for which there is no connection, is kept, up to a
+  // limit. RIPC_OK, RIPC_AGAIN (too many frames are not acknowledged; nothing was sent), RIPC_NO_MEMORY (nothing was
+  // sent), RIPC_PEER_DEAD (the stream is broken; nothing was sent), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
   template <typename T>
   ripc_status send(const T& frame) noexcept try {
     std::vector<std::byte> bytes;
@@ -38,18 +38,20 @@ class ControlStream {
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }
-  // Any thread. The same for what the peer waits for, or would go wrong without: where there is no memory for it, the
+  // Any thread. The same for a frame that the peer waits for, or cannot do without: if there is no memory for it, the
   // stream breaks.
   template <typename T>
   void tell(const T& frame) noexcept {
     if (send(frame) == RIPC_NO_MEMORY) break_off();
   }
 
-  // Any thread. Something is missing in it: its session cannot go on. The responder finds the connection closed.
+  // Any thread. Breaks the stream: something is missing in it, so its session cannot go on. The responder finds the
+  // connection closed.
   void break_off() noexcept;
   bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
 
-  // Any thread. True if there is room for the largest frame, or for so many that are no larger together than 3 of it.
+  // Any thread. True if there is room for the largest frame, or for this many frames that together are no larger than
+  // three of the largest.
   bool has_room(std::size_t frames = 1) const noexcept;
 
   // Any thread. Frames received over all connections so far.
@@ -57,13 +59,13 @@ class ControlStream {
 
   // ---- Responder ----
 
-  // From now on over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
-  // RIPC_CORRUPT: it cannot have received so many, or those it lacks are gone. RIPC_NO_MEMORY: it is broken. Throws
-  // std::bad_alloc: nothing is attached.
+  // Continues over this connection. `acknowledged`: frames that the peer has received so far; the rest is sent again.
+  // RIPC_CORRUPT: the peer cannot have received that many, or the frames it lacks are gone. RIPC_NO_MEMORY: the stream
+  // is broken. Throws std::bad_alloc: nothing is attached.
   Status attach(SecureSocket connection, std::uint64_t acknowledged, EventLoop::Handler handler);
   void detach() noexcept;
-  // Before detach(), when nothing more is to be said: writes what waits, and waits until the peer has read it and
-  // closed. What the peer still says is dropped.
+  // Before detach(), when there is nothing more to send: writes what waits, and waits until the peer has read it and
+  // closed. What the peer still sends is dropped.
   void finish(Deadline deadline) noexcept;
   bool attached() const noexcept { return static_cast<bool>(connection_); }
   int fd() const noexcept { return connection_.fd(); }
@@ -72,7 +74,7 @@ class ControlStream {
   // The next frame; it is valid until the next call.
   Event receive(std::span<const std::byte>& frame) noexcept;
   void acknowledged(std::uint64_t frames) noexcept;
-  // Frames, or bytes, that came since this was last said to the peer make it worth saying.
+  // Whether enough frames or bytes have come since the last acknowledgement to make the next one worthwhile.
   bool should_acknowledge() const noexcept;
   void note_acknowledgement() noexcept {
     last_acknowledged_ = received_;

@@ -8,7 +8,7 @@ namespace ripc::internal::remote {
 
 namespace {
 
-// How long an address has before the next one is tried beside it.
+// How long an address is tried alone before the next one is tried, too.
 constexpr Nanoseconds kHeadStart = 10'000'000;
 
 // Which of two failures tells more.
@@ -62,13 +62,13 @@ void Dialer::cancel() noexcept {
 
 void Dialer::finish(Greeted greeted) noexcept {
   if (over_) return;
-  // What it holds may hold this.
+  // What `done_` holds may own this object.
   const Handshake::Done done = std::move(done_);
   cancel();
   try {
     done(std::move(greeted));
   } catch (const std::bad_alloc&) {
-    // As in Handshake: it has ended what it was for.
+    // As in Handshake: `done` has ended what the handshake was for.
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects to a context that has several addresses: tries them side by side and takes the first that answers as the
+// Connects to a context that has several addresses: tries them concurrently and takes the first that answers as the
 // wanted context.
 #pragma once
 

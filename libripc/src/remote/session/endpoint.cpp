@@ -19,7 +19,7 @@ namespace ripc::internal::remote {
 
 bool Endpoint::parse(const std::string& ip, std::uint16_t port, Endpoint& endpoint) {
   endpoint = Endpoint();
-  // The calls below would take it for the end.
+  // The calls below would take the zero for the end.
   if (ip.find('\0') != std::string::npos) return false;
   if (inet_pton(AF_INET, ip.c_str(), &endpoint.address_.v4.sin_addr) == 1) {
     endpoint.address_.v4.sin_family = AF_INET;
@@ -159,7 +159,7 @@ std::vector<std::string> own_addresses(const std::string& interface) {
       inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text.data(), text.size());
     } else if (entry->ifa_addr->sa_family == AF_INET6) {
       const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
-      // Of use only together with the name of the other machine's interface.
+      // A link-local address is useful only with the name of the other machine's interface.
       if (IN6_IS_ADDR_LINKLOCAL(&address)) continue;
       inet_ntop(AF_INET6, &address, text.data(), text.size());
     } else {

@@ -15,16 +15,16 @@
 
 namespace ripc::internal::remote {
 
-// An IPv4 or IPv6 address and a port. An IPv4 address in IPv6 clothes (::ffff:a.b.c.d) counts as IPv4.
+// An IPv4 or IPv6 address and a port. An IPv4-mapped IPv6 address (::ffff:a.b.c.d) counts as IPv4.
 class Endpoint {
  public:
   // `ip` is a literal such as 192.0.2.1, 2001:db8::1 or fe80::1%eth0; names are not looked up. False if it is none.
   static bool parse(const std::string& ip, std::uint16_t port, Endpoint& endpoint);
-  // Of a socket: where it is bound, and what it is connected to. Empty if it is neither.
+  // The addresses that a socket is bound to and connected to. Empty if it is not.
   static Endpoint local_of(int fd) noexcept;
   static Endpoint remote_of(int fd) noexcept;
 
-  // Of an IPv4 or IPv6 address; empty for any other family.
+  // Converts an IPv4 or IPv6 address; empty for any other family.
   static Endpoint of(const sockaddr& address) noexcept;
 
   explicit operator bool() const noexcept { return size_ != 0; }
@@ -78,14 +78,14 @@ struct GuardedSocket {
 // A non-blocking socket of this type. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
 Result<GuardedSocket> open_socket(int family, int type);
 enum class PortOrder : std::uint8_t { any, lowest_first };
-// Binds to the address, and to a port of the range. RIPC_SYSTEM names what is in the way.
+// Binds to the address, and to a port of the range. The text of RIPC_SYSTEM names what is in the way.
 Status bind_in_range(int fd, const Endpoint& address, PortRange range, PortOrder order = PortOrder::any);
 
 // The unicast addresses that others can use to reach this machine, loopback last. With `interface` only that one's.
 std::vector<std::string> own_addresses(const std::string& interface);
 
-// Names this machine, since its last start, and the network namespace: two processes with the same see the same
-// loopback interface. Empty where the system does not tell.
+// Identifies this machine, since its last start, and the network namespace: two processes with the same identity see
+// the same loopback interface. Empty where the system does not tell.
 std::string host_identity();
 
 }  // namespace ripc::internal::remote

@@ -29,15 +29,15 @@ Status connect_failure(int error, const Endpoint& remote) {
                                     "): the process has ended, or a firewall is in the way.");
 }
 
-// Between two sockets of one address there is no network to spare. BBR, the default of many machines, paces there too:
-// with it long messages reach two thirds of the speed, or half (docs/performance/sockets.md).
+// Between two sockets of the same address, there is no network to protect. BBR, the default on many machines, paces
+// there, too: long messages then reach two thirds of the speed, or half (docs/performance/sockets.md).
 void leave_out_pacing(int fd) noexcept {
   constexpr std::string_view kUnpaced = "reno";  // in every kernel
   if (Endpoint::local_of(fd).same_ip(Endpoint::remote_of(fd)))
     (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size());
 }
 
-// What a peer can honestly answer to a greeting.
+// Replaces a status that no honest peer answers to a greeting.
 ripc_status believable_greeting(ripc_status status) noexcept {
   switch (status) {
     case RIPC_REFUSED:
@@ -128,14 +128,14 @@ void Handshake::finish(Status status, bool definite) noexcept {
   greeted_.status = std::move(status);
   greeted_.definite = definite;
   if (!greeted_.status.ok() && greeted_.connection) {
-    // What was said last should arrive.
+    // The last frame sent should arrive.
     (void)::shutdown(greeted_.connection.fd(), SHUT_WR);
     greeted_.connection.close();
   }
   try {
     if (done_) done_(std::move(greeted_));
   } catch (const std::bad_alloc&) {
-    // Said by Done: it has done what it had to.
+    // As `Done` says: it has ended what the handshake was for.
   }
 }
 
@@ -204,7 +204,7 @@ ripc_status Handshake::read_frame() {
       if (have_ == size) return RIPC_OK;
     }
     if (frame_.size() < size) frame_.resize(size);
-    // No byte more than the frame has: what follows is for somebody else.
+    // Read no byte beyond the frame: what follows is for another reader.
     const ssize_t got = recv(greeted_.connection.fd(), frame_.data() + have_, size - have_, MSG_DONTWAIT);
     if (got > 0) {
       have_ += static_cast<std::size_t>(got);
@@ -220,7 +220,7 @@ template <typename T>
 bool Handshake::send(const T& frame) {
   std::vector<std::byte> bytes;
   if (wire::session_control::encode(frame, bytes) != RIPC_OK) return false;
-  // A new connection has room for so little.
+  // A new connection has room for such a short frame.
   const ssize_t sent = ::send(greeted_.connection.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent == static_cast<ssize_t>(bytes.size());
 }
@@ -257,7 +257,7 @@ void Handshake::on_hello(const Hello& hello) {
   if (proof_->examine(hello, authenticator_.seen_offers())) {
     greeted_.reply = decide_.answer(greeted_.hello, greeted_.connection.fd());
   } else {
-    // Nothing is done for strangers.
+    // No more work is done for a stranger.
     authenticator_.count_refused();
     greeted_.reply = {.context = 1, .status = RIPC_REFUSED};
   }
@@ -281,7 +281,7 @@ void Handshake::on_reply(const HelloReply& reply) {
     if (proven == RIPC_REFUSED) authenticator_.count_refused();
     finish(std::move(proven), true);
   } else if (wanted_ != 0 && reply.context != wanted_) {
-    // Before it takes this side for a peer.
+    // The connection ends before the other process takes this side for a peer.
     finish(Status(RIPC_PEER_DEAD, "Another process answers at the address of the service."), true);
   } else if (reply.status == RIPC_REFUSED) {
     finish(authenticator_.refused_by(greeted_.connection.fd()), true);
@@ -316,8 +316,8 @@ void Handshake::on_confirm(const Confirm& confirm) {
   }
 }
 
-// To its eyes the handshake has succeeded, so it is told as in a session. What it may have sent already is read: else
-// the connection would be reset, and the word with it.
+// For the other end the handshake has succeeded, so it is told as in a session. What it may have sent already is read:
+// otherwise the connection would be reset, and the message lost.
 void Handshake::turn_away(Status reason) {
   protect(false);
   std::vector<std::byte> bytes;

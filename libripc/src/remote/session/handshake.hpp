@@ -18,7 +18,7 @@
 
 namespace ripc::internal::remote {
 
-// What the connecting end says, and for a session that was proven its secret.
+// What the connecting end sends, and the secret of a session that was proven.
 struct Greeting {
   wire::session_control::Hello hello;
   std::optional<SessionSecret> session;
@@ -38,13 +38,15 @@ struct Greeted {
 // Responder only. Lives until it has called `done`, once, or was cancelled.
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
-  // Called once, from the loop. What it throws for want of memory is nobody's: it has to end what it was for.
+  // Called once, from the loop. Nobody handles the std::bad_alloc that it may throw: it must itself end what the
+  // handshake was for.
   using Done = std::function<void(Greeted)>;
-  // For the answering end. Both are asked once, and what is proven lies between them.
+  // For the answering end. Each is called once, and the proof is judged between the two calls.
   struct Decide {
-    // What a connection is to be proven with, unless it begins a session. RIPC_PEER_DEAD: there is no such session.
+    // The secret that a connection is to be proven with, unless it begins a session. RIPC_PEER_DEAD: there is no such
+    // session.
     std::function<Result<std::optional<SessionSecret>>(const wire::session_control::Hello&)> find;
-    // What to answer.
+    // Makes the answer.
     std::function<wire::session_control::HelloReply(const wire::session_control::Hello&, int socket)> answer;
   };
 
@@ -55,7 +57,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
                                            Deadline deadline, Decide decide, Done done);
   ~Handshake();
 
-  // Ends it without a word.
+  // Ends the handshake without calling `done`.
   void cancel() noexcept;
   bool over() const noexcept { return step_ == Step::over; }
 

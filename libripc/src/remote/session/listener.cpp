@@ -13,7 +13,8 @@ namespace ripc::internal::remote {
 namespace {
 
 constexpr int kBacklog = 1024;
-// A peer that does not go on with its handshake does not keep others out for ever: the oldest makes room. Of each list.
+// The limit of each list. When it is reached, the oldest handshake makes room, so peers that do not continue theirs
+// cannot keep others out.
 constexpr std::size_t kMaxHandshakes = 256;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
 constexpr Nanoseconds kRefusalPatience = 100'000'000;
@@ -55,7 +56,7 @@ Status Listener::bind(const std::string& bind_address, PortRange ports) {
     const int off = 0;
     (void)setsockopt(socket->fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (where.family() == AF_INET6) (void)setsockopt(socket->fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    // The first context of a machine is where a file of known services says that it is.
+    // The first context of a machine gets the port that a file of known services names.
     Status status = bind_in_range(socket->fd.get(), where, ports, PortOrder::lowest_first);
     if (status.ok()) socket_ = std::move(*socket);
     return status;
@@ -112,7 +113,7 @@ void Listener::greet(GuardedSocket socket) {
     handshake = Handshake::accept(loop_, authenticator_, std::move(socket), Deadline::after(patience_),
                                   std::move(decide), [this, place](Greeted greeted) {
                                     place->list->erase(place);
-                                    // Whoever was turned away has been counted.
+                                    // A peer that was turned away has been counted already.
                                     if (greeted.status == RIPC_TIMEOUT && !greeted.proven.session)
                                       authenticator_.count_refused();
                                     const bool is_told = greeted.reply.context != 0 && greeted.reply.status == RIPC_OK;
@@ -128,8 +129,8 @@ void Listener::greet(GuardedSocket socket) {
   place->handshake = std::move(handshake);
 }
 
-// No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable, and the peer
-// waiting: the descriptor kept for this is spent on telling it.
+// No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable and the peer
+// waiting, so the reserved descriptor is used to tell the peer.
 bool Listener::refuse_without_descriptors() {
   reserve_.reset();
   GuardedSocket socket;
@@ -138,7 +139,7 @@ bool Listener::refuse_without_descriptors() {
   (void)loop_.modify(socket_.fd.get(), 0);
   timer_.set(monotonic_now() + kAcceptPause);
   if (socket.fd) {
-    // One at a time: the descriptor is free again when this one has gone.
+    // One at a time: the descriptor is free again when this connection is closed.
     Handshake::Decide decide = decide_;
     decide.answer = [answer = decide_.answer](const wire::session_control::Hello& hello, int knocking) {
       wire::session_control::HelloReply reply = answer(hello, knocking);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP socket where other contexts knock, and the handshakes that are under way there.
+// The TCP socket to which other contexts connect, and the handshakes that are under way there.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace ripc::internal::remote {
 // Responder only, but for port().
 class Listener {
  public:
-  // `bind_address`: an IP, or empty: all. `decide` and `accepted` are as in Handshake. `accepted` hears of good
-  // handshakes. It also hears of those lost for want of memory after the other end was told that all is well.
+  // `bind_address`: an IP, or empty: all. `decide` and `accepted` are as in Handshake. `accepted` is called for good
+  // handshakes, and also for those that fail for want of memory after the other end was told that all is well.
   static Result<std::unique_ptr<Listener>> open(EventLoop& loop, Authenticator& authenticator,
                                                 const std::string& bind_address, PortRange ports, Nanoseconds patience,
                                                 Handshake::Decide decide, Handshake::Done accepted);
@@ -55,12 +55,12 @@ class Listener {
   Handshake::Decide decide_;
   Handshake::Done accepted_;
   GuardedSocket socket_;
-  UniqueFd reserve_;  // given up when no other descriptor is left
+  UniqueFd reserve_;  // closed to have a descriptor when no other is left
   std::uint16_t port_ = 0;
   bool dual_stack_ = false;
   StandingTimer timer_;  // until there may be descriptors again
   Guests strangers_;     // have not shown yet that they may connect
-  Guests known_;         // have: those who only knock do not drive them out
+  Guests known_;         // have: guests that only connect do not displace them
 };
 
 }  // namespace ripc::internal::remote

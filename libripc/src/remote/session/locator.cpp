@@ -49,7 +49,7 @@ bool parse_fields(std::string_view text, Locator& locator) {
       if (locator.ips.size() >= kMaxIps || !is_ip(value)) return false;
       locator.ips.emplace_back(value);
     }
-    // What a newer version adds does not hurt.
+    // Fields that a newer version adds are ignored.
   }
   return locator.port != 0 && !locator.ips.empty();
 }

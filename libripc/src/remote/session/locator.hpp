@@ -3,7 +3,7 @@
 //
 //   ctx=0123456789abcdef;host=BOOT.NAMESPACE;port=7000;ip=192.0.2.1;ip=2001:db8::1
 //
-// Only port and one ip are needed; a person who writes a file of known services leaves the rest out, and also may write
+// Only port and one ip are needed; a person who writes a file of known services leaves the rest out, and may also write
 // IP:PORT, with an IPv6 address in brackets.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Locator {
   // What to dial, best first. `own_host`: host_identity() of the dialing side: loopback is left out unless it is the
   // same machine, and first if it is. Without host, all.
   std::vector<Endpoint> endpoints(const std::string& own_host) const;
-  // Whether it is the way to that context, found at that address.
+  // Whether this locator leads to the context `found`, which was found at that address.
   bool leads_to(std::uint64_t found, const Endpoint& at, const std::string& own_host) const;
 };
 

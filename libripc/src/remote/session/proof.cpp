@@ -29,7 +29,7 @@ constexpr std::string_view kKeyPurpose = "ripc handshake 1";
 constexpr std::string_view kConnectionPurpose = "ripc connection";
 constexpr std::string_view kConfirmPurpose = "ripc confirm";
 
-// What both ends must have seen in the same form.
+// The bytes that both ends must have seen in the same form.
 template <typename T>
 std::vector<std::byte> bound(const T& frame) {
   std::vector<std::byte> bytes;
@@ -83,7 +83,7 @@ std::uint32_t Proof::abilities() const noexcept {
   return all;
 }
 
-// One at least, where a proof is needed.
+// Not empty if a proof is needed.
 std::vector<Secret> Proof::shared_secrets() const {
   if (session_) return {session_->secret.derive(kConnectionPurpose)};
   std::vector<Secret> all;
@@ -107,7 +107,7 @@ std::vector<Pattern> Proof::patterns() const {
   return all;
 }
 
-// The demands of both; the ends of a session have agreed.
+// Whether the choice meets the demands of both ends; the ends of a session have agreed already.
 bool Proof::suits() const noexcept {
   if (session_) return true;
   const std::uint32_t own = abilities();
@@ -217,14 +217,14 @@ Status Proof::judge(const HelloReply& reply) {
     return is_bare && suits() ? Status() : refusal();
   }
   if (reply.choice == 0) {
-    // Only an end that knows the session could prove more.
+    // Only an end that knows the session could prove anything.
     if (session_ && reply.status == RIPC_PEER_DEAD) return RIPC_PEER_DEAD;
     return refusal();
   }
   if (reply.choice > attempts_.size()) return forged();
   chosen_.emplace(std::move(attempts_[reply.choice - 1]));
   if (!chosen_->read(reply.message, payload_) || payload_ != bound_reply(reply)) return forged();
-  // What nobody could change is what the other end had agreed to.
+  // Nobody could have changed this answer, so the other end did agree to it.
   if (!suits()) return refusal();
   return chosen_->complete() ? Status() : note_peer(*chosen_);
 }

@@ -22,7 +22,7 @@ namespace ripc::internal::remote {
 
 // ripc_encrypt.
 enum class Encryption : std::uint8_t {
-  off = RIPC_ENCRYPT_OFF,  // with a key what is said is authentic
+  off = RIPC_ENCRYPT_OFF,  // with a key, all data is still authenticated
   automatic = RIPC_ENCRYPT_AUTO,
   required = RIPC_ENCRYPT_REQUIRED,
 };
@@ -41,8 +41,8 @@ struct SessionSecret {
   security::Secret secret;
   security::Protection protection;
 
-  // For a direction of a link. `incoming`: at the end that has not begun the session; `own`: of a link that this end
-  // has opened; `sends`: for what this end sends.
+  // The secret for one direction of a link. `incoming`: this end has not begun the session; `own`: this end has opened
+  // the link; `sends`: for what this end sends.
   security::Secret of_link(bool incoming, bool own, bool sends, std::uint32_t link, std::uint64_t token) const noexcept;
 };
 
@@ -54,11 +54,13 @@ struct Proven {
   std::optional<security::ExchangeKey> key;  // of the peer's identity, be it in the trust file or not
 };
 
-// The offers that were good, the last ones of an end that answers: a recorded one is good once. One thread at a time.
+// The last valid offers that an answering end has seen, so that a recorded offer is valid only once. One thread at a
+// time.
 class SeenOffers {
  public:
   static constexpr std::size_t kKept = 4096;
-  // Of a message that only a holder of the key can make. From now on it is one of them. Throws std::bad_alloc.
+  // Whether this message, which only a holder of the key can make, is one of them. From now on it is. Throws
+  // std::bad_alloc.
   bool contains_or_takes(std::span<const std::byte> message);
 
  private:
@@ -75,23 +77,24 @@ class Proof {
       : options_(options), session_(std::move(session)), is_local_(is_local) {}
 
   // ---- The end that connects ----
-  // Fills in abilities and offers; they are valid while this is there.
+  // Fills in abilities and offers; they are valid as long as this object.
   void offer(wire::session_control::Hello& hello);
-  // Judges the answer to that. RIPC_REFUSED: the other end is not who it must be; the text says who lacks what.
+  // Judges the answer to the offer. RIPC_REFUSED: the other end is not who it must be; the text says who lacks what.
   Status judge(const wire::session_control::HelloReply& reply);
-  // After that. Fills in the message; it is valid while this is there.
+  // After judge(). Fills in the message; it is valid as long as this object.
   Status confirm(wire::session_control::Confirm& confirm);
 
   // ---- The end that answers ----
-  // False: the peer may not connect, or its Hello was recorded. Up to here nothing is exponentiated.
+  // False: the peer may not connect, or its Hello was recorded. Up to here, no exponentiation is computed.
   bool examine(const wire::session_control::Hello& hello, SeenOffers& seen);
-  // After that. Fills in abilities, choice and message, valid while this is there; the rest of the reply is bound.
+  // After examine(). Fills in abilities, choice and message, valid as long as this object; the proof covers the rest of
+  // the reply.
   bool answer(wire::session_control::HelloReply& reply);
-  // Judges the end of the handshake. Refused, but with a session to take: the other end has proven an identity, and the
-  // trust file does not list it.
+  // Judges the end of the handshake. RIPC_REFUSED, but with a session to take: the other end has proven an identity
+  // that the trust file does not list.
   Status judge(const wire::session_control::Confirm& confirm);
 
-  // Once it is over.
+  // Once the handshake is over.
   Proven take() noexcept { return std::move(proven_); }
 
  private:

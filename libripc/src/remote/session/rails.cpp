@@ -14,7 +14,7 @@ Endpoint source_for(const Endpoint& remote) {
   return Endpoint::local_of(fd.get()).with_port(0);
 }
 
-// "": none has that address.
+// "": no interface has that address.
 std::string interface_of(const Endpoint& local, const ifaddrs* list) {
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr != nullptr && Endpoint::of(*entry->ifa_addr).same_ip(local)) return entry->ifa_name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rails to a peer: pairs of addresses, each over a network interface of its own. What the kernel's routes say at
-// the moment of the call.
+// The rails to a peer: pairs of addresses, each over a network interface of its own. They follow from the kernel's
+// routes at the moment of the call.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Rail {
 // `remotes`: where the peer may be reached; the first one is that of the control connection. Of several addresses over
 // one interface the first is taken, so the order is that of preference. `can_be`: whether there may be a rail from this
 // address of this machine, which that interface has. A peer on this machine has one rail, whatever that says. Never
-// empty unless `remotes` is: without a rail that can be, it has the first address.
+// empty unless `remotes` is: if no rail is possible, it has the first address.
 std::vector<Rail> find_rails(std::span<const Endpoint> remotes, std::size_t most,
                              const std::function<bool(const Endpoint& local, const std::string& interface)>& can_be);
 

@@ -20,20 +20,20 @@ using security::kRecordHead;
 using security::kRecordOverhead;
 using security::RecordOpener;
 
-// Records of one system call. With two, messages of 64 MiB take 4 % longer, with four some 20 %: what was sealed has
-// left the cache when it is sent.
+// Records per system call. With two, messages of 64 MiB take 4 % longer; with four, about 20 %, because sealed records
+// have left the cache when they are sent.
 constexpr std::size_t kTogether = 3;
 constexpr std::size_t kBuffer = kTogether * kMaxSealedRecord;  // each way
 
-// Walks over ranges of memory; a range that begins nowhere takes what is written and keeps nothing.
+// Walks over ranges of memory; a range with a null address discards what is written to it.
 class Cursor {
  public:
-  // `copy`: for memory that may be unmapped; null: it stays.
+  // `copy`: for memory that may be unmapped; null: the memory stays mapped.
   Cursor(std::span<iovec> ranges, const CheckedCopy* copy) noexcept : ranges_(ranges), copy_(copy) {
     for (const iovec& range : ranges) left_ += range.iov_len;
   }
   std::size_t left() const noexcept { return left_; }
-  // The next bytes, if they lie in one piece that stays; else null.
+  // The next bytes, if they lie in one piece of memory that stays mapped; else null.
   std::byte* in_one_piece(std::size_t size) noexcept {
     std::byte* const at = next();
     return copy_ == nullptr && ranges_[index_].iov_len - at_ >= size ? at : nullptr;
@@ -59,7 +59,7 @@ class Cursor {
   }
 
  private:
-  // Where the next byte is, of which there is one.
+  // The address of the next byte; there must be one.
   std::byte* next() noexcept {
     while (ranges_[index_].iov_len == at_) {
       ++index_;
@@ -220,7 +220,7 @@ ssize_t SecureSocket::receive(std::byte* data, std::size_t size) noexcept {
   return open({&range, 1}, Memory::kept);
 }
 
-// TCP takes this as: drop so many bytes.
+// With these arguments, TCP drops the bytes.
 ssize_t SecureSocket::discard(std::size_t size) noexcept {
   if (!state_) return ::recv(fd(), nullptr, size, MSG_DONTWAIT | MSG_TRUNC);
   iovec nowhere{nullptr, size};
@@ -231,7 +231,7 @@ bool SecureSocket::has_buffered() const noexcept {
   return state_ && (state_->text_begin != state_->text_end || next_record() != 0);
 }
 
-// The size of the next record's text; 0: that record is not there as a whole; none: it is no record.
+// The size of the next record's text; 0: the record is not complete yet; none: it is not a record.
 std::optional<std::size_t> SecureSocket::next_record() const noexcept {
   const State& state = *state_;
   const std::size_t have = state.in_end - state.in_begin;
@@ -301,7 +301,7 @@ ssize_t SecureSocket::open(std::span<iovec> ranges, Memory memory) noexcept {
     if (to == place) {
       cursor.skip(*text);
     } else if (const std::size_t done = cursor.write(to, *text); done != *text) {
-      // What is not taken waits where the next call looks for it.
+      // Text that does not fit waits where the next call looks for it.
       std::memcpy(state.in.get() + state.text_begin + done, to + done, *text - done);
       state.text_begin += done;
       return stop(EFAULT);

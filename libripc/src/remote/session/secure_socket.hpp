@@ -20,7 +20,8 @@ namespace ripc::internal::remote {
 
 using CountersPointer = std::shared_ptr<security::Counters>;
 
-// One thread sends at a time, one receives, and nobody else is there when it is moved, protected or closed.
+// One thread at a time sends and one receives, and no other thread uses the socket while it is moved, protected or
+// closed.
 class SecureSocket {
  public:
   // Where bytes lie. Kept: in memory that stays as long as a call needs it. Foreign: in memory that may be unmapped at
@@ -40,13 +41,13 @@ class SecureSocket {
   // A forked child keeps it from now on.
   void unguard() noexcept { socket_.guard.reset(); }
 
-  // From the next byte on in both directions. Throws std::bad_alloc.
+  // Protects both directions, from the next byte on. Throws std::bad_alloc.
   void protect(security::Protection protection, const security::Secret& sends, const security::Secret& receives,
                CountersPointer counters);
 
-  // As sendmsg() and send() that do not wait, with the same errors in errno. A protected one may have sent more than it
-  // tells: the last byte only counts when nothing waits here. The caller goes on with the byte after those that count;
-  // it waits for room as if the socket had not taken it.
+  // As sendmsg() and send() that do not wait, with the same errors in errno. A protected socket may have sent more than
+  // it reports: the last byte counts only when nothing waits here. The caller continues with the byte after those that
+  // count, and waits for room as if the socket had not taken that byte.
   ssize_t send(std::span<iovec> ranges, Memory memory = Memory::kept) noexcept;
   ssize_t send(const std::byte* data, std::size_t size) noexcept;
   // As recvmsg() and recv() that do not wait; without data for the ranges, nothing is left here but what is not a whole

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The relation of this context to one other: its control connection, the links both ways, and everything long.
+// The relation of this context to one other: its control connection, the links in both directions, and the long items.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@
 
 namespace ripc::internal::remote {
 
-// So long links do without UDP at once after one that found that it does not get through.
+// After one link has found that UDP does not get through, other links do without it for this long.
 inline constexpr Nanoseconds kStreamPeriod = 60'000'000'000;
 
 class LinkChannel;
@@ -33,7 +33,7 @@ class LinkPort;
 class LinkSource;
 class SessionLinks;
 
-// Takes the connection of a link of this side's.
+// Takes the connection of a link that this side opened.
 using StreamTaker = std::function<void(SecureSocket connection)>;
 
 // Where a link of the peer ends.
@@ -73,8 +73,8 @@ struct Session {
   // ---- The responder's ----
   std::shared_ptr<Dialer> dialer;                     // the control connection is being made
   std::vector<std::shared_ptr<Dialer>> bulk_dialers;  // of bulk connections that are being made
-  // Incoming: the peer has been asked to make a bulk connection, and has so long. Otherwise: of the next attempt to
-  // make the one that the peer has asked for and waits for.
+  // Incoming: how long the peer has to make a bulk connection after it was asked for one. Otherwise: the next attempt
+  // to make the one that the peer has asked for and waits for.
   StandingTimer bulk_timer;
   Nanoseconds bulk_wanted_until = 0;
   Nanoseconds down_since = 0;  // 0: the control connection is there
@@ -93,14 +93,14 @@ struct Session {
   void set_ends(const Endpoint& local, const Endpoint& remote);
   // Any thread. How often the ends have changed.
   std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
-  // How what goes by sockets is protected, as the beginning of a sentence.
+  // How traffic over sockets is protected, as the beginning of a sentence.
   std::string sockets_text() const;
   // Any thread. Where the peer may be reached, best first: as in remote(), then the other `endpoints`.
   std::vector<Endpoint> remotes() const;
 
   // The channel of a link that this side opened; empty if it is gone.
   std::shared_ptr<LinkChannel> channel(std::uint32_t link) const;
-  // All of them. It has none afterwards.
+  // Takes all of the channels. The session has none afterwards.
   std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> take_channels() noexcept;
   // Throws std::bad_alloc.
   std::vector<std::shared_ptr<LinkChannel>> channels() const;

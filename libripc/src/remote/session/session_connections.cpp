@@ -12,7 +12,7 @@ namespace {
 
 using wire::session_control::Role;
 
-// Under way at once, for one session and side.
+// How many are dialed at once, for one session and side.
 constexpr std::size_t kMostStreamDialers = 32;
 
 }  // namespace
@@ -45,7 +45,7 @@ void SessionTransport::dial_stream(const SessionPointer& session, std::uint32_t 
                    });
 }
 
-// `is_own`: of a link that this side opened. Without a descriptor: it could not be made.
+// `is_own`: for a link that this side opened. `connection` without a descriptor: it could not be made.
 void SessionTransport::stream_made(const SessionPointer& session, std::uint32_t link, bool is_own,
                                    SecureSocket connection) {
   if (is_own) {
@@ -59,7 +59,7 @@ void SessionTransport::stream_made(const SessionPointer& session, std::uint32_t 
   try {
     found->second.port->udp().adopt_stream(*session, link, std::move(connection));
   } catch (const std::bad_alloc&) {
-    // The sender finds the connection closed, and does as before.
+    // The sender finds the connection closed, and goes on as before.
   }
 }
 

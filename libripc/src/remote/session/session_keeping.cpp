@@ -22,7 +22,7 @@ using wire::session_control::Role;
 
 constexpr int kFramesPerEvent = 64;
 
-// Nobody has refused: what is sent there vanishes, or lies in the buffers of a process that does not run.
+// Nobody has refused: what is sent there vanishes, or waits in the buffers of a process that does not run.
 Status not_reached(const Session& session) {
   const std::string where = session.endpoints.empty() ? "the process" : session.endpoints.front().text();
   const std::size_t more = std::max<std::size_t>(session.endpoints.size(), 1) - 1;
@@ -43,7 +43,7 @@ void note_proven(Session& session, const Greeted& greeted) {
   session.key = greeted.proven.key;
 }
 
-// Of a peer that was seen at this address.
+// The locator of a peer that was seen at this address.
 std::string locator_of(const Session& session, const Endpoint& seen) {
   Locator locator;
   locator.context = session.context;
@@ -90,7 +90,7 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
       }
     }
     if (!session->stream.is_broken()) break;
-    // A thread found no memory for what its peer waits for. The responder is about to lose it.
+    // A thread found no memory for a frame that the peer waits for. The responder is about to lose the session.
     if (!wait([&] { return session->lost; }, deadline)) return spi::not_answering();
   }
   if (!greeted) return session;
@@ -117,7 +117,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
     return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(sessions_.size()) +
                                   " processes, its limit: raise max_peers or close services no longer needed.");
   const std::uint64_t context = locators.front().context;
-  // If several could be meant, it is the first one that answers.
+  // If several contexts could be meant, take the first one that answers.
   const bool is_one =
       std::all_of(locators.begin(), locators.end(), [&](const Locator& locator) { return locator.context == context; });
   SessionPointer session = make_session();
@@ -176,7 +176,7 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
   const Endpoint remote = Endpoint::remote_of(fd);
   const bool first = !session->local();
   if (!local || !remote) {
-    // Lost again already.
+    // The connection is lost again already.
     if (first) return RIPC_PEER_DEAD;
     retry_later(session);
     return {};
@@ -190,7 +190,7 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
     session->peer.user = authenticator_.user_of(fd);
     session->peers = &peers_;
     session->peer_entry = peers_.enter(session->peer);
-    // The trust file may have changed since the proof, and what looks at open sessions did not know this one.
+    // The trust file may have changed since the proof, and the check of open sessions did not know this one.
     if (!peers_.has_identity(*session->peer_entry, session->key ? &*session->key : nullptr)) return spi::link_refused();
     const std::weak_ptr<Session> weak = session;
     Result<std::shared_ptr<SessionLinks>> links =
@@ -209,7 +209,8 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
                                  [weak](std::uint64_t owner, spi::Bytes packet) {
                                    const SessionPointer strong = weak.lock();
                                    if (!strong) return;
-                                   // Without room, or with a limit that has shrunk, it is tried again later.
+                                   // If there is no room, or the packet limit has shrunk, the repetition is tried again
+                                   // later.
                                    if (const auto channel = strong->channel(static_cast<std::uint32_t>(owner)))
                                      (void)channel->send({.kind = spi::Outgoing::Kind::packet, .packet = {&packet, 1}});
                                  }});
@@ -235,7 +236,8 @@ Status SessionTransport::begin(const SessionPointer& session, SecureSocket conne
 
 // ---- Theirs --------------------------------------------------------------------------------------------------
 
-// The one that a connection is for which does not begin one: only its own process asks whether a context is there.
+// The session of a connection that does not begin one. The end that did not begin the session only checks whether the
+// context is still there.
 SessionPointer SessionTransport::find_session(const Hello& hello) const {
   const bool incoming = hello.role != static_cast<std::uint32_t>(Role::check);
   const std::lock_guard lock(mutex_);
@@ -262,7 +264,7 @@ SessionPointer SessionTransport::session_named(std::uint64_t id) const {
 
 HelloReply SessionTransport::answer(const Hello& hello, int socket) {
   HelloReply reply{.context = options_.context};
-  // Before anything is done for it.
+  // The peer is authorized before anything is done for it.
   if (const Status admitted = authenticator_.authorize(socket); !admitted.ok()) {
     reply.status = admitted.code();
     return reply;
@@ -279,19 +281,19 @@ HelloReply SessionTransport::answer(const Hello& hello, int socket) {
         reply.status = RIPC_PEER_DEAD;
         break;
       }
-      // Another of the peer's attempts may come where the links can go.
+      // Another attempt of the peer may arrive at an address that the links can use.
       if (const Endpoint local = Endpoint::local_of(socket); session->links && !session->links->can_move_to(local)) {
         reply.status = RIPC_PEER_DEAD;
         break;
       }
-      // A recorded greeting that is sent again does not cut the connection that came after it.
+      // A recorded greeting that is sent again must not cut the connection that came after it.
       if (hello.time <= std::exchange(session->resumed_at, std::max(session->resumed_at, hello.time))) {
         reply.status = RIPC_PEER_DEAD;
         break;
       }
-      // Nothing more may come over the old connection once the number is told.
+      // Nothing more may arrive over the old connection once the peer is told the number of received frames.
       if (session->stream.attached()) control_lost(session);
-      // What it lacks for want of memory cannot be made up for.
+      // A session that was lost for want of memory cannot be resumed.
       if (session->lost) reply.status = RIPC_PEER_DEAD;
       reply.received = session->stream.received();
       break;
@@ -315,7 +317,7 @@ void SessionTransport::accepted(Greeted greeted) {
   const SessionPointer session = find_session(greeted.hello);
   if (!session) return;
   if (!greeted.status.ok()) {
-    // Nobody would make it again: each end waits for the other.
+    // Nobody would make the connection again: each end waits for the other.
     lose(session, std::move(greeted.status));
     return;
   }
@@ -342,7 +344,7 @@ void SessionTransport::accept_session(Greeted greeted) {
   session->id = greeted.hello.session;
   session->context = greeted.hello.context;
   note_proven(*session, greeted);
-  // Where it says that it listens, on the machine that it is seen to be.
+  // The port on which the peer says that it listens, at the address from which it connects.
   session->endpoints = {remote.with_port(static_cast<std::uint16_t>(greeted.hello.port))};
   session->locator = locator_of(*session, session->endpoints.front());
   {
@@ -384,7 +386,7 @@ void SessionTransport::read_frames(const SessionPointer& session, std::uint32_t 
         if (session->lost) return;
     }
   }
-  // What was read already makes no event.
+  // Data that was read already makes no event.
   if (more) loop_->post([this, session] { on_event(session, 0); });
   if (session->stream.should_acknowledge()) {
     (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
@@ -414,7 +416,8 @@ void SessionTransport::retry(const SessionPointer& session) noexcept try {
     lose(session, Status(RIPC_PEER_DEAD, "The peer could not be reached any more."));
     return;
   }
-  // TCP repeats what is lost of an attempt only after a second. Each has longer, so that one suits a long round trip.
+  // TCP repeats a lost packet of an attempt only after a second. Each attempt gets more time, so that one is long
+  // enough for a long round trip.
   const Nanoseconds patience = std::max(options_.peer_timeout / 8, 2 * (now - session->down_since));
   const std::vector<Endpoint> endpoints =
       session->incoming || !session->links ? session->endpoints : session->links->candidate_endpoints(session);

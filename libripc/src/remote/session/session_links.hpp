@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a transport hands over for each session: how links to the peer's services are opened, and what carries long
-// items. The session asks it, and knows no transport.
+// items. The session uses only this interface, and knows no transport.
 #pragma once
 
 #include <memory>
@@ -26,8 +26,8 @@ class SessionLinks {
   virtual Result<std::shared_ptr<LinkChannel>> open(const SessionPointer& session, ripc_service_id id,
                                                     Deadline deadline) = 0;
 
-  // Any thread. Where connections for long items may be, of a session that this side began, as Channel::describe has
-  // them. Throws std::bad_alloc.
+  // Any thread. The rails that can carry connections for long items, in a session that this side began, as in
+  // Channel::describe. Throws std::bad_alloc.
   virtual std::vector<spi::RailReport> possible_rails(const Session& session) const = 0;
 
   // ---- Responder, without locks held ----
@@ -37,8 +37,8 @@ class SessionLinks {
   virtual void moved(const SessionPointer&) {}
   // Where the peer of a session that this side began may be reached from such addresses, best first.
   virtual std::vector<Endpoint> candidate_endpoints(const SessionPointer& session) { return session->remotes(); }
-  // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end the
-  // bulk has it, or Bulk::dial_failed() is called.
+  // This side began the session and a bulk connection is wanted: makes one, unless one is being made. In the end, the
+  // bulk gets the connection, or Bulk::dial_failed() is called.
   virtual void connect_bulk(const SessionPointer& session) = 0;
   // The peer has made a bulk connection with a handshake like that of a control connection.
   virtual void adopt_bulk(const SessionPointer& session, SecureSocket connection) = 0;

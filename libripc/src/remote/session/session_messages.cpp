@@ -20,7 +20,7 @@ using wire::session_control::Proved;
 template <typename Frame, typename... Frames>
 constexpr bool is_any_of = (std::is_same_v<std::remove_cvref_t<Frame>, Frames> || ...);
 
-// How long packets may still be on their way when the sender's last word has come by the control connection.
+// How long packets may still be on their way when the sender's last frame has come by the control connection.
 constexpr Nanoseconds kPacketPatience = 1'000'000'000;
 }  // namespace
 
@@ -83,7 +83,7 @@ Status SessionTransport::accept(const SessionPointer& session, std::uint32_t lin
   if (session->incoming_links.contains(link)) return RIPC_CORRUPT;
   if (port->statistics().sources >= port->options().max_senders) return RIPC_REFUSED;
   if (!peers_.may_call(*session->peer_entry, port->options().name, service)) return RIPC_REFUSED;
-  // First the place: what the port has is found in the session.
+  // The entry is made first: a source that the port has must be found in the session.
   const auto place = session->incoming_links.try_emplace(link).first;
   Result<std::shared_ptr<LinkSource>> source = RIPC_NO_MEMORY;
   try {
@@ -118,7 +118,7 @@ Result<wire::session_control::Opened> SessionTransport::accept_link(const Sessio
         if (!socket.ok()) return socket.status();
         UdpReceiver& receiver = port.udp();
         const std::uint32_t budget = receiver.budget(socket->set_receive_buffer(receiver.wanted_buffer()));
-        // Where there is no way for UDP, its sender finds that out.
+        // If there is no path for UDP, its sender finds that out.
         (void)socket->connect(session->remote().with_port(static_cast<std::uint16_t>(frame.port)));
         protect(*socket, *session, false, frame.link, frame.token);
         opened.incarnation = port.incarnation();
@@ -168,7 +168,7 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::LinkClosed& frame) {
   const auto closed = session->channel(frame.link);
   if (!closed || !closed->end(RIPC_CLOSED)) return;
-  // The other side waits for this: from now on nothing more is sent.
+  // The other side waits for this frame: nothing more is sent after it.
   session->stream.tell(wire::session_control::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
   host_->channel_lost(*closed, RIPC_CLOSED);
 }
@@ -200,13 +200,13 @@ bool SessionTransport::on(const SessionPointer& session, const wire::session_con
   return true;
 }
 
-// A link of this side's: its end may be gone.
+// For a link that this side opened: its channel may be gone.
 template <typename Frame>
 void SessionTransport::to_channel(const SessionPointer& session, const Frame& frame) {
   if (const auto channel = session->channel(frame.link)) channel->handle(frame);
 }
 
-// A link of the peer's, likewise. Its port stays while the mutex is held.
+// For a link that the peer opened: its source may be gone. Its port stays while the mutex is held.
 template <typename Frame>
 void SessionTransport::to_source(const SessionPointer& session, const Frame& frame) {
   const std::lock_guard lock(mutex_);

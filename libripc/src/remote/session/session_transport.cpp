@@ -15,9 +15,10 @@ namespace {
 
 // How many heartbeats fit into the time after which a peer is dead.
 constexpr Nanoseconds kHeartbeats = 8;
-// What changes at once is told at once: an interface that goes down loses its addresses one by one.
+// Changes that happen together are reported together: an interface that goes down loses its addresses one by one.
 constexpr Nanoseconds kSettle = 20'000'000;
-// For what messages the control connections carry; a peer that does not read by then has lost them.
+// How long to wait for peers to read messages from control connections; a peer that has not read them by then loses
+// them.
 constexpr Nanoseconds kStopTimeout = 1'000'000'000;
 
 }  // namespace
@@ -42,7 +43,7 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
   if (!listener.ok()) return listener.status();
   listener_ = std::move(*listener);
   if (options_.bind_address.empty()) {
-    // Before the first look, so that no change is missed.
+    // The watch begins before the first look, so that no change is missed.
     watch_ = watch_interfaces();
     if (watch_ && !loop.add(watch_.get(), EPOLLIN, [this](std::uint32_t) { interfaces_changed(); }).ok())
       watch_.reset();
@@ -58,7 +59,7 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
   return {};
 }
 
-// With the heartbeats, so that the responder wakes once for both, where they are frequent.
+// Looks along with the heartbeats where these are frequent, so that the responder wakes once for both.
 Nanoseconds SessionTransport::trust_pause() const noexcept {
   return std::min(options_.peer_timeout / kHeartbeats, spi::kTrustPause);
 }
@@ -97,7 +98,7 @@ void SessionTransport::look_at_trust() noexcept try {
   // Looks again the next time.
 }
 
-// A peer that is not connects again, and is judged anew.
+// A peer that is not admitted connects again, and is judged again.
 bool SessionTransport::is_still_admitted(const Session& session) {
   const std::lock_guard lock(mutex_);
   if (!session.greeted) return true;
@@ -125,18 +126,18 @@ void SessionTransport::stop() noexcept {
   listener_.reset();
 }
 
-// Stopped, so no session comes any more, and only the responder removes them.
+// The transport is stopped: no session is added any more, and only the responder removes sessions.
 void SessionTransport::say_goodbye() noexcept {
   for (const SessionPointer& session : sessions_) {
     if (!session->stream.attached()) continue;
     try {
       for (const auto& channel : session->channels()) channel->leave();
     } catch (const std::bad_alloc&) {
-      // What went by UDP only may not come.
+      // What went only by UDP may not arrive.
     }
     (void)session->stream.send(wire::session_control::Bye{});
   }
-  // After all of them: no peer waits for another.
+  // In a second loop, so that no peer has to wait for another.
   const Deadline deadline = Deadline::after(kStopTimeout);
   for (const SessionPointer& session : sessions_) {
     if (session->carries_messages.load(std::memory_order_relaxed)) session->stream.finish(deadline);
@@ -255,7 +256,7 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
     const bool is_known = chosen != locators.end();
-    // A member that can be reached there need not be the one that holds the service.
+    // The member reached at this address need not be the one that holds the service.
     const std::string& expected = addresses[indices.front()].member;
     const std::string& found = (*session)->peer_entry->identity;
     if (!expected.empty() && !found.empty() && expected != found) {
@@ -274,12 +275,12 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     }
     failure = channel.status();
     if (failure == RIPC_REFUSED) {
-      // By the peer itself, not by its service.
+      // If the session is lost, the peer itself has refused, not its service.
       const std::lock_guard lock(mutex_);
       if ((*session)->lost) return (*session)->failure;
     }
     if (!is_known || (failure.code() != RIPC_NO_SERVICE && failure.code() != RIPC_PEER_DEAD)) break;
-    // The first context that answered does not have it; one at another address may.
+    // The first context that answered does not have the service; one at another address may.
     for (std::size_t index = locators.size(); index-- != 0;) {
       if (!leads_there(locators[index])) continue;
       locators.erase(locators.begin() + static_cast<std::ptrdiff_t>(index));
@@ -342,7 +343,7 @@ void SessionTransport::protect(LinkSocket& socket, const Session& session, bool 
 
 Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
                                Deadline deadline) {
-  // Sent at once, so that a holder that is stopped finds it when it runs again.
+  // Sent at once, so that a stopped holder finds it when it runs again.
   const Result<Locator> locator = Locator::parse(address.locator);
   if (!locator.ok()) return locator.status();
   Result<SessionPointer> session = session_with({&*locator, 1}, deadline, false);

@@ -52,7 +52,7 @@ class SessionTransport : public spi::Transport {
  public:
   ~SessionTransport() override;
 
-  // Those that derive from it begin before, and end after.
+  // A derived class starts its own parts before this call, and stops them after stop().
   Status start(spi::Host& host, EventLoop& loop) override;
   void stop() noexcept override;
   spi::Address address() const override;
@@ -82,7 +82,7 @@ class SessionTransport : public spi::Transport {
   Result<std::shared_ptr<LinkChannel>> open_udp_link(const SessionPointer& session, ripc_service_id id,
                                                      Deadline deadline);
   // Any thread. Sends a question and waits for the answer, which the peer gives with the frame that handle() passes to
-  // answered(). Not RIPC_OK: there is none, or what it says.
+  // answered(). Any status but RIPC_OK: there is no answer, or the answer has that status.
   template <typename Answer, typename Ask>
   Result<Answer> ask(const SessionPointer& session, Ask frame, Deadline deadline) {
     Result<wire::session_control::Frame> answer = ask_frame(session, frame, deadline);
@@ -100,7 +100,7 @@ class SessionTransport : public spi::Transport {
       session->stream.tell(wire::session_control::CloseLink{.link = open.link});
     return opened;
   }
-  // Responder. An answer of the peer's. False: nobody can have given it.
+  // Responder. An answer of the peer. False: no honest peer can have sent it.
   template <typename Answer>
   bool answered(const SessionPointer& session, const Answer& answer) {
     return answered(session, answer.request, spi::checked_answer(answer.status, RIPC_UNSUPPORTED), answer);
@@ -109,19 +109,19 @@ class SessionTransport : public spi::Transport {
   // the transport's mutex held. RIPC_NO_MEMORY: neither the port nor the session has it.
   using MakeSource = std::function<Result<std::shared_ptr<LinkSource>>(LinkPort&)>;
   Status accept(const SessionPointer& session, std::uint32_t link, ripc_service_id service, const MakeSource& make);
-  // Responder. What move(port, source) says of a link of the peer's that is open, with the transport's mutex held.
-  // RIPC_NO_SERVICE: it is not open, or leads elsewhere.
+  // Responder. Calls move(port, source) for an open link of the peer, with the transport's mutex held, and returns its
+  // result. RIPC_NO_SERVICE: it is not open, or leads elsewhere.
   using MoveSource = std::function<Status(LinkPort&, LinkSource&)>;
   Status move(const SessionPointer& session, std::uint32_t link, ripc_service_id service, const MoveSource& move);
 
-  // Responder. own_ips() says something else than before.
+  // Responder. The result of own_ips() has changed.
   void own_ips_changed() noexcept { address_timer_.set(StandingTimer::kNow); }
   // Responder. Ends the session; what is under way over it ends with RIPC_PEER_DEAD.
   void lose(const SessionPointer& session, Status reason) noexcept;
-  // Responder. Its control connection ends, and is made again: within half of the peer timeout, or `patience`.
+  // Responder. Ends its control connection, which is to be made again within half of the peer timeout, or `patience`.
   void control_lost(const SessionPointer& session) noexcept { control_lost(session, options_.peer_timeout / 2); }
   void control_lost(const SessionPointer& session, Nanoseconds patience) noexcept;
-  // Responder. The same if there is no memory for what is done.
+  // Responder. Does the work, and loses the session if there is no memory for it.
   template <typename Work>
   void or_lose(const SessionPointer& session, Work&& work) noexcept {
     try {
@@ -137,7 +137,7 @@ class SessionTransport : public spi::Transport {
     session->bulk_wanted_until = 0;
     session->bulk_timer.set(StandingTimer::kNever);
   }
-  // There is none: tells the bulk. Where the peer has asked for it, it would learn of that much later, so
+  // There is no bulk connection: tells the bulk. A peer that has asked for one would learn of that much later, so
   // connect_bulk() is called again soon.
   void bulk_failed(const SessionPointer& session) noexcept;
   // The session that a peer began with this name; null: none.
@@ -178,8 +178,8 @@ class SessionTransport : public spi::Transport {
   void say_goodbye() noexcept;
 
   // ---- Sessions (session_keeping.cpp) ----
-  // The session with the context that the locators lead to, greeted; all their addresses are tried side by side.
-  // Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
+  // The session with the context that the locators lead to, greeted; all their addresses are tried concurrently.
+  // Without `greeted`, perhaps before the greeting: what is sent then follows it.
   Result<SessionPointer> session_with(std::span<const Locator> locators, Deadline deadline, bool greeted = true);
   // Under the mutex. `text`: the locators, as they are written.
   SessionPointer known_session(std::span<const Locator> locators, const std::string& text) const;
@@ -229,7 +229,8 @@ class SessionTransport : public spi::Transport {
   template <typename Frame>
   void to_source(const SessionPointer& session, const Frame& frame);
   std::uint32_t next_link();
-  // If the session has a secret. `own`: of a link that this side opens. Throws std::bad_alloc.
+  // Protects the socket if the session has a secret. `own`: it belongs to a link that this side opens. Throws
+  // std::bad_alloc.
   void protect(LinkSocket& socket, const Session& session, bool own, std::uint32_t link, std::uint64_t token) const;
   Result<wire::session_control::Opened> accept_link(const SessionPointer& session,
                                                     const wire::session_control::Open& frame);
@@ -258,7 +259,7 @@ class SessionTransport : public spi::Transport {
   bool stopped_ = false;
   std::uint32_t next_link_ = 1;
   std::vector<SessionPointer> sessions_;
-  std::unordered_map<std::string, SessionPointer> outgoing_;  // by what they were dialed by
+  std::unordered_map<std::string, SessionPointer> outgoing_;  // by the locators that led to them
   Questions questions_;
   spi::PortTable<LinkPort> ports_;
 };

@@ -16,13 +16,13 @@ namespace ripc::internal::shm {
 
 namespace {
 
-// Messages for a peer that does not read; then its senders get RIPC_AGAIN.
+// The limit of messages for a peer that does not read; beyond it, senders get RIPC_AGAIN.
 constexpr std::size_t kMaxQueued = 1024;
 // Bounds what a peer can make this process remember. No honest pool has nearly as many.
 constexpr std::size_t kMaxForeignArenas = 4096;
-// Room for every message but Control without another allocation.
+// Holds every message but Control without another allocation.
 constexpr std::size_t kUsualMessage = 256;
-// The kernel says when a socket is writable, but not when it has memory again, or takes more descriptors.
+// The kernel says when a socket is writable, but not when it has memory again, or can take more descriptors.
 constexpr Nanoseconds kReturnRetry = 10'000'000;
 
 std::size_t foreign_limit() noexcept {
@@ -31,7 +31,7 @@ std::size_t foreign_limit() noexcept {
   return 2 * static_cast<std::size_t>(std::max(pages, 1L)) * static_cast<std::size_t>(std::max(page_size, 1L));
 }
 
-// What the socket does not take now, but will.
+// Whether the socket does not take the message now, but will later.
 bool must_wait(ripc_status status) noexcept { return status == RIPC_AGAIN || status == RIPC_LIMIT; }
 
 union DescriptorBuffer {
@@ -122,7 +122,7 @@ ripc_status ControlConnection::queue_locked(std::span<const std::byte> message, 
   queued.descriptors.reserve(descriptors.size());
   for (const int descriptor : descriptors) {
     UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    // No room in the queue would help: waiting for that would end at once, and for ever.
+    // More room in the queue would not help: a wait for room would end at once, again and again.
     if (!copy) return RIPC_NO_DESCRIPTORS;
     queued.descriptors.push_back(std::move(copy));
   }
@@ -250,7 +250,7 @@ ripc_status ControlConnection::announce(const memory::Arena& arena) noexcept try
 void ControlConnection::retract(std::uint32_t arena) noexcept {
   const std::lock_guard lock(mutex_);
   if (announced_.erase(arena) == 0) return;
-  // A peer that is too busy to read it keeps a mapping of unused memory until the connection ends: harmless.
+  // If the peer is too busy to get this, it keeps a mapping of unused memory until the connection ends: harmless.
   if (wire::shm_control::encode(wire::shm_control::ArenaGone{.id = arena}, encoded_) == RIPC_OK)
     (void)send_locked(encoded_, {});
 }
@@ -260,7 +260,7 @@ Status ControlConnection::add_foreign_arena(std::uint32_t id, std::size_t size, 
     const std::lock_guard lock(mutex_);
     if (foreign_arenas_.size() >= kMaxForeignArenas)
       return Status(RIPC_LIMIT, "A peer announced more than 4096 memory arenas; its connection is closed.");
-    // More than a machine has, an honest pool does not have. What is not mapped is copied through the bounce buffer.
+    // No honest pool has more memory than the machine. What is not mapped is copied through the bounce buffer.
     if (size > foreign_limit() || foreign_bytes_ > foreign_limit() - size) descriptor = -1;
   }
   std::shared_ptr<const Mapping> shared;

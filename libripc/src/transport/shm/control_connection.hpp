@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control connection to one other context: a Unix SOCK_SEQPACKET socket. It carries control messages
-// (wire/control.hpp) and file descriptors, and tells when the other process dies.
+// (wire/control.hpp) and file descriptors, and shows when the other process dies.
 #pragma once
 
 #include <sys/types.h>
@@ -37,11 +37,11 @@ struct Credentials {
 };
 
 inline constexpr std::size_t kMaxControlMessage = wire::shm_control::kMaxSize;
-inline constexpr std::size_t kMaxDescriptors = 4;  // beside one control message
+inline constexpr std::size_t kMaxDescriptors = 4;  // that go with one control message
 
 // One received control message.
 struct Received {
-  std::vector<std::byte> bytes;  // larger than the message: room for the largest
+  std::vector<std::byte> bytes;  // may be larger than the message: has room for the largest one
   std::size_t size = 0;
   std::array<UniqueFd, kMaxDescriptors> descriptors;
   bool descriptors_lost = false;  // this process had no room for all that came
@@ -51,24 +51,25 @@ class ControlConnection {
  public:
   enum class Event { message, nothing, closed };
 
-  // `guard`: the registration of the socket, so that it ends with this process though a child of it lives on.
+  // `guard`: the registration of the socket, so that the socket closes when this process ends, even if a child lives
+  // on.
   explicit ControlConnection(UniqueFd socket, ForkGuard guard = {});
   ~ControlConnection();
 
   int fd() const noexcept { return socket_.get(); }
   const Credentials& credentials() const noexcept { return credentials_; }
-  // Only a process of our own user is ever accessed. The kernel lets a privileged process into others. But these may
-  // have become, by exec(), a program that is trusted with more than the peer that names the addresses.
+  // Only a process of our own user is ever accessed. The kernel lets a privileged process access others, too. But one
+  // of those may have become, by exec(), a program that is trusted with more than the peer that names the addresses.
   const PeerProcess& process() const noexcept { return *process_; }
-  // Whether the peer reaches this process, as it says.
+  // Whether the peer can access the memory of this process, as the peer itself reports.
   Reach reach_of_peer() const noexcept { return reach_of_peer_.load(std::memory_order_relaxed); }
   void set_reach_of_peer(Reach reach) noexcept { reach_of_peer_.store(reach, std::memory_order_relaxed); }
   // True if the kernel lets the peer's user read this process's memory anyway: then mapping the pool discloses nothing.
   bool peer_may_map() const noexcept { return peer_may_map_; }
 
   // Any thread. What the socket does not take now is queued, up to a limit. RIPC_OK, RIPC_AGAIN (the queue is full:
-  // nothing was sent), RIPC_TOO_LARGE, RIPC_NO_MEMORY and RIPC_NO_DESCRIPTORS (there is none for what would be queued:
-  // nothing was sent), RIPC_PEER_DEAD.
+  // nothing was sent), RIPC_TOO_LARGE, RIPC_NO_MEMORY and RIPC_NO_DESCRIPTORS (for want of which the message cannot be
+  // queued: nothing was sent), RIPC_PEER_DEAD.
   ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
 
   // The same, for what `encode` writes to a vector. What the socket takes at once needs no memory.
@@ -80,9 +81,9 @@ class ControlConnection {
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;
   }
-  // The same for a message that only says "look again". While the connection lives, it is not lost. Those that wait for
-  // a peer with a full queue are kept once, however often they are sent. There are at most a few for each link. Where
-  // there is no memory to keep one, the connection ends: a peer that sees it end looks at everything.
+  // The same for a notice: a message that only says "look again". It is not lost while the connection lives. A notice
+  // that waits because the queue is full is kept once, however often it is sent; each link has at most a few. If there
+  // is no memory to keep one, the connection ends: a peer that sees the end looks at everything.
   template <typename Encode>
   void notify_encoded(Encode encode) noexcept try {
     const std::lock_guard lock(mutex_);
@@ -93,14 +94,14 @@ class ControlConnection {
 
   // Any thread. True if send() would not say RIPC_AGAIN.
   bool has_room() const noexcept;
-  // Any thread. The same; if not, take_room() will be true, once, when that has changed.
+  // Any thread. As has_room(). If false, take_room() returns true once when there is room again.
   bool request_room() noexcept;
   // Responder, after flush().
   bool take_room() noexcept;
 
   // Before the socket is added to the loop.
   void attach(EventLoop& loop);
-  // When it was added: queued messages make the loop wait until it is writable.
+  // After the socket was added: if messages are queued, makes the loop wait until it is writable.
   void added() noexcept;
 
   // Responder.
@@ -109,16 +110,17 @@ class ControlConnection {
 
   // Any thread. Ends both directions; the responder then sees Event::closed.
   void shut_down() noexcept;
-  // Responder. Does without the loop from now on, which it may outlive.
+  // Responder. Stops using the loop, which the connection may outlive.
   void detach() noexcept;
 
-  // ---- Arenas: pool memory that the ends map of each other ----
+  // ---- Arenas: each end's pool memory, mapped by the other ----
 
   // Any thread. Sends the arena's descriptor once per connection. The statuses of send().
   ripc_status announce(const memory::Arena& arena) noexcept;
   // Any thread. Tells the peer that an arena is gone, if it knew it.
   void retract(std::uint32_t arena) noexcept;
-  // Responder. Maps what the peer announced. Without a descriptor (it was lost) the arena is known, but unmapped.
+  // Responder. Maps an arena that the peer announced. Without a descriptor (it was lost), the arena is known but not
+  // mapped.
   Status add_foreign_arena(std::uint32_t id, std::size_t size, bool huge_pages, int descriptor);
   void remove_foreign_arena(std::uint32_t id) noexcept;
   // Any thread. RIPC_PENDING: not announced (yet); RIPC_UNSUPPORTED: it could not be mapped.

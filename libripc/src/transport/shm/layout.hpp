@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies where in the memory that the two ends of a link share. docs/wire.md, "Shared-memory queue", specifies it.
+// The layout of the memory that the two ends of a link share. docs/wire.md, "Shared-memory queue", specifies it.
 //
-// A link carries packets one way, from one context to one service. Its memory is made by the receiving side:
+// A link carries packets one way, from one context to one service. The receiving side creates the memory:
 //
 //   control page   4096 bytes   indices, flags, transfer words, grant words
 //   cells          128 bytes each; one per packet; a packet of up to 120 bytes lies in its cell
 //   data area      larger packets, 64-byte aligned, never wrapping
 //
-// Either side may be hostile. The reader of a value checks it against the geometry it knows from the handshake, never
+// Either side may be hostile. Whoever reads a value checks it against the geometry known from the handshake, never
 // against what the memory says.
 #pragma once
 
@@ -40,7 +40,7 @@ struct alignas(kCacheLine) ReceiverLine {
 struct alignas(kCacheLine) SenderLine {
   std::atomic<std::uint32_t> room_wanted;
   std::atomic<std::uint32_t> transfers_watched;
-  std::atomic<std::uint64_t> watched[kTransferSlots / 64];  // which: a bit for each; the sender's only
+  std::atomic<std::uint64_t> watched[kTransferSlots / 64];  // a bit for each watched one; only the sender writes it
 };
 
 struct Control {
@@ -54,7 +54,7 @@ static_assert(sizeof(SenderLine) == kCacheLine && offsetof(SenderLine, watched) 
 static_assert(sizeof(Control) <= kControlSize && offsetof(Control, transfers) == 1024 &&
               offsetof(Control, grants) == 2048);
 
-// Where a packet is that does not fit into its cell.
+// Where to find a packet that does not fit into its cell.
 struct Outside {
   std::uint32_t data_offset;  // of the packet in the data area
   std::uint32_t data_end;     // running end of the data area after this packet, modulo 2^32
@@ -80,7 +80,7 @@ struct Geometry {
   }
   constexpr std::size_t data_offset() const noexcept { return kControlSize + std::size_t{cells} * kCellSize; }
   constexpr std::size_t total() const noexcept { return data_offset() + data_bytes; }
-  // One of the largest always fits into an empty queue, wherever it starts.
+  // A packet of this size always fits into an empty queue, wherever it starts.
   constexpr std::size_t packet_limit() const noexcept { return data_bytes / 2; }
 };
 
@@ -92,7 +92,7 @@ struct alignas(kCacheLine) ServiceLine {
 };
 inline constexpr std::uint32_t kAsleep = 1;  // the receiver sleeps or is about to
 inline constexpr std::uint32_t kFenceNeeded =
-    2;  // it sleeps often: senders execute a fence before they look whether it does
+    2;  // it sleeps often: senders execute a fence before they check whether it sleeps
 inline constexpr std::uint32_t kOneSleep = 4;
 inline constexpr std::size_t kStatePageSize = 4096;
 inline constexpr std::size_t kServicesPerStatePage = kStatePageSize / sizeof(ServiceLine);

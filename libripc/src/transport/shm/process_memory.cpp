@@ -28,30 +28,30 @@ constexpr std::size_t kPage = 4096;
 // Stays in the second-level cache.
 constexpr std::size_t kDetourStep = std::size_t{64} << 10;
 
-// The kernel copies with "rep movsb". That takes four times as long when the target's place in its page is a few bytes
-// past the source's (measured: docs/performance/long-messages.md). A page-aligned buffer sent to what malloc() returned
-// is that case.
+// The kernel copies with "rep movsb". That takes four times as long when the target's offset in its page is a few bytes
+// past the source's (measured: docs/performance/long-messages.md). This is the case for a page-aligned buffer that is
+// sent to memory from malloc().
 bool in_slow_distance(std::uint64_t to, std::uint64_t from) {
   const std::uint64_t distance = (to - from) % kPage;
   return distance != 0 && distance < 32;
 }
 
-// -1 and errno, or the bytes moved.
+// Returns the bytes moved, or -1 with errno.
 ssize_t move(pid_t pid, std::byte* local, std::uint64_t address, std::size_t size, bool writing) {
   const iovec here{local, size};
   const iovec there{reinterpret_cast<void*>(address), size};  // NOLINT: an address of the peer
   return writing ? process_vm_writev(pid, &here, 1, &there, 1, 0) : process_vm_readv(pid, &here, 1, &there, 1, 0);
 }
 
-// Where the kernel, or a seccomp profile, does not even let a process read itself that way. No system call faults;
-// these two are never forbidden, and work for a process that no one may trace.
+// For a kernel or seccomp profile that does not even let a process read itself with process_vm_readv(). System calls do
+// not fault on unmapped memory. write() and read() are never forbidden, and work for a process that no one may trace.
 ripc_status copy_by_pipe(std::byte* to, const std::byte* from, std::size_t size) noexcept {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return RIPC_NO_DESCRIPTORS;
   const UniqueFd out(ends[0]);
   const UniqueFd in(ends[1]);
   while (size != 0) {
-    // What the pipe holds at a time.
+    // Takes what the pipe can hold at a time.
     ssize_t taken = ::write(in.get(), from, size);
     if (taken <= 0) return RIPC_CANCELLED;
     from += taken;
@@ -66,10 +66,10 @@ ripc_status copy_by_pipe(std::byte* to, const std::byte* from, std::size_t size)
   return RIPC_OK;
 }
 
-// Memory on the way, at a good distance from both ends: two quick copies instead of a slow one.
+// An intermediate buffer at a good distance from both ends: two fast copies instead of a slow one.
 class Detour {
  public:
-  // Not taken without a need, or without memory.
+  // There is no buffer if it is not needed, or if memory is short.
   Detour(bool needed, std::uint64_t address) {
     if (!needed) return;
     memory_.reset(new (std::nothrow) std::byte[kDetourStep + kPage]);
@@ -107,7 +107,7 @@ UniqueFd open_peer_process(int socket, pid_t pid) noexcept {
   if (pid <= 0) return UniqueFd();
   int process = -1;
   socklen_t size = sizeof process;
-  // Exact since Linux 6.5; before that the number is all there is, and the peer is known to be alive at this moment.
+  // Exact since Linux 6.5. Before that there is only the process ID, and the peer is known to be alive at this moment.
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0) return UniqueFd(process);
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -115,7 +115,7 @@ UniqueFd open_peer_process(int socket, pid_t pid) noexcept {
 PeerProcess::PeerProcess(UniqueFd process, pid_t pid) noexcept
     : process_(std::move(process)), pid_(pid), reach_(probe()) {}
 
-// Permission is checked before the address, and there is nothing at 0.
+// The kernel checks permission before the address, and nothing is mapped at 0.
 Reach PeerProcess::probe() const noexcept {
   if (!process_ || pid_ <= 0) return Reach::not_visible;
   std::byte byte{};
@@ -145,7 +145,7 @@ ripc_status PeerProcess::transfer(std::uint64_t address, std::byte* local, std::
                       address);
   std::size_t done = 0;
   while (done < size) {
-    // The number cannot pass to another process before the old one is seen as exited here.
+    // The process ID cannot pass to another process before this check sees that the old one has exited.
     if (exited()) return RIPC_PEER_DEAD;
     const std::size_t left = std::min(size - done, kLargestStep);
     const ssize_t moved = detour.taken() ? detour.move(pid_, local + done, address + done, left, writing)

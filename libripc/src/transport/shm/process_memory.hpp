@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing another process's memory (process_vm_readv, process_vm_writev), without ever touching a process
-// that merely inherited the peer's number.
+// that merely reuses the peer's process ID.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@
 
 namespace ripc::internal::shm {
 
-// Opens a descriptor that names the process at the other end of a Unix socket, whatever happens to its number. Empty if
-// the process is not visible from here (another PID namespace) or gone.
+// Opens a descriptor that names the process at the other end of a Unix socket, even if its process ID is reused. Empty
+// if the process is not visible from here (another PID namespace) or gone.
 UniqueFd open_peer_process(int socket, pid_t pid) noexcept;
 
 // Whether one process may read and write another's memory, and if not, why. The numbers are those of docs/wire.md.
@@ -53,7 +53,7 @@ class PeerProcess {
 };
 
 // Copies memory of this process that the application may have unmapped meanwhile: RIPC_CANCELLED instead of a fault.
-// RIPC_NO_DESCRIPTORS, where the kernel forbids the way that needs none.
+// RIPC_NO_DESCRIPTORS: none are left, and the kernel forbids the way that needs no descriptor.
 ripc_status copy_own_memory(std::byte* to, const std::byte* from, std::size_t size) noexcept;
 
 }  // namespace ripc::internal::shm

@@ -48,7 +48,7 @@ bool QueueWriter::reserve(std::uint32_t wanted, std::size_t data_size, Reservati
     }
     const std::uint32_t end = start + needed;
 
-    // A peer that writes nonsense into the heads makes this see a full queue, or room that the masks keep in bounds.
+    // If the peer writes nonsense into the heads, the queue looks full here, or has room that the masks keep in bounds.
     std::uint32_t used = cell - known_head_cells_.load(std::memory_order_acquire);
     bool fits = used < geometry_.cells &&
                 (needed == 0 || end - known_head_data_.load(std::memory_order_acquire) <= geometry_.data_bytes);
@@ -61,7 +61,7 @@ bool QueueWriter::reserve(std::uint32_t wanted, std::size_t data_size, Reservati
       fits = used < geometry_.cells && (needed == 0 || end - head_data <= geometry_.data_bytes);
     }
     if (!fits) {
-      // Full, unless another thread has moved the tail while we looked.
+      // The queue is full, unless another thread has moved the tail meanwhile.
       const std::uint64_t now = tail_.load(std::memory_order_relaxed);
       if (now == tail) return false;
       tail = now;
@@ -92,7 +92,7 @@ bool QueueWriter::has_room() const noexcept {
 
 bool QueueReader::peek_outside(std::span<const std::byte>& packet) noexcept {
   const Cell& cell = next_cell();
-  // Each value is read once: the peer may change it at any time. What peek_inside() saw of the length is forgotten.
+  // Each value is read once: the peer may change it at any time. The length that peek_inside() saw is ignored.
   const std::uint32_t length = cell.length.load(std::memory_order_relaxed);
   const std::uint32_t offset = *const_cast<const volatile std::uint32_t*>(&cell.outside.data_offset);
   const std::uint32_t end = *const_cast<const volatile std::uint32_t*>(&cell.outside.data_end);

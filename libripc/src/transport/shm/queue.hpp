@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two ends of a link's packet queue: many sending threads of one process, one receiving thread of another.
 //
-// A sender reserves a cell (and room in the data area) in memory private to its process. It does so by a plain store
-// where it is the only thread that sends, else by one compare-and-swap. It fills the cell and commits it by writing the
-// cell's sequence number: no lock, no system call. A sender that dies in between leaves a cell that is never committed.
-// The receiver then sees an empty queue, and drops the link when the death is noticed. As a cell's first word is only
-// ever a sequence number, payload can never be mistaken for a committed cell.
+// A sender reserves a cell (and room in the data area) in memory private to its process. This takes a plain store if
+// only one thread sends, else one compare-and-swap. The sender then fills the cell and commits it by writing the cell's
+// sequence number: no lock, no system call. A sender that dies in between leaves a cell that is never committed. The
+// receiver then sees an empty queue, and drops the link when the death is noticed. As a cell's first word is only ever
+// a sequence number, payload can never be mistaken for a committed cell.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@
 
 namespace ripc::internal::shm {
 
-// What both ends have mapped.
+// The memory that both ends have mapped.
 class QueueMemory {
  public:
   QueueMemory(std::byte* base, Geometry geometry) noexcept
@@ -43,7 +43,7 @@ class QueueWriter : private QueueMemory {
   // RIPC_OK, RIPC_AGAIN, RIPC_TOO_LARGE. Any thread of the process that owns the writer.
   ripc_status write(std::span<const std::span<const std::byte>> ranges) noexcept;
 
-  // The same for a packet of `length` bytes that `fill(std::byte*)` writes straight to where it travels.
+  // The same for a packet of `length` bytes that `fill(std::byte*)` writes straight into the queue.
   template <typename Fill>
   ripc_status write_with(std::size_t length, Fill&& fill) noexcept {
     if (length > kInlineCapacity) [[unlikely]]
@@ -55,8 +55,8 @@ class QueueWriter : private QueueMemory {
     return written != 0 ? RIPC_OK : RIPC_AGAIN;
   }
 
-  // The same for at most kInlineCapacity bytes, if it takes neither a look at the receiver's side nor a second attempt.
-  // False: write_with() has to do it.
+  // The same for at most kInlineCapacity bytes, if that needs neither a look at the receiver's side nor a second
+  // attempt. False: use write_with().
   template <typename Fill>
   bool write_next(std::size_t length, Fill&& fill) noexcept {
     std::uint32_t cell = 0;
@@ -66,8 +66,8 @@ class QueueWriter : private QueueMemory {
     return true;
   }
 
-  // Several packets in order, each of at most kInlineCapacity bytes: packet `index` of length_of(index) bytes, made by
-  // fill(index, to). How many found room. Any thread.
+  // Writes several packets in order, each of at most kInlineCapacity bytes. Packet `index` has length_of(index) bytes,
+  // which fill(index, to) writes. Returns how many found room. Any thread.
   template <typename Length, typename Fill>
   std::size_t write_inline(std::size_t count, Length&& length_of, Fill&& fill) noexcept {
     Reservation reservation;
@@ -88,7 +88,7 @@ class QueueWriter : private QueueMemory {
     std::uint32_t data_start;
     std::uint32_t data_end;
   };
-  // One cell. False: there is no room as far as is known, or another thread was faster.
+  // Reserves one cell. False: there is no room as far as is known, or another thread was faster.
   [[gnu::always_inline]] bool next_cell(std::uint32_t& cell) noexcept {
     if (!bias_.enter()) [[unlikely]]
       return next_shared_cell(cell);
@@ -104,10 +104,10 @@ class QueueWriter : private QueueMemory {
   bool is_roomy(std::uint32_t cell) const noexcept {
     return cell - known_head_cells_.load(std::memory_order_acquire) <= mask_;
   }
-  // Up to `wanted` cells, at least one, and so much of the data area. False: there is no room.
+  // Reserves up to `wanted` cells, at least one, and `data_size` bytes of the data area. False: there is no room.
   bool reserve(std::uint32_t wanted, std::size_t data_size, Reservation& reservation) noexcept;
 
-  // The cells are in the high half: where their number wraps, nothing is carried into the other.
+  // The number of cells is in the high half: when it wraps, nothing is carried into the low half.
   static constexpr std::uint64_t kOneCell = std::uint64_t{1} << 32;
   static constexpr std::uint64_t pack(std::uint32_t cells, std::uint32_t data) noexcept {
     return cells * kOneCell | data;
@@ -132,7 +132,7 @@ class QueueWriter : private QueueMemory {
     return RIPC_OK;
   }
 
-  // Fills a reserved cell and makes it the receiver's.
+  // Fills a reserved cell and hands it to the receiver.
   template <typename Fill>
   void commit(std::uint32_t index, std::size_t length, Fill&& fill) noexcept {
     // The thread that used this room last handed it on through the receiver's head, in another process.
@@ -142,8 +142,9 @@ class QueueWriter : private QueueMemory {
     cell.length.store(static_cast<std::uint32_t>(length), std::memory_order_relaxed);
     happens_before(control_);
     cell.sequence.store(index + 1, std::memory_order_release);
-    // The receiver's cache has the cells of the last round: fetching one that is needed soon hides how long it takes to
-    // get it back. Not one that the receiver has still to read, nor the next ones, which it looks at while it is idle.
+    // The receiver's cache holds the cells of the last round. Prefetching one that is needed soon hides the time it
+    // takes to get it back. Leave out cells that the receiver has yet to read, and the next ones, which it polls while
+    // it is idle.
     const std::uint32_t later = index + kPrefetchDistance;
     if (later - known_head_cells_.load(std::memory_order_relaxed) <= mask_) prefetch_for_write(&cells_[later & mask_]);
   }
@@ -174,15 +175,15 @@ class QueueReader : private QueueMemory {
     return has_packet() && (peek_inside(packet) || peek_outside(packet));
   }
 
-  // Whether there is one. Cheap enough to spin on.
+  // Whether there is a packet. Cheap enough to spin on.
   bool has_packet() const noexcept {
     const Cell& cell = next_cell();
-    // Both lines of the cell travel at the same time; without this the second would only be asked for after the first.
+    // This fetches both cache lines of the cell at once; otherwise the second would be fetched only after the first.
     if (uses_second_line_) __builtin_prefetch(reinterpret_cast<const std::byte*>(&cell) + kCacheLine);
     return cell.sequence.load(std::memory_order_acquire) == head_ + 1;
   }
 
-  // What peek() does where has_packet() and the packet lies in its cell. False: it does not.
+  // As peek(), if has_packet() is true and the packet lies in its cell. False: it does not lie there.
   bool peek_inside(std::span<const std::byte>& packet) noexcept {
     const Cell& cell = next_cell();
     const std::uint32_t length = cell.length.load(std::memory_order_relaxed);
@@ -191,20 +192,20 @@ class QueueReader : private QueueMemory {
     return length <= kInlineCapacity;
   }
 
-  // Done with the packet that peek() showed.
+  // Removes the packet that peek() showed.
   void pop() noexcept {
     ++head_;
     head_data_ = peeked_data_;
-    // A cell that is not written yet is left alone: to look at it takes its line away from the sender.
+    // A cell that is not written yet is left alone: prefetching it would take its line away from the sender.
     if (static_cast<std::int32_t>(written_ - head_) > static_cast<std::int32_t>(kPrefetchDistance))
       __builtin_prefetch(&cells_[(head_ + kPrefetchDistance) & mask_]);
   }
 
-  // Whether more than kAhead packets are there. If so, their cells are fetched in time, from now on.
+  // Whether more than kAhead packets are there. If so, pop() prefetches their cells from now on.
   bool look_ahead() noexcept {
     const std::uint32_t far = head_ + kAhead;
     if (static_cast<std::int32_t>(written_ - far) > 0) return true;
-    // Senders commit in nearly the order of their cells; where not, a cell is fetched in vain.
+    // Senders commit in nearly the order of their cells; where they do not, a prefetch is wasted.
     if (cells_[far & mask_].sequence.load(std::memory_order_relaxed) != far + 1) return false;
     written_ = far + 1;
     return true;

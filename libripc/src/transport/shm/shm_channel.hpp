@@ -20,10 +20,10 @@
 
 namespace ripc::internal::shm {
 
-// The piece of memory through which bytes go when neither side may reach into the other's.
+// The size of the buffer through which bytes pass when neither side may access the other's memory.
 inline constexpr std::size_t kBounceSize = std::size_t{512} << 10;
 
-// Bit of Opened.flags: the receiver cannot order the sender's memory accesses from afar. The other bits are the
+// Bit of Opened.flags: the receiver cannot order the sender's memory accesses remotely. The other bits are the
 // registration number of the service's state line.
 inline constexpr std::uint32_t kSenderMustFence = 1u << 31;
 
@@ -46,10 +46,10 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   };
   explicit ShmChannel(Parts parts);
   ~ShmChannel() override;
-  // Once, before it is used: makes what it asks of the responder later.
+  // Call once, before any other call: creates the timers that later run its work in the responder.
   void start();
 
-  ripc_status widen(std::size_t) noexcept override { return RIPC_OK; }  // all that are allowed are ready
+  ripc_status widen(std::size_t) noexcept override { return RIPC_OK; }  // every allowed size is ready
   ripc_status send(const spi::Outgoing& outgoing) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
   bool has_room(bool notify) noexcept override;
@@ -69,20 +69,20 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   // The peer has reported that transfers have finished.
   void transfers_finished() noexcept;
   // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request, and again
-  // after RIPC_NO_DESCRIPTORS: it was lost, or could not be mapped.
+  // after RIPC_NO_DESCRIPTORS, which says that it was lost or could not be mapped.
   wire::shm_control::BounceData serve_bounce(const wire::shm_control::BounceRequest& request, UniqueFd memory) noexcept;
 
  private:
   bool service_ended() const noexcept {
     return line_->registration.load(std::memory_order_acquire) != parts_.registration;
   }
-  // RIPC_OK if sends make sense.
+  // RIPC_OK if a send can succeed.
   ripc_status open_status() const noexcept {
     if (ended() != RIPC_OK) [[unlikely]]
       return RIPC_PEER_DEAD;
     return service_ended() ? RIPC_CLOSED : RIPC_OK;
   }
-  // send() where something stands in the way of the shortest one.
+  // send() for all cases that the shortest path does not handle.
   [[gnu::noinline]] ripc_status send_any(const spi::Outgoing& outgoing) noexcept;
   ripc_status send_control(spi::Gather packet) noexcept;
   void wake_receiver() noexcept;
@@ -109,7 +109,7 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   std::atomic<std::uint32_t> deferred_work_{0};
   EventLoop::TimerId work_timer_ = 0;
   EventLoop::TimerId look_timer_ = 0;
-  // The responder's: between two looks for room where the receiver may not see at once that it is wanted.
+  // The responder's: the pause between two looks for room if the receiver may not see at once that it is wanted.
   Backoff look_pause_{1'000'000, 128'000'000};
   alignas(kCacheLine) std::atomic<std::uint32_t> last_woken_{0};
   Mapping bounce_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links to the services of a peer: made by a question and its answer, ended by a fence.
+// The links to the services of a peer: they are made by a question and its answer, and ended by a fence.
 #include <algorithm>
 #include <new>
 
@@ -118,7 +118,7 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer
 
 Status ShmTransport::fence(const spi::Address& address, ripc_service_id id, std::uint64_t incarnation,
                            Deadline deadline) {
-  // Sent at once, so that a holder that is stopped finds it when it runs again.
+  // Sent at once, so that a stopped holder finds it when it runs again.
   Result<PeerPointer> peer = connect_peer(address.locator, deadline, false);
   if (!peer.ok()) return peer.status();
   Status status = ask(*peer, wire::shm_control::Fence{.service = id, .incarnation = incarnation}, deadline).status();

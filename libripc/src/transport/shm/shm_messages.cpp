@@ -9,10 +9,10 @@ namespace ripc::internal::shm {
 
 namespace {
 
-// From one context to one service. An honest one has one that is open; others may be closed, and not emptied yet.
+// Links from one context to one service. An honest context has one open link; others may be closed and not emptied yet.
 constexpr std::size_t kMaxLinks = 8;
 
-// To a greeting, to the wish for a link or to a fence.
+// The status of an answer to a greeting, to a request for a link or to a fence.
 ripc_status believable(ripc_status status) noexcept { return spi::checked_answer(status, RIPC_VERSION_MISMATCH); }
 
 }  // namespace
@@ -40,7 +40,7 @@ bool ShmTransport::handle(const PeerPointer& peer, Received& received) {
         using T = std::decay_t<decltype(message)>;
         constexpr bool kGreeting =
             std::is_same_v<T, wire::shm_control::Hello> || std::is_same_v<T, wire::shm_control::HelloReply>;
-        // A context that ends says so to every connected peer, also to those that it has not greeted yet.
+        // A context that ends tells every connected peer, also those that it has not greeted yet.
         constexpr bool kMayComeFirst = kGreeting || std::is_same_v<T, wire::shm_control::Bye>;
         if (!kMayComeFirst && !peer->greeted) return false;
         return wire::fields::accepts([&] {
@@ -76,7 +76,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Hello& m
     return true;
   }
   peer->connection->set_reach_of_peer(static_cast<Reach>(message.flags));
-  // The peer that has the answer can be reached over this connection, and over it nothing comes before the answer.
+  // Once the peer has the answer, it can be reached over this connection, but nothing may be sent before the answer.
   const std::lock_guard lock(mutex_);
   (void)send_message(*peer->connection, reply);
   peer->context = message.context;

@@ -12,17 +12,18 @@ namespace ripc::internal::shm {
 namespace {
 // Packets taken from one source before the next has its turn.
 constexpr std::size_t kTurn = 32;
-// After this many packets without an empty look they are a stream. A receiver at the heels of its sender takes the next
-// cell away from it with every look. It is better to look a little later and find many.
+// This many packets without an empty look are a stream. A receiver close behind its sender takes the next cell away
+// from it with every look. It is better to look a little later and find many packets.
 constexpr std::size_t kStreak = 16;
-// So an empty look in a stream is followed by so many pauses. With 256 of them one way is no faster: 45 million
-// messages of 32 bytes a second with either, 42 with none. Calls with 8 under way then take a fifth longer.
+// An empty look in a stream is therefore followed by this many pauses. 256 pauses are no faster one way: 45 million
+// messages of 32 bytes per second with either, 42 million with none. But calls with 8 under way then take a fifth
+// longer.
 constexpr int kRest = 8;
-// After this many packets without a sleep the receiver is awake for good. A barrier costs as much as hundreds of
+// After this many packets without a sleep, the receiver is taken to stay awake. A barrier costs as much as hundreds of
 // fences.
 constexpr std::size_t kWakeAfter = 256;
-// A port with one source, which is what a client has, looks at its next cell this often in one poll. The way from here
-// to the caller and back costs ten such looks.
+// A port with one source, which is what a client has, looks at its next cell this many times in one poll. Returning to
+// the caller and being called again costs ten such looks.
 constexpr int kLooks = 16;
 
 inline void give_room_back(ShmSource& source) noexcept {
@@ -41,7 +42,7 @@ ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceState
       state_(std::move(state)),
       line_(&state_.line()),
       closed_(std::move(closed)) {
-  // A line may have served another service before; it starts awake.
+  // The line may have belonged to another service before; this service starts awake.
   line_->sleep_epoch.fetch_and(~(kAsleep | kFenceNeeded), std::memory_order_seq_cst);
 }
 
@@ -69,7 +70,8 @@ Status ShmPort::add_source(std::shared_ptr<ShmSource> source) {
 
 void ShmPort::close() noexcept {
   line_->registration.fetch_add(1, std::memory_order_seq_cst);
-  // A sender sees it there. One that waits, for room in the queue or for the end of a transfer, must be notified.
+  // Senders see the end in the line. A sender that waits, for room in the queue or for the end of a transfer, must be
+  // notified.
   const std::lock_guard lock(mutex_);
   for (const auto& source : sources_) {
     if (source->reader().sender_waits()) source->tell_room();
@@ -106,7 +108,7 @@ void ShmPort::refresh() noexcept {
   next_ = 0;
 }
 
-// The answer of the only peer takes the shortest way: each step of it ends in the next, and so has no registers to
+// The answer of the only peer takes the shortest path: each step is a tail call of the next, and so has no registers to
 // save.
 std::size_t ShmPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
   if (version_.load(std::memory_order_acquire) != polled_version_) [[unlikely]]
@@ -139,7 +141,7 @@ std::size_t ShmPort::poll_sources(spi::PacketSink& sink, std::size_t budget) noe
   return taken != 0 ? count(taken) : after_none(sink, budget);
 }
 
-// From the only source.
+// Takes a packet from the only source.
 std::size_t ShmPort::take_one(std::span<const std::byte> packet, spi::PacketSink& sink) noexcept {
   ShmSource& source = *single_source_;
   QueueReader& reader = source.reader();
@@ -205,8 +207,8 @@ std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> p
   return taken;
 }
 
-// The queue of a source that is dead, or wrote nonsense, looked empty. A death was noticed after all that the dead had
-// sent: one more look tells whether something had come in between.
+// The queue of a source that is dead, or wrote nonsense, looked empty. A peer's death is noticed after all that it had
+// sent: one more look tells whether something came in between.
 std::size_t ShmPort::retire_source(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget,
                                    bool& stop) noexcept {
   std::span<const std::byte> packet;
@@ -239,7 +241,7 @@ bool ShmPort::arm(bool on) noexcept {
 
 // A sender that sees kFenceNeeded executes a fence between its packet and its look at kAsleep. This function does so
 // between kAsleep and the last look at the queues. Only senders that may not have seen kFenceNeeded need the barrier,
-// which interrupts every processor that runs one: many microseconds in a virtual machine.
+// which interrupts every processor that runs such a sender: many microseconds in a virtual machine.
 void ShmPort::prepare_sleep() noexcept {
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);
   line_->sleep_epoch.store(((epoch & ~(kAsleep | kFenceNeeded)) + kOneSleep) | kAsleep | kFenceNeeded,
@@ -258,7 +260,7 @@ void ShmPort::cancel_sleep() noexcept {
   if ((epoch & kAsleep) != 0) line_->sleep_epoch.store(epoch & ~kAsleep, std::memory_order_release);
 }
 
-// Senders may do without the fence again.
+// From now on, senders need no fence.
 void ShmPort::clear_fence_needed() noexcept {
   fence_needed_ = false;
   const std::uint32_t epoch = line_->sleep_epoch.load(std::memory_order_relaxed);

@@ -35,7 +35,7 @@ class ShmPort final : public spi::Port {
   std::size_t sources_of(const ControlConnection& connection) const noexcept;
   // Something about a source changed (it died, data for a pull arrived): makes the receiver look.
   void wake() noexcept;
-  // The next poll lets go of the sources that were cut off.
+  // The next poll lets go of sources that were cut off.
   void look_for_cut_off() noexcept;
 
  private:
@@ -62,7 +62,7 @@ class ShmPort final : public spi::Port {
   std::function<void(ShmPort&)> closed_;
 
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<ShmSource>> sources_;  // the truth
+  std::vector<std::shared_ptr<ShmSource>> sources_;  // the authoritative list
   spi::PortCounters counters_;
   std::vector<std::shared_ptr<ShmSource>> spare_;  // empty
   std::atomic<std::uint64_t> version_{0};          // of sources_
@@ -74,7 +74,7 @@ class ShmPort final : public spi::Port {
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
   bool fence_needed_ = false;    // senders see kFenceNeeded
-  std::size_t since_sleep_ = 0;  // packets, while it is
+  std::size_t since_sleep_ = 0;  // packets, while fence_needed_
   std::size_t streak_ = 0;       // packets since the last look that found none
 };
 

@@ -12,8 +12,8 @@ namespace ripc::internal::shm {
 
 namespace {
 
-// What is larger is not pushed into a return buffer. process_vm_writev() reaches a third of memcpy() at 1 MiB. A copy
-// into the pool, and one out of it by the requester, reach two thirds (docs/performance/long-messages.md).
+// Larger items are not pushed into a return buffer. process_vm_writev() reaches a third of the rate of memcpy() at 1
+// MiB. A copy into the pool and one out of it, by the requester, reach two thirds (docs/performance/long-messages.md).
 constexpr std::size_t kMostPushed = std::size_t{256} << 10;
 
 }  // namespace
@@ -55,13 +55,13 @@ ripc_status ShmSource::prepare(spi::Pull& pull) noexcept {
   return RIPC_OK;
 }
 
-// The first piece is asked for before there is a place for it: only its arrival shows that the sender delivers.
+// The first piece is requested before there is a destination for it: only its arrival shows that the sender delivers.
 ripc_status ShmSource::prepare_bounce(const spi::Pull& pull) noexcept {
   const std::lock_guard lock(mutex_);
   if (!bounce_waiting_) {
     if (const ripc_status status = dead() ? RIPC_PEER_DEAD : request_bounce(pull); status != RIPC_OK) return status;
   }
-  // Items share the bounce buffer: the first that needs it is enough.
+  // All items share the bounce buffer: it is enough to ask for the first one that needs it.
   if (bounce_key_ != pull.descriptor.key || bounce_ready_) return RIPC_OK;
   return dead() ? RIPC_PEER_DEAD : RIPC_PENDING;
 }
@@ -89,13 +89,13 @@ ripc_status ShmSource::pull(spi::Pull& pull) noexcept {
 
 ripc_status ShmSource::pull_by_bounce(spi::Pull& pull) noexcept {
   const std::lock_guard lock(mutex_);
-  // What was asked for an item that was then discarded.
+  // This was requested for an item that was then discarded.
   if (bounce_key_ != pull.descriptor.key) bounce_waiting_ = bounce_ready_ = false;
   if (bounce_ready_) {
     bounce_ready_ = false;
     bounce_waiting_ = false;
     const std::uint64_t expected = std::min<std::uint64_t>(pull.descriptor.length - pull.progress, kBounceSize);
-    // The next one may find the sender with room for the descriptor.
+    // At the next request, the sender may have room for the descriptor.
     if (bounce_data_.status == RIPC_NO_DESCRIPTORS) bounce_announced_ = false;
     if (bounce_data_.status != RIPC_OK) return pull.status = bounce_data_.status;
     if (bounce_data_.key != pull.descriptor.key || bounce_data_.offset != pull.progress ||
@@ -129,7 +129,7 @@ ripc_status ShmSource::request_bounce(const spi::Pull& pull) noexcept {
   const std::array<int, 1> descriptor{bounce_.fd.get()};
   const ripc_status status = send_message(
       *parts_.connection, request, bounce_announced_ ? std::span<const int>{} : std::span<const int>(descriptor));
-  // The next attempt may find what this one lacked; the receiver does not wait for ever.
+  // The next attempt may succeed, and the receiver does not wait for ever.
   if (status == RIPC_AGAIN || status == RIPC_NO_MEMORY || status == RIPC_NO_DESCRIPTORS) return RIPC_PENDING;
   if (status != RIPC_OK) return status;
   bounce_announced_ = true;

@@ -19,9 +19,9 @@
 
 namespace ripc::internal::shm {
 
-// A sender on this host hands over what the receiver cannot fetch itself without delay, and at memory speed.
+// What the receiver cannot fetch itself, a sender on this host hands over without delay and at memory speed.
 inline constexpr Nanoseconds kPatience = 2'000'000'000;
-inline constexpr std::uint64_t kSlowestRate = 64 << 20;  // bytes in a second
+inline constexpr std::uint64_t kSlowestRate = 64 << 20;  // bytes per second
 
 class ShmSource final : public spi::Source {
  public:
@@ -42,7 +42,6 @@ class ShmSource final : public spi::Source {
   ripc_status prepare(spi::Pull& pull) noexcept override;
   ripc_status pull(spi::Pull& pull) noexcept override;
   void abandon(spi::Pull& pull) noexcept override;
-  // It copies itself.
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) noexcept override;
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 

@@ -25,9 +25,10 @@ namespace {
 constexpr int kMessagesPerEvent = 64;
 // A full accept queue or control socket is retried at this pace.
 constexpr Nanoseconds kEndpointRetry = 1'000'000;
-// Connections over the limit that are kept just long enough for the answer.
+// Connections over the limit, each kept just long enough for the answer.
 constexpr std::size_t kRefusals = 64;
-// A peer greets as soon as it is connected. The responder waits for no other one.
+// How long the responder waits for a greeting. A peer greets as soon as it is connected; one that does not is not
+// waited for.
 constexpr int kGreetingMilliseconds = 20;
 constexpr Nanoseconds kAcceptPause = 10'000'000;
 
@@ -102,7 +103,7 @@ void ShmTransport::stop() noexcept {
 
 spi::Address ShmTransport::address() const { return {"shm", context_locator(options_.context)}; }
 
-// That of a context on another host looks like one of this host.
+// An address of a context on another host looks like one of this host.
 bool ShmTransport::may_lead(const spi::Address& address) const noexcept {
   std::uint64_t context = 0;
   const bool is_here =
@@ -126,7 +127,7 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
   EventLoop::Handler handler = [this, peer](std::uint32_t events) { on_event(peer, events); };
   {
     const std::lock_guard lock(mutex_);
-    // Under the mutex: who enters by an older trust file is among those who are judged by the next one.
+    // Under the mutex: a peer that enters by an older trust file is then judged by the next one.
     peer->entry = peer_table_.enter({.identity = {}, .user = peer->connection->credentials().uid});
     const std::size_t limit = options_.max_peers + (peer->incoming ? kRefusals : 0);
     if (peers_.size() >= limit)
@@ -139,7 +140,7 @@ Status ShmTransport::adopt(const PeerPointer& peer) {
   try {
     status = loop_->add(peer->connection->fd(), EPOLLIN, std::move(handler));
   } catch (const std::bad_alloc&) {
-    // As for any other reason why it cannot be received.
+    // This is handled as any other reason why the message cannot be received.
   }
   if (!status.ok()) {
     const std::lock_guard lock(mutex_);
@@ -166,16 +167,16 @@ void ShmTransport::accept_all() {
     if (!socket) return;
     auto peer = std::make_shared<Peer>(std::move(socket), std::move(guard));
     peer->incoming = true;
-    (void)adopt(peer);  // a peer too many sees its connection closed
+    (void)adopt(peer);  // a peer over the limit sees its connection closed
   }
 }
 
-// No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable, and the peer
-// waiting: the descriptor kept for this is spent on telling it.
+// No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable and the peer
+// waiting, so the reserved descriptor is used to tell the peer.
 bool ShmTransport::refuse_without_descriptors() {
   if (!reserve_) reserve_ = open_reserve();
   if (!reserve_) {
-    // Not even that one: the listener would stay readable all the time.
+    // Not even the reserved descriptor is there: the listener would stay readable all the time.
     (void)loop_->modify(listener_.get(), 0);
     loop_->set_timer(accept_timer_, monotonic_now() + kAcceptPause);
     return false;
@@ -183,7 +184,7 @@ bool ShmTransport::refuse_without_descriptors() {
   reserve_.reset();
   ForkGuard guard;
   if (UniqueFd socket = accept(guard)) {
-    // Closing before the greeting was read would tell the peer of a reset before it sees the answer.
+    // If this closed the socket before the greeting was read, the peer would see a reset instead of the answer.
     pollfd greeting{socket.get(), POLLIN, 0};
     (void)poll(&greeting, 1, kGreetingMilliseconds);
     std::array<std::byte, 64> bytes;
@@ -236,7 +237,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
     Result<UniqueFd> socket = directory->connect(context, &guard);
     if (!socket.ok()) {
       if (socket.status().code() == RIPC_PEER_DEAD) {
-        // It may have come from another runtime directory: this is the only way back to it.
+        // The peer may have come from another runtime directory: this is the only way back to it.
         const std::lock_guard lock(mutex_);
         if (PeerPointer known = greeted_peer(context, IdentityCheck::claimed)) return known;
       }
@@ -251,7 +252,7 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
       const std::lock_guard lock(mutex_);
       const auto [position, inserted] = outgoing_.emplace(locator, peer);
       ours = inserted;
-      // A thread that finds it there may send over it at once, and nothing may come before the greeting.
+      // A thread that finds the peer may send to it at once, and nothing may be sent before the greeting.
       if (ours) {
         sent = greet(*peer);
       } else {
@@ -286,7 +287,7 @@ ripc_status ShmTransport::greet(const Peer& peer) const {
                                             .flags = static_cast<std::uint32_t>(peer.connection->process().reach())});
 }
 
-// A peer says itself which context it is. Another user may lie, to get what is meant for that context.
+// A peer states which context it is. One of another user may lie, to get what is meant for that context.
 ShmTransport::PeerPointer ShmTransport::greeted_peer(std::uint64_t context, IdentityCheck check) const {
   const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const PeerPointer& peer) {
     const uid_t user = peer->connection->credentials().uid;
@@ -296,7 +297,7 @@ ShmTransport::PeerPointer ShmTransport::greeted_peer(std::uint64_t context, Iden
   return found == peers_.end() ? nullptr : *found;
 }
 
-// Takes no memory: the want of it is one of the reasons.
+// Allocates no memory: a lack of memory is one of the reasons for a loss.
 void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
   decltype(peer->channels) channels;
   {
@@ -365,7 +366,7 @@ void ShmTransport::on_event(const PeerPointer& peer, std::uint32_t events) noexc
   try {
     receive_all(peer);
   } catch (const std::bad_alloc&) {
-    // The message is lost, half done perhaps. Both sides begin anew, as after a death.
+    // The message is lost, perhaps half handled. Both sides start again, as after a death.
     lose(peer, RIPC_NO_MEMORY);
   }
 }

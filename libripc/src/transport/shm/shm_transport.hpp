@@ -37,7 +37,7 @@ struct TransportOptions {
   security::Credentials credentials = {};  // the trust file may name users
 };
 
-// "#CONTEXT": the address of a context in the runtime directory of its reader.
+// "#CONTEXT": the address of a context in the reader's runtime directory.
 std::string context_locator(std::uint64_t context);
 
 class ShmTransport final : public spi::Transport {
@@ -75,17 +75,18 @@ class ShmTransport final : public spi::Transport {
   };
   using PeerPointer = std::shared_ptr<Peer>;
 
-  // What a peer answers to Open; nothing to Fence.
+  // What a peer answers to Open. The answer to Fence has no content.
   struct Answer {
     wire::shm_control::Opened opened;
     std::array<UniqueFd, kMaxDescriptors> descriptors;
   };
   using Questions = spi::QuestionTable<PeerPointer, Answer>;
-  // Any thread. Asks, and waits for the answer. RIPC_TIMEOUT: there is none in time.
+  // Any thread. Asks, and waits for the answer. RIPC_TIMEOUT: no answer came in time.
   template <typename Ask>
   Result<Questions::QuestionPointer> ask(const PeerPointer& peer, Ask message, Deadline deadline);
 
-  // The connected context, greeted. Without `greeted`, perhaps not yet: what is sent to it follows the greeting.
+  // The connected context, after the greeting. Without `greeted`, perhaps before it: what is sent then follows the
+  // greeting.
   Result<PeerPointer> connect_peer(const std::string& locator, Deadline deadline, bool greeted = true);
   // Under the mutex. The connection of a context; nullptr: none.
   enum class IdentityCheck { proven, claimed };
@@ -101,7 +102,7 @@ class ShmTransport final : public spi::Transport {
   void tell_room(const Peer& peer) noexcept;
   void receive_all(const PeerPointer& peer);
   void lose(const PeerPointer& peer, Status reason) noexcept;
-  // Ends the connections of peers that the trust file, if it has changed, makes someone else, or keeps out.
+  // If the trust file has changed, ends the connections of peers that it now gives another identity or keeps out.
   void look_at_trust() noexcept;
   bool is_still_admitted(const Peer& peer) const;  // under the mutex
   // Waits, in any thread, until `done` (checked under the mutex) or the deadline.
@@ -135,7 +136,7 @@ class ShmTransport final : public spi::Transport {
                                                 UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
   void wake_port(ripc_service_id service) noexcept;  // under the mutex
-  // Under the mutex. To which of our services the peer's link leads.
+  // Under the mutex. The service of ours to which the peer's link leads.
   static ripc_service_id service_of(const Peer& peer, std::uint64_t link) noexcept;
 
   std::shared_ptr<RuntimeDirectory> directory_;
@@ -146,7 +147,7 @@ class ShmTransport final : public spi::Transport {
   EventLoop* loop_ = nullptr;
   UniqueFd listener_;
   EventLoop::TimerId accept_timer_ = 0;
-  UniqueFd reserve_;  // given up when no other descriptor is left
+  UniqueFd reserve_;  // closed to have a descriptor when no other is left
   ForkGuard listener_guard_;
   StandingTimer trust_timer_;
   std::uint64_t trust_changes_ = 0;  // seen; the responder's

@@ -102,8 +102,8 @@ ripc_status TransferOwner::revoke(Key key, bool& is_read) noexcept {
 void TransferOwner::peer_died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
-  // Spinning waiters look only at the word: any other generation sends them to the lock, which tells them. What the
-  // peer had finished stays finished.
+  // Spinning waiters look only at the word: any other generation sends them to the lock, under which they learn of the
+  // end. What the peer had finished stays finished.
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].used && is_finished(slot)) continue;
     control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);
@@ -137,7 +137,7 @@ void TransferOwner::watch_all() noexcept {
   control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
 }
 
-// The receiver reads it after the request for notification, which is stored after it.
+// The receiver reads these bits after the request for notification, which the sender stores after them.
 void TransferOwner::set_watched(std::size_t slot, bool watched) noexcept {
   if (slots_[slot].watched == watched) return;
   slots_[slot].watched = watched;
@@ -151,7 +151,7 @@ TransferOwner::Finished TransferOwner::collect_finished() noexcept {
   const auto still_watched = [&](const Slot& slot) {
     return slot.used && slot.watched && !is_finished(static_cast<std::size_t>(&slot - slots_.data()));
   };
-  // The wish was cleared when the peer acted on it; it must stand again before the words are read.
+  // The peer cleared the request when it acted on it. The request must be set again before the words are read.
   if (std::any_of(slots_.begin(), slots_.end(), still_watched))
     control_->sender.transfers_watched.store(1, std::memory_order_seq_cst);
   Finished finished;
@@ -267,7 +267,7 @@ bool TransferTaker::begin_write(Key grant) noexcept {
     if (control_->grants[grant.slot].compare_exchange_strong(value, word(grant.generation, GrantState::writing),
                                                              std::memory_order_seq_cst, std::memory_order_acquire))
       return true;
-    // Written before: the reply that was to tell of it could not be sent.
+    // `written` is allowed: the reply that was to announce an earlier write could not be sent.
   } while (value == open || value == written);
   return false;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers and grants: who may read or write which memory, and until when. One 64-bit word for each in the link's
-// control page, changed by compare-and-swap from both sides:
+// Transfers and grants: who may read or write which memory, and until when. Each has one 64-bit word in the link's
+// control page, which both sides change by compare-and-swap:
 //
 //   bits 32-63 generation | bits 16-31 zero | bits 8-15 status | bits 0-7 state
 //
@@ -65,15 +65,15 @@ class TransferOwner {
   ripc_status revoke(Key key, bool& is_read) noexcept;  // as Channel::revoke
   // The peer is gone: ends everything; no one reads any more.
   void peer_died() noexcept;
-  // What a peer that cannot map memory asks for. False unless it is exposed and being pulled.
+  // Finds the item that a peer asks for because it cannot map memory. False unless it is exposed and being pulled.
   bool find(Key key, ExposedItem& item) noexcept;
-  // Asks the receiver to tell when this transfer finishes, and no other.
+  // Asks the receiver to report when this transfer, and no other, finishes.
   void watch(Key key) noexcept;
-  // The same for all of them; a receiver that closes tells too.
+  // The same for all transfers. A receiver that closes reports that, too.
   void watch_all() noexcept;
-  // True if expose() finds a free slot, or tells of a death.
+  // True if expose() would find a free slot, or report that the peer died.
   bool has_room() const noexcept { return used_.load(std::memory_order_seq_cst) < kTransferSlots; }
-  // The receiver has reported that something finished: what has. Watched transfers that have not stay watched.
+  // Called when the receiver has reported an end: collects what has finished. Other watched transfers stay watched.
   struct Finished {
     struct Transfer {
       Key key;
@@ -93,7 +93,7 @@ class TransferOwner {
     std::vector<ExposedItem> items;
   };
   bool is_finished(std::size_t slot) noexcept;
-  // Of a transfer that is not pending; this is its word.
+  // The outcome of a transfer that is not pending; `value` is its word.
   ripc_status outcome(Key key, std::uint64_t value) const noexcept;
   void set_watched(std::size_t slot, bool watched) noexcept;
   void free_slot(std::uint16_t slot) noexcept;
@@ -112,7 +112,7 @@ class GrantOwner {
   ripc_status grant(Key& key) noexcept;
   // Ends the grant. RIPC_OK: it was written; RIPC_EMPTY: it was not; RIPC_PENDING: a write is going on, ask again.
   ripc_status end(Key key) noexcept;
-  // True if so many can be granted.
+  // True if this many grants are free.
   bool has_room(std::size_t count) const noexcept {
     return kGrantSlots - count_.load(std::memory_order_seq_cst) >= count;
   }

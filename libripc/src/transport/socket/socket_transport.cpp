@@ -21,7 +21,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
             transport.loop(), std::move(hooks),
             {.connections = transport.bulk_connections_, .stall_timeout = transport.options().peer_timeout})) {
     rail_timer_.make(transport.loop(), [this, weak = std::weak_ptr<remote::Session>(session)] {
-      // It owns this.
+      // The session owns this object.
       if (const SessionPointer strong = weak.lock()) look_at_rails(strong);
     });
   }
@@ -39,7 +39,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
     }
     return rails;
   }
-  // One over each rail that has too few.
+  // Dials one connection over each rail that has too few.
   void connect_bulk(const SessionPointer& session) override {
     is_asked_ = true;
     dial_rails(session);
@@ -55,7 +55,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
       if (!is_under_way && bulk_->connections_to(rail.remote) < transport_.bulk_connections_)
         dialers.push_back(dial(session, rail.remote));
     }
-    // A rail whose interface is down is none now.
+    // A rail whose interface is down does not count now.
     if (session->remotes().size() > 1 && transport_.rails_.most > 1) look_again();
   }
   void adopt_bulk(const SessionPointer& session, remote::SecureSocket connection) override {
@@ -67,7 +67,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
   bool handle(const SessionPointer&, const wire::session_control::Frame&) override { return false; }  // there are none
 
  private:
-  // Within the peer time-out: how often a rail without a connection is tried again, while bytes move over others.
+  // How many times within the peer timeout a rail without a connection is tried again, while bytes move over others.
   static constexpr Nanoseconds kRailLooks = 16;
 
   std::vector<remote::Rail> find_rails(const remote::Session& session) const {
@@ -107,7 +107,7 @@ class SocketTransport::Links final : public remote::SessionLinks {
   const std::shared_ptr<StreamBulk> bulk_;
   StandingTimer rail_timer_;
   bool is_asked_ = false;    // the bulk waits for an answer
-  std::uint64_t moved_ = 0;  // when the rails were last looked at
+  std::uint64_t moved_ = 0;  // total when the rails were last looked at
 };
 
 SocketTransport::SocketTransport(TransportOptions options)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket transport: contexts that have nothing but IP between them. Short messages travel as UDP datagrams, long
+// The socket transport: for contexts that are connected by nothing but IP. Short messages travel as UDP datagrams, long
 // ones over TCP connections.
 #pragma once
 

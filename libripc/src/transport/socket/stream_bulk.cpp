@@ -65,7 +65,7 @@ void StreamBulk::lost(StreamConnection& connection, bool violation) noexcept {
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; });
-    // One that was good for something is replaced at once.
+    // A connection that carried something is replaced at once.
     if (connection.activity() != 0 && !violation) {
       reset_dial_backoff();
     } else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session over TCP connections. docs/wire.md, "Bulk connections", has the frames.
+// The long items of one session, over TCP connections. docs/wire.md, "Bulk connections", describes the frames.
 //
-// Pulls are split into segments that are asked for over whatever connections there are. So many transfers share them,
-// and one large transfer uses all of them. The loss of a connection costs no more than what was under way on it.
-// Exposed memory goes from where it lies into the socket, and from the socket to where it belongs.
+// Pulls are split into segments, which are requested over all open connections. Many transfers can thus share the
+// connections, and one large transfer uses all of them. A lost connection costs only what was under way on it. Exposed
+// memory goes straight into the socket, and straight from the socket to its destination.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct BulkOptions {
   Nanoseconds stall_timeout = 5'000'000'000;
 };
 
-// Since the start; what one call reads belongs together only while nothing moves.
+// Counts since the start. The counts of one call are consistent only while nothing moves.
 struct BulkCounters {
   std::uint64_t send_calls = 0;       // system calls
   std::uint64_t receive_calls = 0;    // likewise
@@ -59,16 +59,15 @@ class StreamBulk final : public remote::BulkBackend<StreamConnection, StreamPull
   StreamBulk(EventLoop& loop, remote::BulkHooks hooks, const BulkOptions& options);
   ~StreamBulk() override { died(); }
 
-  // Any. A bulk connection of this session whose handshake is over: the next byte in both directions is the first of a
-  // frame. Also those that the peer dialed. Sets the socket options it needs. Closes it after died(), when there are
-  // kMaxBulkConnections already or the loop cannot take it.
+  // Any. Takes over a bulk connection of this session, dialed by either side. Its handshake is over: the next byte in
+  // both directions is the first of a frame. Sets the socket options it needs. Closes the connection after died(), if
+  // there are kMaxBulkConnections already, or if the loop cannot take it.
   void adopt(remote::SecureSocket socket) noexcept;
   BulkCounters counters() const noexcept;
 
   // ---- remote::Bulk ----
   std::string describe() const override { return "TCP for long items"; }
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept override;
-  // The mover brings the bytes: polling does not.
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes) noexcept override;
 
   // ---- StreamConnection::Handler ----

@@ -27,7 +27,7 @@ void StreamPullTable::abandon(spi::Pull& pull) noexcept {
     const std::lock_guard lock(mutex_);
     entry = take_out_locked(pull);
     make_unready_locked(*entry);
-    // What was asked for still comes, and is thrown away.
+    // What was requested still comes, and is discarded.
     entry->status.store(RIPC_CANCELLED, std::memory_order_release);
   }
   entry->take_away();
@@ -42,7 +42,7 @@ void StreamPullTable::died() noexcept {
 
 // ---- Asking --------------------------------------------------------------------------------------------------
 
-// Hands out segments.
+// Requests segments over the connections.
 void StreamPullTable::ask() noexcept {
   if (ready_.empty() || lanes_.empty()) return;
   const Nanoseconds now = monotonic_now();

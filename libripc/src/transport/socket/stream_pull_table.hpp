@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session over TCP. It cuts them into segments and asks for these over the connections there are, in
-// turns. So every pull gets its share, and a large one uses all connections. It asks again for what a lost connection
-// still owed. Of several connections, the one that will have a segment first is asked for it.
+// The pulls of one session over TCP. The table cuts them into segments and requests these over the open connections,
+// with pulls taking turns. So every pull gets its share, and a large one uses all connections. The table requests again
+// what a lost connection still owed. A segment is requested over the connection that will bring it first.
 //
 // Any thread may call anything, unless a line says otherwise. The lock is held while requests are written, never while
 // payload is read.
@@ -44,25 +44,25 @@ class StreamPullTable : public remote::PullTable<StreamPull> {
     std::size_t under_way() const noexcept { return segments.size(); }
     bool has_room() const noexcept { return segments.has_room(); }
   };
-  // Mover, or before the connection joins the set. With a lane that was made for it.
+  // Mover, or before the connection joins the set. `lane` was made for this connection.
   void connection_made(std::list<Lane> lane) noexcept;
   void connection_lost(const StreamConnection& connection) noexcept;
 
-  // Mover. A data frame has come: where its payload belongs. False: no one asked for it.
+  // Mover. A data frame has come: sets `destination` to where its payload belongs. False: no one asked for it.
   bool begin_data(const StreamConnection& connection, const wire::bulk::Frame& frame,
                   std::shared_ptr<Destination>& destination) noexcept;
-  // Mover. Its payload is there, or not (see status). False: it makes no sense.
+  // Mover. The payload of the frame has come, or will not come (see `status`). False: the frame makes no sense.
   bool end_data(const StreamConnection& connection, const wire::bulk::Frame& frame, ripc_status status) noexcept;
   // Mover. The destination of this frame cannot be written.
   void unwritable(const StreamConnection& connection) noexcept;
 
   // Whether this connection owes something.
   bool is_owed(const StreamConnection& connection) const noexcept;
-  // The connection that brings something small first; null: there is none.
+  // The connection that would bring something small first; null: there is no connection.
   std::shared_ptr<StreamConnection> quickest() const noexcept;
-  // As RailPace tells, in bytes per second; 0: not known.
+  // The rate that RailPace has measured, in bytes per second; 0: not known.
   std::uint64_t rate_of(const StreamConnection& connection) const noexcept;
-  // Something waits that no connection was asked for.
+  // Whether something waits that was not requested over any connection.
   bool has_backlog() const noexcept;
   std::uint64_t bytes_requested() const noexcept { return bytes_requested_.load(std::memory_order_relaxed); }
 

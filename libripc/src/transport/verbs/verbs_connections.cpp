@@ -12,19 +12,20 @@ using remote::SessionPointer;
 
 namespace {
 
-// librdmacm repeats what is lost of a handshake after 4.3 s. A new attempt is sooner there; each waits twice as long.
+// librdmacm repeats lost messages of a handshake only after 4.3 s, so a new attempt is faster. Each attempt waits twice
+// as long as the last.
 constexpr Nanoseconds kFirstPatience = 1'000'000'000;
 constexpr unsigned kMostDoublings = 8;
 constexpr unsigned kMostRailDoublings = 1;
 constexpr Nanoseconds kRedialPause = 200'000'000;
-// After so many attempts that have failed for no visible reason RDMA does not get through.
+// After this many attempts that failed for no visible reason, RDMA counts as blocked.
 constexpr unsigned kMaxTcpOnlyFailures = 3;
 constexpr unsigned kMostRedials = 8;
 // Within the peer time-out: how often a rail without a connection is tried again, while bytes move over others.
 constexpr Nanoseconds kRailLooks = 16;
 // Of one peer.
 constexpr std::size_t kMostAddresses = 16;
-// Then other transports are used for so long.
+// For this long, other transports are used instead.
 constexpr Nanoseconds kAvoidance = 60'000'000'000;
 constexpr std::size_t kMostAvoided = 1024;
 
@@ -37,7 +38,7 @@ void tell_port(remote::Session& session, const remote::Endpoint& address, std::u
 
 }  // namespace
 
-// A connection on its way: before the other side has agreed it is no one else's.
+// A connection that is being made. Nobody else uses it before the other side has agreed.
 struct VerbsTransport::ConnectionAttempt {
   std::shared_ptr<QueuePairConnection> connection;
   std::weak_ptr<QueuePairConnection> made;
@@ -73,7 +74,7 @@ bool VerbsTransport::is_dialing(const remote::Session& session, const Peer& peer
   return std::ranges::any_of(peer.rails, [&](const Rail& rail) { return is_dialed(session, rail); });
 }
 
-// The accepting side, at the beginning, and when ports have come: the session's own address first.
+// The accepting side does this at the beginning and when new ports have come. The session's own address comes first.
 void VerbsTransport::tell_ports(const SessionPointer& session, Peer& peer) {
   std::vector<std::string> ips = own_ips();
   ips.insert(ips.begin(), session->local().ip());
@@ -116,7 +117,7 @@ bool VerbsTransport::port_received(const SessionPointer& session, const PeerPoin
   if (peer->wanted) {
     connect_bulk(session, peer);
   } else if (is_in_use) {
-    dial_rails(session, peer);  // those that were known before are connected, or being dialed
+    dial_rails(session, peer);  // earlier ones are connected, or being dialed
   }
   return true;
 }
@@ -134,7 +135,7 @@ void VerbsTransport::tell_rails(const remote::Session& session, Peer& peer) cons
   peer.rdma_bulk->set_possible_rails(std::move(rails));
 }
 
-// One rail there is in any case. It is not looked for at the beginning of each session.
+// There is one rail in any case; do not look for it at the start of each session.
 std::vector<spi::RailReport> VerbsTransport::possible_rails(const remote::Session& session, const Peer& peer) const {
   std::vector<spi::RailReport> rails = peer.rdma_bulk->possible_rails();
   const std::string local = session.local().ip();
@@ -148,13 +149,13 @@ void VerbsTransport::connect_bulk(const SessionPointer& session, const PeerPoint
   peer->wanted = peer->rails.empty();
   if (peer->wanted) return;
   dial_rails(session, peer);
-  // A connection that only the other side has lost so far is as good as lost.
+  // A connection that only the other side has lost so far counts as lost.
   Rail* const own = peer->rail_to(session->remote());
   if (own != nullptr && !is_dialing(*session, *peer)) dial(session, peer, *own, session->local());
   if (!is_dialing(*session, *peer)) peer->rdma_bulk->dial_failed();
 }
 
-// The first address is that of the session; others are those that the peer's record has, whatever the peer tells.
+// The first address is the session's. Others count only if the peer's record has them, whatever the peer says.
 std::vector<remote::Rail> VerbsTransport::rails_of(const remote::Session& session, Peer& peer) const {
   std::vector<remote::Endpoint> remotes = session.remotes();
   std::erase_if(remotes, [&](const remote::Endpoint& remote) { return peer.rail_to(remote) == nullptr; });
@@ -174,7 +175,7 @@ void VerbsTransport::dial_rails(const SessionPointer& session, const PeerPointer
       dial(session, peer, rail, is_first ? session->local() : found.local);
   }
   dial_socket_rails(session, peer);
-  // A rail whose port is down is none now.
+  // A rail whose port is down does not count now.
   if (peer->rails.size() + peer->socket_rails.size() > 1 && rails_.most > 1) look_at_rails_later(*peer);
 }
 
@@ -196,7 +197,7 @@ void VerbsTransport::look_at_rails_later(Peer& peer) noexcept {
 void VerbsTransport::dial(const SessionPointer& session, const PeerPointer& peer, Rail& rail,
                           const remote::Endpoint& local) {
   const std::shared_ptr<Registrar> registrar = registrar_of(local.ip());
-  if (!registrar) return;  // the device comes or goes just now
+  if (!registrar) return;  // the device is just coming or going
   const bool is_first = rail.address.same_ip(session->remote());
   const Nanoseconds patience =
       std::min(options().peer_timeout,
@@ -245,7 +246,7 @@ void VerbsTransport::ask_for_connection(const SessionPointer& session, const Pee
                         rail.attempt = 0;
                         rail.failures = rail.tcp_only_failures = 0;
                         made(*peer, *attempt, true);
-                        // The session comes back from a rail of sockets, and its links with it.
+                        // The session and its links come back from a rail of sockets.
                         peer->comes_back = !devices_->port_of(session->local().ip());
                         if (peer->comes_back) control_lost(session, options().peer_timeout);
                         return {};
@@ -276,7 +277,7 @@ void VerbsTransport::dial_failed(const SessionPointer& session, const PeerPointe
   });
 }
 
-// Any. RDMA does not get through, though TCP does: others are to be used for a while.
+// Any. RDMA does not get through, though TCP does, so other transports are used for a while.
 Status VerbsTransport::avoid(const SessionPointer& session, const std::string& what) {
   const std::string local = session->local().ip();
   const std::string remote = session->remote().ip();
@@ -323,7 +324,7 @@ Result<ConnectionManager::Acceptance> VerbsTransport::requested(const IdPointer&
   const SessionPointer session = session_named(claim.session);
   const PeerPointer peer = session ? peer_of(session) : nullptr;
   Rail* const rail = peer ? peer->rail_to(id->local()) : nullptr;
-  // Where the control connection comes from is known.
+  // The origin of the control connection is known.
   const bool is_strange =
       rail != nullptr && rail->address.same_ip(session->local()) && !id->remote().same_ip(session->remote());
   if (rail == nullptr || is_strange) {
@@ -358,8 +359,8 @@ void VerbsTransport::made(const Peer& peer, ConnectionAttempt& attempt, bool dia
   limit_connections(connection.get());
 }
 
-// Those that were used longest ago make room, if nothing goes over them; if there are too few of those now, later.
-// The newest stays, for what it was made for is only coming.
+// Closes the connections used longest ago if nothing goes over them; if there are too few of these now, it tries again
+// later. The newest stays, because what it was made for is still to come.
 void VerbsTransport::limit_connections(const QueuePairConnection* newest) {
   std::vector<std::pair<std::uint64_t, std::shared_ptr<QueuePairConnection>>> idle;
   std::size_t count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links whose packets go as datagrams, and the groups that several of them are in.
+// The links whose packets travel as datagrams, and the groups that several of them are in.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -14,7 +14,7 @@ using Purpose = LinkSignature::Purpose;
 
 namespace {
 
-// After so long without an answer to greetings the peer is asked by TCP whether it answers at all.
+// After this long without an answer to greetings, the peer is asked by TCP whether it answers at all.
 constexpr Nanoseconds kGreetingPatience = 200'000'000;
 constexpr Nanoseconds kFirstLook = 100'000;
 constexpr Nanoseconds kLastLook = 5'000'000;
@@ -61,7 +61,7 @@ bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::ses
 }
 
 Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip) {
-  // With the lock, so that none is made for a device whose senders have been dropped.
+  // Take the lock, so that no sender is made for a device whose senders have been dropped.
   const std::lock_guard lock(senders_mutex_);
   const std::optional<DevicePort> port = devices_->port_of(ip);
   if (!port || port->mtu == 0) return Senders();
@@ -69,7 +69,7 @@ Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip
     if (senders.datagrams->port().ip == ip) return senders;
   }
   const std::shared_ptr<Registrar> registrar = registrar_of(ip);
-  if (!registrar) return RIPC_PEER_DEAD;  // the device comes or goes just now
+  if (!registrar) return RIPC_PEER_DEAD;  // the device is just coming or going
   Result<std::shared_ptr<DatagramSender>> made = DatagramSender::create(*port, registrar, loop());
   if (!made.ok()) return made.status();
   senders_.push_back({*made, multicast_groups_ ? make_group_sender(*made) : nullptr});
@@ -88,7 +88,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link(const Ses
 Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(const SessionPointer& session, Peer& peer,
                                                                             ripc_service_id id, std::uint32_t moves,
                                                                             Deadline deadline) {
-  // One that is being ended for that may still be found.
+  // A session that is being ended for that reason may still be found.
   if (Status reason = avoided(*session); !reason.ok()) return reason;
   Result<Senders> senders = senders_of(session->local().ip());
   if (!senders.ok()) return senders.status();
@@ -128,7 +128,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
   return std::shared_ptr<remote::LinkChannel>(std::move(channel));
 }
 
-// Of a link of this side's, as the peer has told.
+// The attachment for a link of this side, from what the peer has answered.
 Result<DatagramChannel::AttachmentPointer> VerbsTransport::attachment_of(
     const SessionPointer& session, Peer& peer, DatagramChannel::Question question, std::uint32_t moves,
     const wire::session_control::DatagramOpened& opened) {
@@ -152,8 +152,8 @@ Result<DatagramChannel::AttachmentPointer> VerbsTransport::attachment_of(
       opened.link, question.token, limit);
 }
 
-// Before a link is used: what is sent vanishes without a word where nothing gets through. `question`: by which
-// the link was opened.
+// Called before a link is used, because datagrams vanish without notice if nothing gets through. `question`: the frame
+// that opened the link.
 Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChannel& channel,
                                      wire::session_control::OpenDatagram question, std::uint32_t moves,
                                      Deadline deadline) {
@@ -186,9 +186,9 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
   return {};
 }
 
-// A session goes to one port of the peer at a time, and has one route there, which is found once. So whatever a peer
-// says, it cannot make this side look for others' addresses, nor for more than one. The route ends with the session,
-// because the address may move to another machine.
+// A session uses one port of the peer at a time, and has one route to it, which is looked up once. So no peer can make
+// this side look up other machines' addresses, or more than one address. The route ends with the session, because the
+// address may move to another machine.
 Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, Peer& peer, DatagramSender& sender,
                                                 const wire::session_control::Gid& gid, std::uint32_t lid,
                                                 std::uint32_t moves) {
@@ -204,14 +204,14 @@ Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, P
                   "The peer tells of an address for datagrams that is not " + session->remote().ip() + ".");
   Result<AddressHandle> found = sender.find_handle(gid, lid);
   const std::lock_guard lock(peers_mutex_);
-  // Two links may have been opened at once.
+  // Two links may have been opened at the same time.
   if (!peer.route || peer.route->moves != moves)
     peer.route = Peer::Route{.moves = moves, .gid = gid, .lid = lid, .handle = std::move(found)};
   return peer.route->gid == gid && peer.route->lid == lid ? peer.route->handle : RIPC_UNSUPPORTED;
 }
 
-// What may take a moment is done first, without locks held. A refusal has only request, link and status;
-// RIPC_UNSUPPORTED: the peer should ask for UDP.
+// Slow steps come first, without locks held. A refusal has only request, link and status; RIPC_UNSUPPORTED: the peer
+// should ask for UDP.
 wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
     const SessionPointer& session, Peer& peer, const wire::session_control::OpenDatagram& frame) {
   wire::session_control::DatagramOpened answer{.request = frame.request, .link = frame.link};
@@ -267,7 +267,7 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
       return std::shared_ptr<remote::LinkSource>(std::move(accepted->source));
     };
     const auto take_at = [&](const remote::LinkPort& port, const remote::LinkSource* known) {
-      Result<std::shared_ptr<remote::LinkSource>> source = RIPC_NO_SERVICE;  // if it ends just now
+      Result<std::shared_ptr<remote::LinkSource>> source = RIPC_NO_SERVICE;  // if the service is just ending
       for_each_port([&](VerbsPort& own) {
         if (&port == &own) source = take(own, known);
       });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a session and its links go to other RDMA devices when the rail of the control connection has failed.
+// How a session and its links move to other RDMA devices when the rail of the control connection has failed.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,8 @@ bool VerbsTransport::leaves_by(const remote::Session& session, const std::vector
   return std::find(ips.begin(), ips.end(), session.local().ip()) != ips.end();
 }
 
-// Now that its own port is down. Which way is left for one that the peer began, the peer knows.
+// Whether a session may move now that its own port is down. If the peer began the session, the peer knows which way is
+// left.
 bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const {
   if (session.local().same_ip(session.remote())) return false;
   if (session.incoming) return !own_ips().empty() || !socket_rail_ips().empty();
@@ -25,10 +26,10 @@ bool VerbsTransport::may_move(const remote::Session& session, Peer& peer) const 
          std::any_of(rails.begin(), rails.end(), [&](const remote::Rail& rail) { return carries(rail.local); });
 }
 
-// The peer learns of it at once if TCP still gets through, else within half of the peer timeout. It dials them again if
-// this side does not.
+// The peer learns of the move at once if TCP still gets through, else within half the peer timeout. It dials the
+// sessions again if this side does not.
 void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
-  // The side that dials may learn of it late, and then takes its time.
+  // The dialing side may learn of it late, and then needs some time.
   const auto patience_of = [&](const remote::Session& session) {
     return session.incoming ? options().peer_timeout : options().peer_timeout / 2;
   };
@@ -36,8 +37,8 @@ void VerbsTransport::move_sessions(const std::vector<std::string>& ips) {
   for (const auto& [session, peer] : sessions_that(are_moving)) control_lost(session, patience_of(*session));
 }
 
-// Those of devices come first, then those of rails of sockets. An address that the kernel reaches from a port that is
-// down is left out, even if TCP gets through. If there is no other, the peer may come back.
+// Addresses of devices come first, then those of rails of sockets. Leaves out an address that the kernel reaches from a
+// port that is down, even if TCP gets through. If there is no other address, the peer may come back.
 std::vector<remote::Endpoint> VerbsTransport::candidate_endpoints(const remote::Session& session, Peer& peer) const {
   std::vector<remote::Endpoint> ways = session.remotes();
   std::erase_if(ways, [&](const remote::Endpoint& way) {
@@ -53,7 +54,7 @@ std::vector<remote::Endpoint> VerbsTransport::candidate_endpoints(const remote::
   return ways.empty() ? session.remotes() : ways;
 }
 
-// Nothing of the session keeps a device that may be removed. On a rail of sockets it has none.
+// The session must not keep a device that may be removed. On a rail of sockets it has none.
 void VerbsTransport::moved(const remote::Session& session, Peer& peer) {
   peer.rdma_bulk->move_to(registrar_of(session.local().ip()));
   const std::lock_guard lock(peers_mutex_);
@@ -62,7 +63,7 @@ void VerbsTransport::moved(const remote::Session& session, Peer& peer) {
 
 // ---- Its links -----------------------------------------------------------------------------------------------
 
-// The session is at another pair of addresses: the link is asked for where it is now.
+// The session is at another pair of addresses, so the link is asked for there.
 void VerbsTransport::move_link(const SessionPointer& session, DatagramChannel& channel) {
   or_lose(session, [&] {
     const Result<Senders> senders = senders_of(session->local().ip());
@@ -83,7 +84,7 @@ void VerbsTransport::move_link(const SessionPointer& session, DatagramChannel& c
   });
 }
 
-// The answer. Frames come in order, and each question has one answer.
+// Handles the answer. Frames come in order, and each question has one answer.
 bool VerbsTransport::link_moved(const SessionPointer& session, Peer& peer,
                                 const wire::session_control::DatagramOpened& opened) {
   const auto channel = std::dynamic_pointer_cast<DatagramChannel>(session->channel(opened.link));
@@ -97,7 +98,7 @@ bool VerbsTransport::link_moved(const SessionPointer& session, Peer& peer,
   if (attachment.ok()) {
     channel->attach(std::move(*attachment));
   } else {
-    channel->stream();  // the peer's devices have no datagrams, or no room
+    channel->stream();  // the peer's devices have no datagrams or no room
   }
   return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rails of sockets beside those of RDMA: which there are, and their connections.
+// Rails of sockets in addition to those of RDMA: which ones exist, and their connections.
 #include <algorithm>
 
 #include "transport/verbs/verbs_transport.hpp"
@@ -19,7 +19,8 @@ bool has(const std::vector<std::string>& ips, const remote::Endpoint& address) {
 
 }  // namespace
 
-// The interfaces without RDMA that RIPC_RAILS names beside some with it. They stay so when those lose their devices.
+// The interfaces without RDMA that RIPC_RAILS names along with some that have it. They stay rails of sockets when the
+// others lose their devices.
 std::vector<std::string> VerbsTransport::find_socket_names(const remote::RailOptions& rails,
                                                            const DeviceList& devices) {
   std::vector<std::string> names = rails.names;
@@ -34,7 +35,7 @@ std::vector<std::string> VerbsTransport::find_socket_names(const remote::RailOpt
   return names;
 }
 
-// The addresses of this machine for such rails.
+// The addresses of this machine for rails of sockets.
 std::vector<std::string> VerbsTransport::socket_rail_ips() const {
   std::vector<std::string> ips;
   for (const std::string& name : socket_names_) {
@@ -53,12 +54,12 @@ bool VerbsTransport::socket_rail_received(const SessionPointer& session, const P
   // The peer accepts connections at the same port of all its addresses.
   known.push_back(address.with_port(session->remote().port()));
   tell_rails(*session, *peer);
-  // Where a transfer was faster than this frame, the connections of RDMA have been dialed already.
+  // If a transfer was faster than this frame, the RDMA connections have already been dialed.
   if (peer->rdma_bulk->connection() || is_dialing(*session, *peer)) dial_rails(session, peer);
   return true;
 }
 
-// What the peer names is reached over this side's own rails of sockets only.
+// Addresses that the peer names are reached only over this side's own rails of sockets.
 std::vector<remote::Rail> VerbsTransport::socket_rails_of(const Peer& peer) const {
   if (peer.socket_rails.empty()) return {};
   const std::vector<std::string> own = socket_rail_ips();
@@ -71,7 +72,7 @@ std::vector<remote::Rail> VerbsTransport::socket_rails_of(const Peer& peer) cons
   return found;
 }
 
-// Over each that has none.
+// Dials a connection over each rail that has none.
 void VerbsTransport::dial_socket_rails(const SessionPointer& session, const PeerPointer& peer) {
   auto& dialers = session->bulk_dialers;
   std::erase_if(dialers, [](const auto& dialer) { return dialer->over(); });
@@ -87,7 +88,7 @@ void VerbsTransport::dial_socket_rails(const SessionPointer& session, const Peer
   }
 }
 
-// Over iWARP some come that only ask whether TCP gets through: they are closed.
+// With iWARP, some connections only test whether TCP gets through; close them.
 void VerbsTransport::adopt_socket(Peer& peer, remote::SecureSocket connection) {
   if (!has(socket_rail_ips(), remote::Endpoint::local_of(connection.fd()))) return;
   connection.unguard();

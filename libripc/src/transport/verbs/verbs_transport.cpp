@@ -99,13 +99,13 @@ std::vector<std::pair<SessionPointer, VerbsTransport::PeerPointer>> VerbsTranspo
   return wanted;
 }
 
-// After std::bad_alloc some of them.
+// After std::bad_alloc, it has lost only some of them.
 void VerbsTransport::lose_sessions(const Status& reason, const Which& are_lost) {
   for (const auto& [session, peer] : sessions_that(are_lost)) lose(session, reason);
 }
 
-// When a port is down, its peers are looked for by other paths at once, not after their timeout, unless their sessions
-// may move. Long items of others go on over the rails that are left.
+// When a port goes down, its peers are looked for on other paths at once, not only after their timeout, unless their
+// sessions may move. Long items of other sessions continue over the remaining rails.
 void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up) {
   own_ips_changed();
   {
@@ -123,7 +123,7 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
   for (const auto& bulk : bulks()) bulk->cut_at(ips);
 }
 
-// Of those sessions that the peer began.
+// Tells the peers of those sessions that the peer began.
 void VerbsTransport::tell_all_ports() {
   const auto are_incoming = [](const remote::Session& session, const Peer&) { return session.incoming; };
   for (const auto& [session, peer] : sessions_that(are_incoming)) {
@@ -131,7 +131,8 @@ void VerbsTransport::tell_all_ports() {
   }
 }
 
-// Of those for datagrams; a connection ends by itself. Their numbers are what peers know: what used them begins anew.
+// Handles the loss of queues for datagrams; a connection ends by itself. Peers know the queues by their numbers, so
+// whatever used them starts anew.
 void VerbsTransport::queue_lost(const DevicePointer& device) {
   std::vector<std::string> ips;
   {
@@ -151,7 +152,7 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
       [&](const remote::Session& session, const Peer& peer) { return peer.uses_datagrams && leaves_by(session, ips); });
 }
 
-// What still holds a part of it lets go when it notices that.
+// Whatever still holds a part of the device releases it on noticing that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
   const auto used_it = [&](const Peer& peer) {
     const std::shared_ptr<Registrar> registrar = peer.rdma_bulk->registrar();
@@ -200,7 +201,7 @@ void VerbsTransport::ports_come() {
       if (std::ranges::none_of(registrars_, [&](const auto& registrar) { return registrar->device() == port.device; }))
         registrars_.push_back(std::make_shared<Registrar>(port.device, pool_));
     }
-    // Where it cannot be listened, peers that want to connect are connected to.
+    // Where this side cannot listen, it connects to the peers that want a connection.
     remote::Endpoint address;
     if (remote::Endpoint::parse(port.ip, 0, address) && manager_->port_at(address) == 0)
       (void)manager_->listen(port.ip);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA transport: sessions as for sockets, between addresses of RDMA devices; long items by RDMA over connections
-// that are made when they are first needed. Protocol: docs/wire.md.
+// The RDMA transport. Sessions work as for sockets, but between addresses of RDMA devices. Long items go by RDMA, over
+// connections that are made when they are first needed. Protocol: docs/wire.md.
 #pragma once
 
 #include <atomic>
@@ -35,9 +35,9 @@ namespace ripc::internal::verbs {
 class VerbsPort;
 
 struct TransportOptions : remote::SessionOptions {
-  std::size_t max_connections = 256;  // RDMA connections; more close the idle one that was used longest ago
+  std::size_t max_connections = 256;  // RDMA connections; one more closes the idle one used longest ago
   remote::RailOptions rails = {};
-  bool multicast_groups = true;  // messages to groups by the network's multicast, unless there is a cluster key
+  bool multicast_groups = true;  // sends messages to groups by the network's multicast, unless there is a cluster key
 };
 
 class VerbsTransport final : public remote::SessionTransport {
@@ -51,14 +51,14 @@ class VerbsTransport final : public remote::SessionTransport {
 
   // Any. RDMA connections open now; for people and tests.
   std::size_t connection_count() const;
-  // What sends datagrams from one address of this machine.
+  // The objects that send datagrams from one address of this machine.
   struct Senders {
-    std::shared_ptr<DatagramSender> datagrams;  // null: the address' device has none
+    std::shared_ptr<DatagramSender> datagrams;  // null: the address's device has no datagrams
     std::shared_ptr<GroupSender> groups;        // null: not used
   };
-  // Any. Made when they are first needed.
+  // Any. The senders of an address; made when they are first needed.
   Result<Senders> senders_of(const std::string& ip);
-  // Any. Where RDMA connections to this address of this machine are accepted; 0: nowhere. For tests.
+  // Any. The port that accepts RDMA connections to this address of this machine; 0: none. For tests.
   std::uint16_t connection_port(const remote::Endpoint& address) const { return manager_->port_at(address); }
   // Any. The bulk sides of all sessions so far; for tests.
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
@@ -71,16 +71,16 @@ class VerbsTransport final : public remote::SessionTransport {
   std::vector<std::string> own_ips() const override;
 
  private:
-  // An address of the accepting side, and the attempts to make one to it.
+  // An address of the accepting side, and the attempts to connect to it.
   struct Rail {
     remote::Endpoint address;
     wire::session_control::Nonce nonce{};
-    std::uint16_t port = 0;              // where it is listened
+    std::uint16_t port = 0;              // where the peer listens
     std::uint64_t number = 0;            // of the last attempt
-    std::uint64_t attempt = 0;           // the name of the one that goes on; 0: none
+    std::uint64_t attempt = 0;           // the name of the current one; 0: none
     unsigned failures = 0;               // attempts since one succeeded
-    unsigned tcp_only_failures = 0;      // those of them during which the control connection received something
-    std::uint64_t control_received = 0;  // frames there, when the last attempt had ended or the first one began
+    unsigned tcp_only_failures = 0;      // of these, those during which the control connection received something
+    std::uint64_t control_received = 0;  // frames there when the last attempt ended or the first one began
   };
   // What a session needs to make connections and links.
   struct Peer final : remote::SessionLinks, std::enable_shared_from_this<Peer> {
@@ -101,7 +101,7 @@ class VerbsTransport final : public remote::SessionTransport {
     void connect_bulk(const remote::SessionPointer& session) override {
       transport.connect_bulk(session, shared_from_this());
     }
-    // Those of RDMA come by the connection manager.
+    // Connections of sockets only; RDMA connections come by the connection manager.
     void adopt_bulk(const remote::SessionPointer&, remote::SecureSocket connection) override {
       transport.adopt_socket(*this, std::move(connection));
     }
@@ -109,12 +109,12 @@ class VerbsTransport final : public remote::SessionTransport {
 
     VerbsTransport& transport;
     const std::shared_ptr<RdmaBulk> rdma_bulk;
-    // Links have gone over the datagrams of the devices at both ends of the session.
+    // Some links have used datagrams of the devices at both ends of the session.
     std::atomic<bool> uses_datagrams{false};
-    std::list<Rail> rails;  // as the accepting side has listed them; the first one is that of the session
-    std::vector<remote::Endpoint> socket_rails;  // likewise; where there is no RDMA
-    bool wanted = false;                         // a connection, as soon as that is known
-    bool comes_back = false;                     // the session: devices are tried once before rails of sockets
+    std::list<Rail> rails;                       // as the accepting side has listed them; the first is the session's
+    std::vector<remote::Endpoint> socket_rails;  // the same, for addresses without RDMA
+    bool wanted = false;                         // a connection is wanted as soon as `rails` is known
+    bool comes_back = false;                     // the session comes back: try devices once before socket rails
     StandingTimer rail_timer;                    // when rails without a connection are tried again
 
     Rail* rail_to(const remote::Endpoint& address) noexcept;
@@ -128,7 +128,7 @@ class VerbsTransport final : public remote::SessionTransport {
     };
     std::optional<Route> route;
   };
-  // Two addresses between which TCP gets through and RDMA does not.
+  // Two addresses between which TCP gets through but RDMA does not.
   struct Avoided {
     std::string local, remote;
     Status reason;
@@ -184,7 +184,7 @@ class VerbsTransport final : public remote::SessionTransport {
   void made(const Peer& peer, ConnectionAttempt& attempt, bool dialed);
   void limit_connections(const QueuePairConnection* newest = nullptr);
   static bool leaves_by(const remote::Session& session, const std::vector<std::string>& ips);
-  // Whether a session can go on from there.
+  // Whether a session can continue from this address.
   bool carries(const remote::Endpoint& local) const;
   bool may_move(const remote::Session& session, Peer& peer) const;
   std::vector<remote::Endpoint> candidate_endpoints(const remote::Session& session, Peer& peer) const;
@@ -216,16 +216,16 @@ class VerbsTransport final : public remote::SessionTransport {
   mutable std::mutex registrars_mutex_;
   std::vector<std::shared_ptr<Registrar>> registrars_;  // one for each device; under the mutex
   std::unique_ptr<ConnectionManager> manager_;
-  // The responder's: when it looks whether one of too many connections has become idle.
+  // The responder's: when to check whether one of too many connections has become idle.
   EventLoop::TimerId limit_timer_ = 0;
   Backoff limit_pause_{10'000'000, 1'000'000'000};
   std::mutex senders_mutex_;
   std::vector<Senders> senders_;
   const remote::RailOptions rails_;
-  const std::vector<std::string> socket_names_;  // of those that RIPC_RAILS names beside RDMA
+  const std::vector<std::string> socket_names_;  // interfaces that RIPC_RAILS names besides RDMA
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
-  // The responder's, but for reading the bulks, and the routes.
+  // The responder's, except for reading the bulks and the routes.
   mutable std::mutex peers_mutex_;
   std::vector<std::pair<std::weak_ptr<remote::Session>, PeerPointer>> peers_;
   std::vector<Avoided> avoided_;  // under peers_mutex_, for any thread

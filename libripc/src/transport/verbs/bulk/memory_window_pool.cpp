@@ -13,7 +13,7 @@ Result<MemoryWindowPool::Window> MemoryWindowPool::take() {
   Window window;
   {
     const std::lock_guard lock(mutex_);
-    // There is room for what may come back without asking for memory then.
+    // Reserve room now, so that giving windows back needs no memory later.
     free_.reserve(kMostFree);
     if (!free_.empty()) {
       window = free_.back();
@@ -26,7 +26,7 @@ Result<MemoryWindowPool::Window> MemoryWindowPool::take() {
     window.key = window.window->rkey;
     made_->fetch_add(1, std::memory_order_relaxed);
   }
-  // By this one the device knows it until it is bound again.
+  // The device knows the window by this key until it is bound again.
   window.window->rkey = window.key;
   window.key = ibv_inc_rkey(window.key);
   ++window.used;

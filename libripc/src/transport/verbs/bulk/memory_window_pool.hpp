@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The type 2 memory windows of one connection. One that the peer has invalidated is bound again, by the next of its
-// keys: to make and to unmake one are system calls. A window has 256 keys; it goes before one of them would come again,
-// so that a key that has ended opens nothing later.
+// The type 2 memory windows of one connection. A window that the peer has invalidated is bound again with its next key,
+// because making and unmaking a window are system calls. A window has 256 keys. It is unmade before a key would be used
+// twice, so that an ended key never opens anything later.
 #pragma once
 
 #include <atomic>
@@ -19,24 +19,25 @@ namespace ripc::internal::verbs {
 // Any thread.
 class MemoryWindowPool {
  public:
-  // Keys of one window, all but the one that it was made with.
+  // The keys of one window, except the one that it was made with.
   static constexpr std::uint32_t kKeys = 255;
 
-  // `made` counts those that are made.
+  // `made` counts the windows that are made.
   MemoryWindowPool(DevicePointer device, std::shared_ptr<std::atomic<std::uint64_t>> made) noexcept
       : device_(std::move(device)), made_(std::move(made)) {}
   ~MemoryWindowPool();
 
   struct Window {
     ibv_mw* window = nullptr;
-    std::uint32_t key = 0;   // that it is to be bound by, and never was
+    std::uint32_t key = 0;   // the key to bind it with next, never used before
     std::uint32_t used = 0;  // how many of its keys, this one included
   };
-  // One that is not bound; it is the caller's, which ends it by give_back() or unmake(). RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // A window that is not bound. The caller owns it, and ends it with give_back() or unmake(). RIPC_NO_MEMORY,
+  // RIPC_SYSTEM.
   Result<Window> take();
-  // The device says that it is bound no more.
+  // Call it when the device says that the window is no longer bound.
   void give_back(const Window& window) noexcept;
-  // Bound or not: when it has returned, the device refuses the key.
+  // The window may be bound or not. When this has returned, the device refuses the key.
   static void unmake(const Window& window) noexcept;
 
  private:
@@ -45,7 +46,7 @@ class MemoryWindowPool {
   const DevicePointer device_;
   const std::shared_ptr<std::atomic<std::uint64_t>> made_;
   std::mutex mutex_;
-  std::vector<Window> free_;  // at most kMostFree; with the key that was their last one
+  std::vector<Window> free_;  // at most kMostFree; each with the key that it had last
 };
 
 }  // namespace ripc::internal::verbs

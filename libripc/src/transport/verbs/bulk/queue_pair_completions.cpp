@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection's device says: messages that have come, and requests that have ended.
+// What a connection's device reports: messages that have come, and requests that have ended.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Then the other connections of the responder have their turn.
+// After this many, the responder's other connections have their turn.
 constexpr int kBatchesPerEvent = 16;
 
 ripc_status status_of(ibv_wc_status status) noexcept {
@@ -24,8 +24,8 @@ ripc_status status_of(ibv_wc_status status) noexcept {
     case IBV_WC_LOC_PROT_ERR:
       return RIPC_CANCELLED;
     default:
-      // IBV_WC_REM_ACCESS_ERR too: a device that is removed forgets its memory before its connections end. Whether the
-      // peer still hands out an item, it says when it is asked over another connection.
+      // This includes IBV_WC_REM_ACCESS_ERR, because a device that is removed forgets its memory before its connections
+      // end. When asked over another connection, the peer says whether it still hands out an item.
       return RIPC_PEER_DEAD;
   }
 }
@@ -39,7 +39,8 @@ std::size_t QueuePairConnection::take(ibv_cq* QueuePairConnection::*queue, Compl
   return static_cast<std::size_t>(std::max(count, 0));
 }
 
-// False: the device refuses it. What comes from now on makes an event, if the peer wants that or it is of this side.
+// False: the device refuses it. From now on a message makes an event if the peer wants that, and so does each
+// completion of this side's requests.
 bool QueuePairConnection::arm() noexcept {
   const std::lock_guard polling(poll_mutex_);
   if (sent_queue_ == nullptr) return true;
@@ -60,15 +61,15 @@ void QueuePairConnection::on_event() noexcept {
     if (sent_queue_ == nullptr) return;
     ibv_cq* which = nullptr;
     void* context = nullptr;
-    // One is all that there usually is; what is left brings the loop here again.
+    // Usually there is only one event; if any is left, the loop comes here again.
     if (device().library->get_cq_event(channel_, &which, &context) == 0) {
       device().library->ack_cq_events(which, 1);
       (which == sent_queue_ ? sent_armed_ : received_armed_) = false;
     }
   }
   const std::lock_guard handling(handling_mutex_);
-  // Armed when there is nothing left, so that what comes meanwhile makes no event; what came just before is looked for
-  // once more.
+  // Arm only when there is nothing left, so that what comes meanwhile makes no event. Then look once more for what came
+  // just before.
   bool is_armed = false;
   for (int batch = 0; batch < kBatchesPerEvent; ++batch) {
     if (handle_some(*handler, false) != 0) continue;
@@ -87,7 +88,8 @@ void QueuePairConnection::poll() noexcept {
   tally_->polled.fetch_add(handle_some(*handler, true), std::memory_order_relaxed);
 }
 
-// What was sent before something came is over before that is handled. How many completions there were.
+// Requests sent before a message came are finished before the message is handled. Returns how many completions there
+// were.
 std::size_t QueuePairConnection::handle_some(Handler& handler, bool is_poll) noexcept {
   Pass pass{.is_poll = is_poll};
   Completions received;
@@ -125,7 +127,7 @@ bool QueuePairConnection::on_message(Handler& handler, const ibv_wc& completion,
   std::memcpy(message.data(), buffers_.get() + slot * kSlot, completion.byte_len);
   const auto peer_taken = wire::load_le<std::uint32_t>(message.data());
   if (wire::load_le<std::uint32_t>(message.data() + 4) != 0) return false;
-  // Whatever it says: the device tells which of this side's windows is none any more.
+  // Whatever the message says, the device tells which of this side's windows has become invalid.
   if ((completion.wc_flags & device().invalidated_flags) != 0) {
     if (const auto remote_key = remote_key_of(completion.invalidated_rkey)) remote_key->invalidated();
   }
@@ -160,12 +162,12 @@ void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) no
     enqueue_waiting_locked();
     if (open_ && count != 0) tell_room = std::exchange(room_wanted_, false);
   }
-  // Before those whose ends are reported take the room again.
+  // Do this first: the owners of finished operations, once told, would take the room again.
   if (tell_room) handler.room(*this);
   for (std::size_t index = 0; index < count; ++index) {
     const Posted& one = done[index];
     if (one.kind != Kind::operation) continue;
-    // All before the one that the completion is for have gone well.
+    // All requests before the one that the completion names have succeeded.
     const ripc_status status = index + 1 == count ? status_of(completion.status) : RIPC_OK;
     if (status == RIPC_OK) {
       (one.write ? tally_->bytes_written : tally_->bytes_read) += one.bytes;
@@ -174,7 +176,8 @@ void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) no
     handler.operation_done(*this, one.id, status);
   }
   if (completion.status == IBV_WC_SUCCESS) return;
-  // The next connection would break on it, too. A window whose remote key has ended by now could not be bound any more.
+  // The next connection would break on it too. But a window whose remote key has ended by now could not be bound
+  // anyway.
   if (count != 0 && done[count - 1].kind == Kind::bind && completion.status != IBV_WC_WR_FLUSH_ERR) {
     const auto remote_key = remote_key_of(static_cast<std::uint32_t>(done[count - 1].id));
     if (remote_key && remote_key->is_open(this)) registrar_->give_up_windows();

@@ -43,7 +43,7 @@ Status QueuePairConnection::make(std::uint32_t most_inline) {
   sent_queue_ = library.create_cq(device().context, static_cast<int>(kSends), nullptr, channel_, 0);
   received_queue_ = library.create_cq(device().context, static_cast<int>(kReceives), nullptr, channel_, 0);
   if (sent_queue_ == nullptr || received_queue_ == nullptr) return system_error(errno, "ibv_create_cq");
-  // What is more than some devices have, they refuse; others give less.
+  // Some devices refuse a request for more than they have; others give less.
   Status status = make_pair(most_inline);
   if (!status.ok() && most_inline != 0) status = make_pair(0);
   if (status.ok()) status = prepare_pair(library, *id_->get(), *pair_);
@@ -75,8 +75,8 @@ Status QueuePairConnection::make_pair(std::uint32_t most_inline) noexcept {
   return {};
 }
 
-// A queue pair that the device has stopped may have nothing under way that would show it. What waits in a stopped
-// completion queue never comes.
+// A queue pair that the device has stopped may have nothing under way that would show this. Completions in a stopped
+// queue never come.
 void QueuePairConnection::watch_for_errors() {
   const auto stopped = [weak = weak_from_this(), &loop = loop_] {
     loop.post([weak] {
@@ -99,7 +99,7 @@ Status QueuePairConnection::post_receives(std::uint32_t first, std::uint32_t cou
 
 Status QueuePairConnection::start(std::weak_ptr<Handler> handler, bool dialed) {
   {
-    // A polling thread may know of the connection already.
+    // A polling thread may already know the connection.
     const std::lock_guard handling(handling_mutex_);
     handler_ = std::move(handler);
   }
@@ -116,7 +116,7 @@ Status QueuePairConnection::start(std::weak_ptr<Handler> handler, bool dialed) {
     if (open_) (void)enqueue_message_locked(nullptr);
     (void)hand_over(std::move(lock), true);
   }
-  // What has come before makes no event.
+  // What came before arming makes no event.
   loop_.post([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->on_event();
   });

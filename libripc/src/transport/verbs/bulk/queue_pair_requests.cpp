@@ -14,13 +14,13 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Messages without a frame need buffers, too: so many are left to them.
+// Messages without a frame need buffers too; this many are reserved for them.
 constexpr std::uint32_t kForAcknowledgements = 8;
 // The peer learns that there are buffers again after this many.
 constexpr std::uint32_t kAcknowledgeAfter = QueuePairConnection::kReceives / 4;
-// The peer is woken with one of so many messages, at least.
+// At least one of this many messages wakes the peer.
 constexpr std::uint32_t kMostQuiet = QueuePairConnection::kReceives / 4;
-// One completion for so many work requests.
+// One of this many work requests has a completion.
 constexpr std::uint32_t kSignalEvery = 64;
 static_assert(kSignalEvery <= QueuePairConnection::kSends / 4);
 constexpr std::size_t kMostWaiting = 16384;
@@ -32,7 +32,7 @@ QueuePairConnection::Request* QueuePairConnection::enqueue_locked(const Posted& 
   if (posted_.size() >= kSends) return nullptr;
   Request& added = queued_.emplace_back();
   added.request.wr_id = next_request_;
-  // An operation that is waited for is reported; the others are known to be through when a later one is.
+  // An operation that someone waits for is reported; others are known to be finished when a later one is.
   if (with_completion || ++unsignalled_ >= kSignalEvery) {
     added.request.send_flags = IBV_SEND_SIGNALED;
     unsignalled_ = 0;
@@ -50,7 +50,7 @@ bool QueuePairConnection::enqueue_message_locked(const bulk::Frame* frame) noexc
   if (messages_inline_) {
     added->request.send_flags |= IBV_SEND_INLINE;
   } else {
-    // There are as many slots as there can be work requests under way.
+    // There are as many slots as work requests that can be under way.
     message = buffers_.get() + (kReceives + added->request.wr_id % kSends) * kSlot;
     added->range = range_of(message, 0, buffers_region_->local_key());
   }
@@ -63,7 +63,7 @@ bool QueuePairConnection::enqueue_message_locked(const bulk::Frame* frame) noexc
     added->request.opcode = IBV_WR_SEND_WITH_INV;
     added->request.invalidate_rkey = static_cast<std::uint32_t>(frame->id);
   }
-  // A peer that is sent many offers must take them in some time, to have buffers for what else comes.
+  // A peer that gets many offers must handle them at some point, to have buffers for other messages.
   const bool is_quiet = frame != nullptr && frame->type == bulk::Type::offer && quiet_ < kMostQuiet;
   quiet_ = is_quiet ? quiet_ + 1 : 0;
   if (!is_quiet) added->request.send_flags |= IBV_SEND_SOLICITED;
@@ -93,8 +93,9 @@ void QueuePairConnection::probe() noexcept {
   (void)hand_over(std::move(lock), false);
 }
 
-// Tells the device of what is enqueued, with one doorbell. Meanwhile without the lock, because the threads that it
-// wakes by that take it at once. If another thread is at it, that one goes on with what is ours; `wait`: until it has.
+// Hands the device everything that is enqueued, with one doorbell. Releases the lock meanwhile, because the threads
+// that this wakes take it at once. If another thread is doing this, it also hands over our requests; `wait`: until it
+// has.
 bool QueuePairConnection::hand_over(std::unique_lock<std::mutex> lock, bool wait) noexcept {
   const std::uint64_t wanted = next_request_;
   bool rang = false;
@@ -195,7 +196,7 @@ Result<std::shared_ptr<RemoteKey>> QueuePairConnection::open(std::span<const std
                                                              const Telling& telling) {
   const bool has_windows = registrar_->has_windows();
   {
-    // Before anything is registered for nothing.
+    // Check this first, so that nothing is registered in vain.
     const std::lock_guard lock(mutex_);
     if (!open_) return RIPC_PEER_DEAD;
     if (has_windows && posted_.size() >= kSends) return RIPC_AGAIN;
@@ -206,10 +207,10 @@ Result<std::shared_ptr<RemoteKey>> QueuePairConnection::open(std::span<const std
   RegionPointer bound;
   if (has_windows) {
     Result<RegionPointer> region = registrar_->for_window(bytes.data(), bytes.size(), arena);
-    // A window needs memory that can be written; what cannot is registered for reading.
+    // A window needs writable memory; other memory is registered for reading.
     if (!region.ok() && region.status().code() != RIPC_CANCELLED) return region.status();
     if (region.ok()) {
-      // A device may have no more of them: a registration opens the range as well.
+      // The device may have no more windows; a registration opens the range too.
       if (Result<std::shared_ptr<RemoteKey>> made = RemoteKey::by_window(*region, windows_, this); made.ok()) {
         bound = std::move(*region);
         remote_key = std::move(*made);
@@ -252,7 +253,7 @@ std::size_t QueuePairConnection::remote_key_count() noexcept {
   return remote_keys_.size();
 }
 
-// The newest remote key of this number, ended or not; null: no one has it any more.
+// The newest remote key with this number, ended or not; null: nobody has it any more.
 std::shared_ptr<RemoteKey> QueuePairConnection::remote_key_of(std::uint32_t key) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found =

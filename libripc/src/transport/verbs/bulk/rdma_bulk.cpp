@@ -11,11 +11,11 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// Items of one message, and remote keys of one connection, beyond which the peer has to ask.
+// Limits on the items of a message and the remote keys of a connection; beyond them the peer has to ask.
 constexpr std::size_t kMostOffered = 4;
 constexpr std::size_t kMostOpen = 32;
 
-// What a receiver may meet when it looks for an offer, and handle itself: nothing that ends tickets or opens memory.
+// Whether a receiver that looks for an offer may handle this frame itself: not if it ends tickets or opens memory.
 constexpr bool may_be_polled(const bulk::Frame& frame) noexcept {
   return frame.type == bulk::Type::offer || frame.type == bulk::Type::finished ||
          (frame.type == bulk::Type::remote_key && RdmaPullTable::is_own(frame.id));
@@ -93,7 +93,7 @@ void RdmaBulk::for_each_connection(Do&& todo) const noexcept {
   for (const auto& connection : std::span(present).first(count)) todo(*connection);
 }
 
-// What comes over one connection may have something asked for over the others.
+// What comes over one connection may cause requests over the others.
 void RdmaBulk::flush_all() noexcept {
   for_each_connection([](QueuePairConnection& connection) { connection.flush(); });
 }
@@ -138,7 +138,7 @@ void RdmaBulk::lost(QueuePairConnection& connection, bool violation) noexcept {
     if (std::erase_if(connections_, [&](const Member& member) { return member.connection.get() == &connection; }) == 0)
       return;
     first_lost_ = first_lost_ || connection.peer().same_ip(first_peer_);
-    // One that broke is replaced at once; those that break before anything has gone over them, with pauses.
+    // A broken connection is replaced at once, but with pauses if it breaks before anything has gone over it.
     if (connection.is_proven() && !violation) {
       reset_dial_backoff();
     } else {
@@ -167,7 +167,7 @@ bool RdmaBulk::probe() noexcept {
   return true;
 }
 
-// What a rail of sockets owes, RDMA or another one can bring.
+// What a silent rail of sockets owes can come over RDMA or another rail.
 void RdmaBulk::look_for_silence() {
   const bool is_any_active = sockets_.is_any_active(kLooksBeside);
   BulkBackend::look_for_silence(is_any_active);
@@ -175,7 +175,7 @@ void RdmaBulk::look_for_silence() {
 }
 
 bool RdmaBulk::idle() const noexcept {
-  // A peer that reads or writes over a remote key of ours makes no completion here.
+  // A peer that reads or writes with one of our remote keys makes no completion here.
   bool is_idle = !pulls_.busy() && !pushes_.busy() && !has_backlog();
   for_each_connection([&](QueuePairConnection& connection) {
     is_idle = is_idle && connection.remote_key_count() == 0 && !finishes_.is_owed(connection);
@@ -193,7 +193,7 @@ ripc_status RdmaBulk::expose(std::uint64_t owner, std::span<const spi::Exposure>
 }
 
 ripc_status RdmaBulk::prepare_announcement(std::uint64_t transfer, std::size_t size, bool more) noexcept {
-  // What was opened first: a receiver that learns of an item looks for its offer at once.
+  // Send the offers first, because a receiver that learns of an item looks for its offer at once.
   if (!more) send_offers();
   return Bulk::prepare_announcement(transfer, size, more);
 }
@@ -202,8 +202,8 @@ void RdmaBulk::send_offers() const noexcept {
   if (const auto present = connection()) present->settle();
 }
 
-// Takes back what was offered. So the peer asks, and learns why it gets nothing: a read by a key that has ended would
-// cost the connection.
+// Withdraws the offer, so that the peer asks and learns why it gets nothing. A read with an ended key would break the
+// connection.
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
   std::vector<remote::ExposureTable::Closed> closed;
   const ripc_status status = transfers_.revoke(transfer, closed);
@@ -222,7 +222,7 @@ ripc_status RdmaBulk::pull(spi::Pull& pull, EventSet& events) noexcept {
 }
 
 ripc_status RdmaBulk::begin_pull(spi::Pull& pull, EventSet& events) noexcept {
-  // An offer wakes no one.
+  // An offer wakes nobody, so look for it here.
   if (pull.progress == 0 && !pulls_.is_offered(pull.descriptor)) {
     if (const auto present = connection()) present->poll();
   }
@@ -238,7 +238,7 @@ void RdmaBulk::start_pulls() noexcept {
 
 ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept {
   if (bytes.size() > grant.length) return RIPC_TOO_LARGE;
-  // No device is there to write from.
+  // There is no device to write from.
   if (rdma_pulls_.stands_in() && !sockets_.empty()) return RIPC_UNSUPPORTED;
   if (is_better_pulled(bytes.size(), !sockets_.empty())) return RIPC_UNSUPPORTED;
   return pushes_.push(grant, bytes, [this] { dial_if_needed(); });
@@ -246,7 +246,8 @@ ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept 
 
 // ---- What the connection brings ------------------------------------------------------------------------------
 
-// What a thread that polls must leave to the responder, and what finds no room: completions that make some come first.
+// For frames that a polling thread must leave to the responder, and frames that find no room: completions that make
+// room come first.
 void RdmaBulk::frame_in_responder(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   loop_.post([weak = weak_from_this(), again = connection.weak_from_this(), frame] {
     const auto self = weak.lock();
@@ -264,7 +265,7 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, 
     frame_in_responder(connection, frame);
     return true;
   }
-  // No one else gets at a transfer that is about to end, this thread neither.
+  // Nobody, not even this thread, may reach a transfer that is about to end.
   if (!may_be_polled(frame) && frame.type != bulk::Type::finish) end_all(connection, pass);
   switch (frame.type) {
     case bulk::Type::ask_read:
@@ -286,7 +287,7 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, 
       on_finish(connection, frame, pass);
       return true;
     case bulk::Type::finished:
-      // A thread that is woken finds all that has come together, and sleeps no more for the rest of it.
+      // Wake the thread only when all of it is handled, so that it does not sleep again for the rest.
       pass.wakers.push_back(finishes_.answered(frame));
       return true;
     default:
@@ -294,7 +295,8 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, 
   }
 }
 
-// All that have come together are answered with one doorbell. Only then may their owners see that they have ended.
+// One doorbell answers all Finishes that have come together. Only then may the transfers' owners see that they have
+// ended.
 void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) noexcept {
   connection.prove();
   if (std::ranges::any_of(pass.endings, [&](const auto& ending) { return ending.holds(frame.key); }))
@@ -322,8 +324,8 @@ void RdmaBulk::end_all(QueuePairConnection& connection, Pass& pass) noexcept {
   for (const auto& watcher : watchers) tell(watcher);
 }
 
-// As admit(), and enqueues the frame that tells of it. An item that is open to the connection already stays so.
-// RIPC_UNSUPPORTED: it cannot be opened to this one, and is to another.
+// Like admit(), and also enqueues the frame that tells the peer. An item that is already open to the connection stays
+// so. RIPC_UNSUPPORTED: it cannot be opened to this connection, but is open to another.
 ripc_status RdmaBulk::open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                                 const Telling& telling) noexcept {
   using Item = remote::ExposureTable::Item;
@@ -345,7 +347,7 @@ ripc_status RdmaBulk::open_item(QueuePairConnection& connection, std::uint64_t k
   return is_open_elsewhere && !is_passing ? RIPC_UNSUPPORTED : status;
 }
 
-// So that the peer can read as soon as it knows of the message, without asking first. Enqueues.
+// Enqueues offers, so that the peer can read as soon as it has the message, without asking first.
 void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   const std::shared_ptr<QueuePairConnection> present = connection();
   if (!present || items.size() > kMostOffered || present->remote_key_count() >= kMostOpen) return;
@@ -377,7 +379,8 @@ bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& f
     frame_in_responder(connection, frame);
     return true;
   }
-  // It cannot be read at all; or it could, but may not be registered: the limit of locked memory, or one of the device.
+  // Either it cannot be read at all, or it cannot be registered because of the limit of locked memory or one of the
+  // device.
   const bool is_readable = status == RIPC_REVOKED || status == RIPC_UNSUPPORTED;
   if (!is_readable)
     tell(transfers_.fail(frame.key, frame.location, status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_LIMIT));

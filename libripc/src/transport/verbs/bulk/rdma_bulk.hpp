@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything long of one session over RDMA. Each rail has one connection, made when there is something to move, and
-// tables say what moves over them. Offers, Finishes and pushes go over the first connection: that of the session's
-// rail, until it fails, then the oldest one. So a connection that carries nothing is asked for long items only.
+// Moves all long items of one session over RDMA. Each rail has one connection, made when there is something to move,
+// and tables say what moves over them. Offers, Finishes and pushes go over the first connection. That is the one of the
+// session's rail until it fails, then the oldest. So a connection that carries nothing is asked for long items only.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   using Pass = QueuePairConnection::Pass;
 
  public:
-  // `peer`: the other end of the control connection, whose rail is the first; `registrar`: of this side's device there.
+  // `peer`: the other end of the control connection, whose rail is the first; `registrar`: of this side's device on
+  // that rail.
   RdmaBulk(const remote::Endpoint& peer, std::shared_ptr<Registrar> registrar, memory::Pool& pool, EventLoop& loop,
            remote::BulkHooks hooks, Nanoseconds stall_timeout);
   ~RdmaBulk() override { died(); }
@@ -34,46 +35,48 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   void start() { start_as(weak_from_this()); }
   void died() noexcept override;
 
-  // Responder. A connection of this session whose handshake is over, and whether this side dialed it. Takes the place
-  // of one to the same address.
+  // Responder. Adds a connection of this session whose handshake is over; `dialed`: by this side. It replaces a
+  // connection to the same address.
   void adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept;
-  // Responder. A connection of sockets beside those of RDMA.
+  // Responder. Adds a connection of sockets to those of RDMA.
   void adopt_socket(remote::SecureSocket socket) noexcept {
     sockets_.adopt(std::move(socket), std::shared_ptr<SocketRails>(shared_from_this(), &sockets_));
   }
   const SocketRails& sockets() const noexcept { return sockets_; }
-  // Any. Nothing is under way, on either side, so that the connections may go until they are needed again.
+  // Any. Nothing is under way on either side, so the connections may be closed until they are needed again.
   bool idle() const noexcept;
   // Any. The first connection; null: there is none.
   std::shared_ptr<QueuePairConnection> connection() const noexcept;
-  // Responder. Whether anything has moved since the last call, or is under way. Then a connection that is silent is
-  // probed, so that one which the peer has lost without a word ends here too.
+  // Responder. Whether anything has moved since the last call, or is under way. If so, probes connections that are
+  // silent, so that a connection which the peer has lost without notice ends here too.
   bool probe() noexcept;
-  // Of this side's device at the session's address; null: it has none. The second: responder; the session has moved.
+  // The registrar of this side's device at the session's address; null: there is no device. move_to(): responder; the
+  // session has moved.
   std::shared_ptr<Registrar> registrar() const noexcept { return registrar_.get(); }
   void move_to(std::shared_ptr<Registrar> registrar) noexcept { registrar_.set(std::move(registrar)); }
   const std::shared_ptr<Tally>& tally() const noexcept { return tally_; }
-  // Any. For people: what there may be connections over, if there are several. Reading throws std::bad_alloc.
+  // Any. For people: the rails that connections may use, if there are several. Reading them throws std::bad_alloc.
   void set_possible_rails(std::vector<spi::RailReport> rails) noexcept;
   std::vector<spi::RailReport> possible_rails() const;
-  // Responder. The port that has one of these addresses of this machine is down.
+  // Responder. The ports that have these addresses of this machine are down.
   void cut_at(const std::vector<std::string>& ips) noexcept;
   // Connections made and lost; for people and tests.
   std::uint64_t connections_made() const noexcept { return made_.load(std::memory_order_relaxed); }
   std::uint64_t connections_lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
-  // Receiver. As pull(), but what is begun here is not read before start_pulls(): together, so that one doorbell and
-  // few completions are for all of it.
+  // Receiver. Like pull(), but nothing is read before start_pulls(), which reads everything together with one doorbell
+  // and few completions.
   ripc_status begin_pull(spi::Pull& pull, EventSet& events) noexcept;
   void start_pulls() noexcept;
 
-  // Any. What was exposed can be read without asking from then on: the offers of several go with one doorbell.
+  // Any. Sends the offers enqueued so far, with one doorbell. From then on the peer can read the exposed items without
+  // asking.
   void send_offers() const noexcept;
 
-  // As BulkBackend has it; of sockets too.
+  // As in BulkBackend; looks at connections of sockets too.
   void look_for_silence();
 
-  // Items of the peer's that can be read without asking; for tests.
+  // How many of the peer's items can be read without asking; for tests.
   std::size_t offers() const noexcept { return rdma_pulls_.offers(); }
 
   // ---- remote::Bulk ----
@@ -123,7 +126,7 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   RdmaPullTable rdma_pulls_;
   RdmaPushTable rdma_pushes_;
   SocketRails sockets_;
-  bool first_lost_ = false;                      // under mutex_: the connection to first_peer_, at some time
+  bool first_lost_ = false;                      // under mutex_: the connection to first_peer_ was lost at some time
   std::vector<spi::RailReport> possible_rails_;  // under mutex_
   std::atomic<std::uint64_t> made_{0};
   std::atomic<std::uint64_t> lost_{0};

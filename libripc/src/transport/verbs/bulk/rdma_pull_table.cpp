@@ -11,7 +11,7 @@ namespace {
 
 namespace bulk = wire::bulk;
 
-// How long the removal of a destination waits for the reads into it, before the connections are cut.
+// How long the removal of a destination waits for the reads into it before it cuts the connections.
 constexpr Nanoseconds kReadPatience = 100'000'000;
 
 }  // namespace
@@ -47,7 +47,7 @@ ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
     registrations.push_back(std::move(*own));
   }
   for (const auto& connection : others) {
-    // What another device cannot know is not read over it.
+    // A device that cannot register the memory does not read into it.
     if (Result<LocalMemory> known = connection->registrar().local(pull.destination, length, true); known.ok())
       registrations.push_back(std::move(*known));
   }
@@ -78,7 +78,7 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   const auto done = [&] { return entry->reads == 0; };
   if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
   if (!done()) {
-    // Nothing else keeps the devices from writing there.
+    // Nothing else stops the devices from writing there.
     std::vector<std::shared_ptr<QueuePairConnection>> connections;
     for (const Lane& lane : lanes_) {
       if (std::ranges::any_of(lane.reads, [&](const auto& one) { return one.second.entry == entry; }))
@@ -91,7 +91,7 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   end(*entry, RIPC_CANCELLED);
 }
 
-// The connections have ended before.
+// The connections have already ended.
 void RdmaPullTable::died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
@@ -189,7 +189,7 @@ bool RdmaPullTable::Lane::can_carry(RdmaPull& entry) const noexcept {
   return socket ? entry.is_for_sockets() : entry.is_open_on(*connection);
 }
 
-// Once the owner has answered there, too.
+// Only once the owner has answered on this connection too.
 bool RdmaPullTable::Lane::will_carry(RdmaPull& entry) const noexcept {
   return socket ? entry.is_for_sockets() : entry.opening_on(*connection) != nullptr;
 }
@@ -207,7 +207,7 @@ void RdmaPullTable::read_some() noexcept {
   for (Lane& lane : lanes_) post(lane);
 }
 
-// Whether so many bytes could be read.
+// Whether this many bytes are ready to be read.
 bool RdmaPullTable::has_ready(std::uint64_t bytes) const noexcept {
   return std::ranges::any_of(ready_, [&](const RdmaPull* entry) {
     bytes -= std::min(bytes, entry->unasked());
@@ -262,7 +262,7 @@ void RdmaPullTable::add_read(Lane& lane, const EntryPointer& entry, remote::Byte
   }
 }
 
-// What there is no room for waits for room(), or for the loss of the connection.
+// A batch that finds no room waits for room(), or for the loss of the connection.
 void RdmaPullTable::post(Lane& lane) noexcept {
   if (lane.socket) lane.segments.send_requests(*lane.socket);
   const std::size_t count = std::exchange(lane.count, 0);
@@ -280,7 +280,7 @@ void RdmaPullTable::post(Lane& lane) noexcept {
   for (std::size_t index = count; index > posted; --index) give_back(lane, std::exchange(lane.next[index - 1], {}));
 }
 
-// It was not read over this connection: it is read next.
+// A range that was not read over this connection is read next.
 void RdmaPullTable::give_back(Lane& lane, const Read& read) noexcept {
   RdmaPull& entry = *read.entry;
   if (entry.is_divided()) {
@@ -296,7 +296,7 @@ void RdmaPullTable::give_back(Lane& lane, const Read& read) noexcept {
   make_ready_locked(entry);
 }
 
-// Ends it if it has failed and no device is at it.
+// Ends the pull if it has failed and no device is reading for it.
 void RdmaPullTable::settle(RdmaPull& entry) noexcept {
   if (entry.failure == RIPC_OK) return;
   make_unready_locked(entry);
@@ -327,8 +327,8 @@ void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connect
   if (dead_) return;
   std::list<Lane> lane(1);
   lane.front().peer = connection->peer();
-  // Nothing tells when the first byte is there. With less, the rate would be that of the question, or of the little
-  // that is under way beside the others.
+  // Nothing tells when the first byte has arrived. With fewer segments, the measured rate would be that of the
+  // question, or of the small share that is under way next to other reads.
   lane.front().first_segments = kBatchBytes / remote::kSegmentSize;
   lane.front().first_segment = remote::kSegmentSize;
   lane.front().connection = std::move(connection);
@@ -377,7 +377,7 @@ void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::
   }
   std::erase_if(entry->openings, [&](const Opening& opening) { return opening.connection == &connection; });
   if (!entry->openings.empty()) {
-    read_some();  // over a rail that rests, if it waited for this one
+    read_some();  // over a resting rail, if it waited for this read
     return;
   }
   if (status == RIPC_UNSUPPORTED) {
@@ -390,7 +390,7 @@ void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::
   settle(*entry);
 }
 
-// To an item that was asked for the answer comes too.
+// If the item was asked for, the answer comes too.
 void RdmaPullTable::offered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
   const std::lock_guard lock(mutex_);
   if (lanes_.find(connection) == nullptr) return;

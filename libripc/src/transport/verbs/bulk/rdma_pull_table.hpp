@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulls of one session over RDMA. The table asks the peer for a remote key of each item, and reads it in segments
-// that all pulls take turns with. It reads over other connections what a lost one has left undone. An item of several
-// segments is opened on all connections, and each segment is read over the one that will have it first. Rails of
-// sockets are asked for segments of such items too. They stand in for all items when the last connection is lost, none
-// can be made, or the session's rail is of sockets. They do so until there is a connection again.
+// The pulls of one session over RDMA. The table asks the peer for a remote key of each item, and reads it in segments;
+// all pulls take turns. What a lost connection has left undone is read over others. An item of several segments is
+// opened on all connections, and each segment is read over the connection that will finish it first. Rails of sockets
+// are asked for segments of such items too. They carry all items when the last connection is lost, when none can be
+// made, or when the session's rail is one of sockets, until there is a connection again.
 //
-// Any thread may call anything, unless a line says otherwise. "The handler" is the responder, or a receiver that looks
-// for an offer; of one connection never both at a time. What is sent or posted is enqueued: the caller flushes the
+// Any thread may call anything, unless a line says otherwise. "The handler" is the responder or a receiver that looks
+// for an offer, but never both at a time for one connection. Sends and posts only enqueue: the caller flushes the
 // connections.
 #pragma once
 
@@ -30,22 +30,22 @@ namespace ripc::internal::verbs {
 struct RdmaPull : remote::PullEntry<RdmaPull>, remote::Destination {
   using PullEntry::PullEntry;
 
-  // A connection that it was asked for on.
+  // A connection on which the item was asked for.
   struct Opening {
     const QueuePairConnection* connection = nullptr;
     std::uint32_t local_key = 0;  // of the destination
-    std::uint64_t question = 0;   // that the peer is to answer; 0: it has
+    std::uint64_t question = 0;   // id of the open question; 0: the peer has answered
     std::uint64_t remote = 0;
     std::uint32_t remote_key = 0;
-    bool ends_key = false;  // of remote_key: the end of the transfer can end it
+    bool ends_key = false;  // the end of the transfer can end remote_key
   };
 
   std::vector<LocalMemory> registrations;  // the destination, as each of the devices knows it
   std::vector<Opening> openings;
   std::size_t reads = 0;          // under way
-  ripc_status failure = RIPC_OK;  // how it ends when no read is under way any more
+  ripc_status failure = RIPC_OK;  // how the pull ends when no read is under way any more
 
-  // Whether several connections carry it; whether rails of sockets do.
+  // Whether several connections carry the item; whether rails of sockets do.
   bool is_divided() const noexcept { return descriptor.length > remote::kSegmentSize; }
   bool is_for_sockets() const noexcept { return is_divided() || openings.empty(); }
   bool is_over() const noexcept { return !is_pending() || failure != RIPC_OK; }
@@ -55,33 +55,33 @@ struct RdmaPull : remote::PullEntry<RdmaPull>, remote::Destination {
 
 class RdmaPullTable : public remote::PullTable<RdmaPull> {
  public:
-  // `registrar`, `finishes`: of the same session. The registrar lives longer. Throws std::bad_alloc.
+  // `registrar`, `finishes`: of the same session. The registrar must outlive the table. Throws std::bad_alloc.
   RdmaPullTable(const PresentRegistrar& registrar, EventLoop& loop, remote::FinishTable& finishes,
                 Nanoseconds stall_timeout)
       : PullTable(finishes), registrar_(registrar), loop_(loop), lanes_(stall_timeout) {}
 
-  // As remote::Bulk::pull, abandon, died.
+  // Like remote::Bulk::pull, abandon and died.
   ripc_status pull(spi::Pull& pull, EventSet& events) noexcept;
-  // Enqueues the reads of what pull() has found open to this side: together, so that they make few batches.
+  // Enqueues the reads of the items that pull() found open to this side, all together, so that they make few batches.
   void start() noexcept;
-  // Whether a question or an operation with this name is one of this table's.
+  // Whether a question or operation with this id belongs to this table.
   static constexpr bool is_own(std::uint64_t id) noexcept { return id % 2 == 0; }
   void abandon(spi::Pull& pull) noexcept;
   void died() noexcept;
 
-  // Responder; what a completion brings, the handler.
+  // Called by the responder; what a completion brings, by the handler.
   void connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept;
   void connection_lost(const QueuePairConnection& connection) noexcept;
-  // The peer's answer to a question of this table. One that no one asked is not looked at.
+  // The peer's answer to a question of this table. Ignores an answer to a question that nobody asked.
   void answered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
-  // The peer lets an item be read before it was asked; or, without an address, does so no more.
+  // The peer lets this side read an item without asking; or, if the frame has no address, no longer does.
   void offered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
-  // A read of this table has ended. False: it is none of this table's.
+  // A read of this table has ended. False: it does not belong to this table.
   bool read_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept;
-  // The connection has refused a read for want of room, and now it has some.
+  // The connection has refused a read for lack of room, and now has room.
   void room(const QueuePairConnection& connection) noexcept;
 
-  // Responder. The same for a rail of sockets to this peer; what comes over it as StreamConnection::Handler has it.
+  // Responder. The same for a rail of sockets to this peer. What comes over it is as in StreamConnection::Handler.
   // Throws std::bad_alloc.
   void socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer);
   void socket_lost(const remote::StreamConnection& socket) noexcept;
@@ -99,22 +99,22 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
 
   // Something waits for a connection.
   bool has_backlog() const noexcept;
-  // Something is under way; on this connection.
+  // Whether something is under way: at all, or on this connection.
   bool busy() const noexcept;
   bool is_owed(const QueuePairConnection& connection) const noexcept;
   bool is_owed(const remote::StreamConnection& socket) const noexcept;
-  // As RailPace tells, in bytes per second; 0: not known.
+  // The rate that RailPace gives, in bytes per second; 0: unknown.
   std::uint64_t rate_of(const auto& connection) const noexcept {
     const std::lock_guard lock(mutex_);
     return lanes_.rate_of(connection);
   }
-  // Items that the peer has offered and no one has pulled; whether this is one.
+  // The number of items that the peer has offered and nobody has pulled; whether this item is one of them.
   std::size_t offers() const noexcept;
   bool is_offered(const wire::Descriptor& item) const noexcept;
 
  private:
   using Opening = RdmaPull::Opening;
-  // What the peer offered, and no one has pulled so far.
+  // An item that the peer has offered and nobody has pulled so far.
   struct OfferedItem {
     const QueuePairConnection* connection;
     std::uint64_t key;
@@ -130,26 +130,26 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   struct Read {
     EntryPointer entry;
     remote::ByteRange range;
-    bool ends_batch;  // the one that has the completion
+    bool ends_batch;  // this read has the completion
 
     std::uint64_t length() const noexcept { return range.end - range.begin; }
   };
-  // One completion, and so one wake-up, is for a batch of reads. The device works on one batch while the next one waits
-  // behind it, as soon as that is as large; what is to be read meanwhile makes the third. So a reader of one item at a
-  // time has it at once, and one with many under way is woken for several of them.
+  // A batch of reads has one completion, and so one wake-up. While the device works on one batch, a second one waits
+  // behind it once it is as large; further reads collect in a third. So a reader of one item at a time gets it at once,
+  // and a reader with many items under way is woken once for several.
   static constexpr std::size_t kBatches = 2;
   static constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
   static constexpr std::size_t kBatchReads = 8;
-  // Of RDMA, or of sockets, which use what remote::Lane has and the first two of these.
+  // A lane of RDMA or of sockets. Those of sockets use only remote::Lane and the first two members here.
   struct Lane : remote::Lane<QueuePairConnection> {
     std::shared_ptr<remote::StreamConnection> socket;  // null: it is of RDMA
     remote::SegmentQueue<RdmaPull> segments;
     std::unordered_map<std::uint64_t, EntryPointer> questions;  // by their ids
-    std::unordered_map<std::uint64_t, Read> reads;              // likewise, under way
+    std::unordered_map<std::uint64_t, Read> reads;              // by their ids, under way
     std::size_t batches = 0;                                    // under way
     std::uint64_t reading = 0;                                  // bytes that are under way
-    std::size_t divided = 0;                                    // reads of divided items, those of the next batch too
-    // The next batch: none while it would be too small, or the connection has no room.
+    std::size_t divided = 0;                                    // reads of divided items, next batch included
+    // Whether the next batch may begin: not while it would be too small, or the connection has no room.
     bool may_begin = true;
     bool is_refused = false;
     std::array<Operation, kBatchReads> operations;

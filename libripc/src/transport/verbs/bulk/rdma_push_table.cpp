@@ -21,7 +21,7 @@ std::shared_ptr<QueuePairConnection> RdmaPushTable::connection() const noexcept 
   return connection_;
 }
 
-// The requester's own pull finds out what is wrong, and says so to the sender.
+// The requester's own pull finds out what is wrong, and tells the sender.
 ripc_status RdmaPushTable::find_memory(RdmaPush& push, Registrar& registrar) noexcept {
   if (push.bytes().empty() || (push.memory.region && push.memory.region->device() == registrar.device().get()))
     return RIPC_OK;
@@ -39,7 +39,7 @@ RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::B
     push = std::make_shared<RdmaPush>(grant, bytes, next_id_);
     next_id_ += 2;
   }
-  // Without the lock, and before anyone else knows of it.
+  // Without the lock, before anyone else knows the push.
   std::shared_ptr<QueuePairConnection> present = connection();
   const std::shared_ptr<Registrar> registrar = registrar_.get();
   Registrar* const there = present ? &present->registrar() : registrar.get();
@@ -66,7 +66,7 @@ bool RdmaPushTable::needs_connection(const RdmaPush& push) const noexcept {
 
 ripc_status RdmaPushTable::wait(RdmaPush& push) noexcept {
   const ripc_status status = push.wait(loop_, patience_);
-  // Whatever ended it, the device must be through with the bytes.
+  // Whatever ended the push, the device must have finished with the bytes.
   std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
@@ -100,7 +100,7 @@ bulk::Frame RdmaPushTable::frame_of(const RdmaPush& push, bulk::Type type) noexc
 
 void RdmaPushTable::place(RdmaPush& push) noexcept {
   if (!connection_) return;
-  // It may have waited while another device was there.
+  // The push may have waited since an earlier device was in use.
   if (const ripc_status failure = find_memory(push, connection_->registrar()); failure != RIPC_OK) {
     push.end(failure);
     return;
@@ -121,7 +121,7 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
   while (push.next != bytes.size() && push.writes < kMostWrites) {
     const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, bytes.size() - push.next));
     const std::uint64_t id = next_id_;
-    // An RDMA write only reads here.
+    // An RDMA write only reads this memory.
     auto* const local = const_cast<std::byte*>(bytes.data() + push.next);
     if (!push.over->post({.write = true,
                           .local = local,
@@ -130,7 +130,7 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
                           .remote_key = push.remote_key,
                           .length = length,
                           .id = id})) {
-      // Others have the queue, or the connection is being lost: both are reported.
+      // Others fill the queue, or the connection is being lost; an event will report either.
       if (push.writes == 0) push.end(RIPC_UNSUPPORTED);
       return;
     }
@@ -147,8 +147,8 @@ void RdmaPushTable::tell(RdmaPush& push) noexcept {
   if (push.over->enqueue(frame_of(push, bulk::Type::written))) push.step = Step::announced;
 }
 
-// The answer may overtake the completions of what it answers, and a peer may give it before it has anything. The device
-// reads the bytes until it says that it is through.
+// The answer may overtake the completions of the writes, and a bad peer may even answer before it has received
+// anything. The device may read the bytes until it reports completion.
 void RdmaPushTable::settle(RdmaPush& push) noexcept {
   if (push.step == Step::answered && push.writes == 0) push.end(push.answer);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pushes of one session over RDMA: asks for a remote key of each return buffer, writes, and says that all is
-// there.
+// The pushes of one session over RDMA: asks for a remote key of each return buffer, writes the bytes, and tells the
+// peer when all have been written.
 //
 // Any thread may call anything, unless a line says otherwise.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace ripc::internal::verbs {
 
-// For all but what OutgoingPush guards, the table's lock.
+// The table's lock guards everything that OutgoingPush does not guard.
 class RdmaPush final : public remote::OutgoingPush {
  public:
   enum class Step : std::uint8_t { waiting, asked, writing, announced, answered };
@@ -27,12 +27,12 @@ class RdmaPush final : public remote::OutgoingPush {
   spi::Bytes bytes() const noexcept { return bytes_; }
 
   std::shared_ptr<QueuePairConnection> over;  // null: it waits for a connection
-  LocalMemory memory;                         // the bytes, as that connection's device knows them
+  LocalMemory memory;                         // the bytes, as registered with that connection's device
   Step step = Step::waiting;
   ripc_status answer = RIPC_PENDING;  // the peer's
   std::uint64_t remote = 0;
   std::uint32_t remote_key = 0;
-  std::uint64_t next = 0;  // first byte that no write was posted for
+  std::uint64_t next = 0;  // the first byte for which no write was posted
   std::size_t writes = 0;  // under way
 };
 
@@ -41,7 +41,7 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   RdmaPushTable(const PresentRegistrar& registrar, EventLoop& loop, Nanoseconds patience)
       : registrar_(registrar), loop_(loop), patience_(patience) {}
 
-  // As remote::Bulk::push. `wanted` is called, without locks held, if there is no connection yet.
+  // Like remote::Bulk::push. Calls `wanted`, without locks held, if there is no connection yet.
   template <typename Wanted>
   ripc_status push(const wire::Grant& grant, spi::Bytes bytes, Wanted&& wanted) noexcept {
     const PushPointer push = begin(grant, bytes);
@@ -51,7 +51,7 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   }
   void died() noexcept;
 
-  // Responder. The connection that pushes go over from now on; those that wait go at once. The caller flushes it.
+  // Responder. Sets the connection that pushes use from now on; those that wait start at once. The caller flushes it.
   void place_all(const std::shared_ptr<QueuePairConnection>& connection) noexcept;
   void connection_lost(const QueuePairConnection& connection) noexcept;
   // The peer has answered the question for a remote key. False: no push asked it.

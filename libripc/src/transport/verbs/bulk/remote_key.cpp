@@ -22,7 +22,7 @@ std::shared_ptr<RemoteKey> RemoteKey::by_region(RegionPointer region, const void
 
 void RemoteKey::end() noexcept {
   if (window() != nullptr) {
-    // A request that the device does not have yet needs it.
+    // A request that the device does not have yet may need the window.
     if (const auto binder = binder_.lock()) binder->settle(bind_);
   }
   const std::lock_guard lock(mutex_);

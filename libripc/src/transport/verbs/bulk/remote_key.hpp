@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A remote key: what lets one peer read or write one range of this process's memory, by RDMA over one connection. When
-// it has ended, the device refuses the key, whatever is still on its way.
+// A remote key lets one peer read or write one range of this process's memory by RDMA over one connection. Once it has
+// ended, the device refuses the key, even for requests that are still on their way.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@ class QueuePairConnection;
 
 class RemoteKey final : public remote::RemoteAccess {
  public:
-  // By a type 2 window on the region, which the caller binds with key() afterwards. RIPC_NO_MEMORY, RIPC_SYSTEM.
-  // `connection`: that the peer comes over, and `windows` are of.
+  // Makes a key with a type 2 window on the region; the caller binds the window with key() afterwards. RIPC_NO_MEMORY,
+  // RIPC_SYSTEM. `connection`: the one that the peer uses and `windows` belongs to.
   static Result<std::shared_ptr<RemoteKey>> by_window(RegionPointer region,
                                                       const std::shared_ptr<MemoryWindowPool>& windows,
                                                       const void* connection);
-  // By a registration that has no more than the range.
+  // Makes a key with a registration that covers only the range.
   static std::shared_ptr<RemoteKey> by_region(RegionPointer region, const void* connection);
   ~RemoteKey() { end(); }
 
-  // Any thread. Whether it has not ended; and is of this connection.
+  // Any thread. Whether it has not ended; the second also checks that it belongs to this connection.
   bool is_open() noexcept {
     const std::lock_guard lock(mutex_);
     return region_ != nullptr;
   }
   bool is_open(const void* connection) noexcept { return connection_ == connection && is_open(); }
   void end() noexcept override;
-  // Any thread. This side's device says that the peer has ended it: its window is invalid.
+  // Any thread. Call it when this side's device reports that the peer has ended the key: its window is invalid.
   void invalidated() noexcept;
 
-  // Whether the peer can end it.
+  // Whether the key has a window, and so the peer can end it.
   bool has_window() const noexcept { return windows_ != nullptr; }
   std::uint32_t key() const noexcept { return key_; }
-  // For the binder, before anyone else knows of it: its window stays until the device has this request.
+  // For the binder, before anyone else knows the key. The window stays until the device has this request.
   void is_bound_by(std::weak_ptr<QueuePairConnection> connection, std::uint64_t request) noexcept {
     binder_ = std::move(connection);
     bind_ = request;
   }
-  // For its binder; null: it has none any more.
+  // For its binder; null: the key no longer has a window.
   ibv_mw* window() noexcept {
     const std::lock_guard lock(mutex_);
     return window_.window;

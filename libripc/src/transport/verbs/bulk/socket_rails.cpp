@@ -45,7 +45,7 @@ void SocketRails::adopt(remote::SecureSocket socket, std::weak_ptr<Handler> self
     hooks_.changed();
   }
 } catch (const std::bad_alloc&) {
-  // It is dialed again while bytes move.
+  // It will be dialed again while bytes move.
 }
 
 void SocketRails::close() noexcept {

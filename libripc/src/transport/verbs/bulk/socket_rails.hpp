@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rails of sockets of one session over RDMA, where both sides ask for them (RIPC_RAILS). Each has one TCP
-// connection, which carries segments of large items in both directions. All else stays with RDMA, as long as it has a
-// connection. Without one, items of every size and Finishes go over these rails.
+// connection, which carries segments of large items in both directions. Everything else uses RDMA as long as there is
+// an RDMA connection. Without one, items of every size and Finishes go over these rails.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ class SocketRails final : public remote::StreamConnection::Handler {
  public:
   // Responder, without locks held.
   struct Hooks {
-    // RDMA may have been asked for something: its connections are to be flushed.
+    // Something may have been enqueued for RDMA, so its connections must be flushed.
     std::function<void()> flush;
-    // What waits for a connection may find one, or has lost one.
+    // A connection has come or gone, which may matter to whatever waits for one.
     std::function<void()> changed;
     // A transfer has ended: it was finished, or its memory cannot be read.
     std::function<void(const remote::ExposureTable::Watcher&)> ended;
   };
 
-  // The tables are of the same session, whose object owns this. A connection that owes something and is silent for
-  // `patience` is ended.
+  // The tables belong to the same session, whose object owns this. Ends a connection that owes something and is silent
+  // for `patience`.
   SocketRails(RdmaPullTable& pulls, remote::ExposureTable& transfers, remote::FinishTable& finishes, EventLoop& loop,
               Nanoseconds patience, Hooks hooks) noexcept
       : pulls_(pulls),
@@ -44,8 +44,8 @@ class SocketRails final : public remote::StreamConnection::Handler {
         patience_(patience),
         hooks_(std::move(hooks)) {}
 
-  // Responder. A connection of the session whose handshake is over. It takes the place of one to the same address.
-  // `self`: this, owned with the session's object.
+  // Responder. A connection of the session whose handshake is over. It replaces a connection to the same address.
+  // `self`: this object, sharing ownership of the session's object.
   void adopt(remote::SecureSocket socket, std::weak_ptr<Handler> self) noexcept;
   // Any. The session ends. Idempotent.
   void close() noexcept;
@@ -53,16 +53,16 @@ class SocketRails final : public remote::StreamConnection::Handler {
   // Any.
   bool empty() const noexcept;
   bool has(const remote::Endpoint& peer) const noexcept;
-  // The one that has been there longest; null: there is none.
+  // The oldest connection; null: there is none.
   std::shared_ptr<remote::StreamConnection> first() const noexcept;
-  // Any. Changes with every byte that comes or goes.
+  // Any. Changes with every byte that is received or sent.
   std::uint64_t activity() const noexcept;
   // Any. Throws std::bad_alloc.
   void add_to(std::vector<spi::RailReport>& rails) const;
-  // Responder. To be called again and again while it returns true: something is owed. Those that are silent at so many
-  // looks in a row end. Throws std::bad_alloc.
+  // Responder. Call it repeatedly while it returns true, which means that something is owed. Ends the connections that
+  // are silent at `looks` calls in a row. Throws std::bad_alloc.
   bool look_for_silence(unsigned looks);
-  // Any. Whether one was not silent at the last looks.
+  // Any. Whether any connection was active during the last `looks` looks.
   bool is_any_active(unsigned looks) const noexcept;
 
   // ---- StreamConnection::Handler ----

@@ -72,7 +72,7 @@ void AddressResolution::serve() {
     if (sending == GroupQueue::Sending::sent) continue;
     ++failures_;
     if (sending == GroupQueue::Sending::failed) continue;
-    // The others for the same address would wait as long for nothing.
+    // Other jobs for the same address would wait just as long, and fail too.
     failures_ += std::erase_if(jobs_, [&](const Job& other) {
       return other.queue && other.queue == job.queue && other.peer.gid == job.peer.gid;
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends datagrams to peers that the device has no address handle for yet. To find it may wait for the network (ARP),
-// for a second if nobody has that address; so a thread does that which has nothing else to do. It also does other work
-// that takes the kernel a while.
+// Sends datagrams to peers that the device has no address handle for yet. Finding one may wait for the network (ARP),
+// for a second if nobody has that address, so a separate thread does it. The thread also does other work that takes the
+// kernel a while.
 #pragma once
 
 #include <condition_variable>
@@ -24,9 +24,9 @@ class AddressResolution {
 
   // Starts the thread. RIPC_SYSTEM.
   Status start();
-  // Drops what is not sent or begun yet; may wait for the address that is being resolved.
+  // Drops what has not yet been sent or begun; may wait for the address that is being resolved.
   void stop() noexcept;
-  // Any thread; never blocks. The thread calls it, in its turn.
+  // Any thread; never blocks. The thread calls it when its turn comes.
   void run(std::function<void()> work);
   // Any thread; never blocks. False: too many are waiting.
   bool send(std::shared_ptr<GroupQueue> queue, const GroupPeer& peer, std::span<const std::byte> bytes);
@@ -39,7 +39,7 @@ class AddressResolution {
     std::shared_ptr<GroupQueue> queue;
     GroupPeer peer;
     std::vector<std::byte> bytes;
-    std::function<void()> work;  // instead of the others
+    std::function<void()> work;  // if set, instead of the other members
   };
   void serve();
 

@@ -12,11 +12,11 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// After so many greetings, a second each, nothing gets through any more.
+// After this many unanswered greetings, a second each, the path counts as dead.
 constexpr unsigned kMostUnanswered = 4;
-// After so many, half a second in all, nothing gets through where a link has moved to.
+// After this many, half a second in total, the path to which a link has moved counts as dead.
 constexpr unsigned kMostGreetings = 12;
-// Of one packet: half of what a sender has under way. So 64 KiB in datagrams of 1 KiB still fit.
+// For one packet: half of what a sender may have under way. So 64 KiB in datagrams of 1 KiB still fit.
 constexpr std::size_t kMostDatagrams = DatagramSender::kSends / 2;
 
 }  // namespace
@@ -35,8 +35,8 @@ DatagramChannel::DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, At
   listen(*attachment_);
 }
 
-// With mutex_ held. The packets of all links share the sender's queue, and one must not need more credit than there
-// always is again: first_credit().
+// With mutex_ held. The packets of all links share the sender's queue. One packet must not need more credit than what
+// always becomes available again: first_credit().
 void DatagramChannel::use(AttachmentPointer attachment) noexcept {
   attachment_ = std::move(attachment);
   token_ = attachment_->token;
@@ -94,7 +94,7 @@ bool DatagramChannel::was_greeted() noexcept {
   return attachment_->greeted.load(std::memory_order_acquire);
 }
 
-// A receiver that is busy has a responder that answers. A process that is stopped says nothing by TCP either.
+// If a receiver is busy, its responder still answers. A stopped process is silent on TCP too.
 void DatagramChannel::probes_unanswered() noexcept {
   if (!attachment_ || parts_.session->moves() != moves_) return;
   const std::uint64_t received = parts_.session->stream.received();
@@ -141,7 +141,7 @@ void DatagramChannel::go_on() noexcept {
   move_timer_.set(monotonic_now() + greet_pause_.next());
 }
 
-// What is under way there is lost, as datagrams may be. The peer takes nothing twice.
+// What is under way there is lost, as datagrams may be. The peer accepts nothing twice.
 void DatagramChannel::leave_devices(std::uint32_t moves) noexcept {
   in_groups_.store(false, std::memory_order_relaxed);
   if (groups_) groups_->left(parts_.link);
@@ -176,7 +176,7 @@ void DatagramChannel::attach(AttachmentPointer attachment) {
   go_on();
 }
 
-// The receiver lets go of its device when it has the first datagram, which says nothing else.
+// The receiver releases its device when it gets the first datagram, which has no other meaning.
 void DatagramChannel::stream() noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -188,7 +188,7 @@ void DatagramChannel::stream() noexcept {
   check_room_soon();
 }
 
-// With mutex_ held. The datagrams that a device would take.
+// With mutex_ held. Splits the packet into the datagrams that a device would take.
 ripc_status DatagramChannel::transmit_parts(const wire::datagram::Header& header, spi::Gather packet) noexcept try {
   if (!parts_.session->stream.has_room(header.after + 1u)) return RIPC_AGAIN;
   const std::vector<std::byte> whole = whole_of(header, packet);
@@ -204,7 +204,7 @@ ripc_status DatagramChannel::transmit_parts(const wire::datagram::Header& header
     datagram.assign(head.begin(), head.end());
     datagram.insert(datagram.end(), part.begin(), part.end());
     const ripc_status status = transmit_streamed(datagram);
-    // What there is no room for after others of the packet is lost, as datagrams may be.
+    // If others of the packet were sent, those that find no room are lost, as datagrams may be.
     if (status != RIPC_OK) return begin == 0 ? status : RIPC_OK;
     if (next.after == 0) return RIPC_OK;
     next.credit_link = next.credit = 0;
@@ -224,14 +224,14 @@ ripc_status DatagramChannel::send(const spi::Outgoing& outgoing) noexcept {
     if (header.after != 0 || !attachment_) return RIPC_TOO_LARGE;
     return attachment_->sender->send_given(attachment_->routes.packets, header, outgoing.message, *outgoing.copied);
   });
-  // Items that do not fit into one datagram are copied, as for the control connection.
+  // Items that do not fit into one datagram are copied, as on the control connection.
   return status == RIPC_TOO_LARGE ? LinkChannel::send(outgoing) : status;
 }
 
 ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {
   sent = 0;
   if (messages.empty()) {
-    // What was opened first: a receiver that is told of an item looks for its offer at once.
+    // Send the offers first, because a receiver that learns of an item looks for its offer at once.
     bulk_->send_offers();
     const std::lock_guard lock(mutex_);
     if (attachment_) attachment_->sender->flush();
@@ -271,7 +271,7 @@ ripc_status DatagramChannel::send_many(std::span<const wire::Plain> messages, st
 bool DatagramChannel::send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
                                     const DatagramRoute& route, const wire::datagram::Header& header,
                                     spi::Gather packet) noexcept {
-  // The datagram comes at the same place among those of each link.
+  // The datagram takes the next place in the order of each link.
   std::size_t locked = 0;
   bool has_room = true;
   for (DatagramChannel* channel : channels) {

@@ -24,13 +24,13 @@ namespace ripc::internal::verbs {
 class RdmaBulk;
 class VerbsPort;
 
-// Between two greetings.
+// The time between two greetings.
 inline constexpr Nanoseconds kFirstGreeting = 2'000'000;
 inline constexpr Nanoseconds kLongestGreeting = 64'000'000;
 
 // A link leaves a device when its session has moved to another pair of addresses: docs/internals/rdma-rails.md. Its
-// number, the numbers of its packets and its credit go on; what depends on the devices is an attachment. Where there
-// are no devices for it, its datagrams go by the session's control connection.
+// number, the numbers of its packets and its credit stay; whatever depends on the devices is in an attachment. If there
+// are no devices for the link, its datagrams go over the session's control connection.
 class DatagramChannel final : public remote::LinkChannel {
  public:
   // Where its datagrams go, and its greetings.
@@ -48,18 +48,18 @@ class DatagramChannel final : public remote::LinkChannel {
     const Routes routes;
     const std::uint32_t link;
     const std::uint64_t token;         // of the link's datagrams
-    const std::size_t datagram_limit;  // bytes of a packet in each
+    const std::size_t datagram_limit;  // bytes of a packet in each datagram
     std::atomic<bool> greeted{false};
   };
   using AttachmentPointer = std::unique_ptr<Attachment>;
   struct Hooks {
-    // Responder. The session has moved: asks the peer for an attachment to the devices where it is now. Then attach()
-    // or stream() is called, unless the session is lost.
+    // Responder. The session has moved: asks the peer for an attachment to the devices where it is now. Then the
+    // responder calls attach() or stream(), unless the session is lost.
     std::function<void(DatagramChannel&)> move;
-    // Any thread, perhaps several times: the receiver's process lives, but nothing arrives.
+    // Any thread, perhaps several times. The receiver's process is alive, but nothing arrives there.
     std::function<void()> unreachable;
   };
-  // `groups`: of the attachment's sender. `moves`: of the session, when it was where the attachment is.
+  // `groups`: of the attachment's sender. `moves`: how often the session had moved when the attachment was made.
   DatagramChannel(Parts parts, std::shared_ptr<RdmaBulk> bulk, AttachmentPointer attachment,
                   std::shared_ptr<GroupSender> groups, std::uint32_t moves, Hooks hooks);
   ~DatagramChannel() override;
@@ -68,16 +68,16 @@ class DatagramChannel final : public remote::LinkChannel {
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
 
   ripc_service_id service() const noexcept { return parts_.service; }
-  // Greetings prove the path before the channel is used, and probes_unanswered() later on: nothing else is kept or sent
-  // again.
+  // Greetings test the path before the channel is used, and probes_unanswered() tests it later; nothing else is kept or
+  // sent again.
   void check_path() noexcept override;
   void leave() noexcept override {}
   void handle(const wire::session_control::Frame& frame) noexcept override;
-  // Asks the peer's responder for a sign, and whether one has come since the channel was made.
+  // Sends a greeting to the peer's responder; and tells whether an answer has come since the channel was made.
   void greet() noexcept;
   bool was_greeted() noexcept;
-  // Responder. The peer was asked for an attachment with this sender and token, and has answered: false if it was not
-  // asked; `question` stays empty if it was asked once more.
+  // Responder. The peer has answered a request for an attachment with this sender and token. False: it was not asked.
+  // `question` stays empty if the peer has been asked again since.
   struct Question {
     std::shared_ptr<DatagramSender> sender;
     std::uint64_t token = 0;
@@ -86,12 +86,13 @@ class DatagramChannel final : public remote::LinkChannel {
   bool answered(std::optional<Question>& question) noexcept;
   // Responder. The answer to the last question.
   void attach(AttachmentPointer attachment);
-  // Responder. There is no attachment where the session is now.
+  // Responder. No attachment is possible where the session is now.
   void stream() noexcept;
-  // Any. Whether what is sent to a group by the first attachment's sender may be for this one, too.
+  // Any. Whether this channel can still be reached by what the first attachment's sender sends to a group.
   bool is_in_groups() const noexcept { return in_groups_.load(std::memory_order_relaxed); }
-  // Sends one datagram to a multicast group that all these channels' receivers hear, at the expense of each. They are
-  // in the order of their links, by one sender. False: one has no room, or the sender; nothing was sent.
+  // Sends one datagram to a multicast group that the receivers of all these channels have joined; each channel pays for
+  // it. The channels are in the order of their links, and have the same sender. False: a channel or the sender has no
+  // room, and nothing was sent.
   static bool send_together(std::span<DatagramChannel* const> channels, DatagramSender& sender,
                             const DatagramRoute& route, const wire::datagram::Header& header,
                             spi::Gather packet) noexcept;
@@ -108,7 +109,7 @@ class DatagramChannel final : public remote::LinkChannel {
     if (header.after != 0) return sender.send_parts(route, header, packet, datagram_limit_);
     return more ? sender.enqueue(route, header, packet) : sender.send(route, header, packet);
   }
-  // A datagram to a queue pair that is gone vanishes: the session says so.
+  // A datagram to a queue pair that is gone vanishes; only the session can tell.
   bool read_grants() noexcept override {
     if (attachment_) attachment_->sender->read_credits();
     return true;
@@ -136,13 +137,13 @@ class DatagramChannel final : public remote::LinkChannel {
   const std::shared_ptr<GroupSender> groups_;  // null: it sends to no groups
   const DatagramSender* const first_sender_;   // that of groups_
   const bool is_signed_;
-  const std::size_t inlined_;  // packets of up to this size need not be gathered
+  const std::size_t inlined_;  // packets up to this size need not be gathered
   const Hooks hooks_;
   std::atomic<bool> in_groups_{true};
   StandingTimer move_timer_;
   // Changed by the responder under mutex_. Null: nothing can be sent unless it streams.
   AttachmentPointer attachment_;
-  bool streams_ = false;  // likewise: by the control connection
+  bool streams_ = false;  // under mutex_ too: sends over the control connection
   std::uint32_t moves_;   // of the session, that it has followed
   // The responder's.
   AttachmentPointer next_;  // not greeted yet
@@ -158,16 +159,16 @@ class DatagramChannel final : public remote::LinkChannel {
 
 class DatagramSource final : public remote::LinkSource {
  public:
-  // What tells the datagrams of the link, while its session is at one pair of addresses.
+  // What identifies the link's datagrams while its session is at one pair of addresses.
   struct Origin {
     std::uint64_t token = 0;
-    std::uint32_t queue_pair = 0;                     // that they come from
-    wire::session_control::Gid gid{};                 // likewise, of its port
+    std::uint32_t queue_pair = 0;                     // the one they come from
+    wire::session_control::Gid gid{};                 // of that queue pair's port
     std::shared_ptr<DatagramVerifier> verifier = {};  // null in a session without a secret
   };
   // What depends on the devices.
   struct Attachment {
-    // `greetings`: verifies those; null as above.
+    // `greetings`: verifies greetings; null as above.
     Attachment(std::shared_ptr<DatagramSender> by, DatagramRoute to, Origin of, std::uint32_t link,
                std::shared_ptr<DatagramVerifier> greetings)
         : sender(std::move(by)), back(std::move(to)), origin(std::move(of)) {
@@ -190,12 +191,12 @@ class DatagramSource final : public remote::LinkSource {
 
   void handle(const wire::session_control::Frame& frame) override;
 
-  // Receiver. By which credit goes from now on; null: by the control connection.
+  // Receiver. Sets the attachment that sends credit from now on; null: the control connection does.
   void attach(const AttachmentPointer& attachment) noexcept {
     if (attachment_ != attachment) attachment_ = attachment;
   }
 
-  // Receiver. What is pulled from here on is read from start_pulls() on, together.
+  // Receiver. What is pulled from now on is read together, at start_pulls().
   void collect_pulls() noexcept { collects_ = true; }
   void start_pulls() noexcept;
   ripc_status pull(spi::Pull& pull) noexcept override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes to a sender of datagrams: credit for its links, answers to its greetings, and greetings of peers.
+// What a sender of datagrams receives: credit for its links, answers to its greetings, and greetings of peers.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace ripc::internal::verbs {
 using wire::datagram::Header;
 using wire::datagram::Kind;
 
-// A datagram that is longer than its buffer would stop the queue pair, whichever peer has sent it.
+// A datagram longer than its buffer would stop the queue pair, so any peer could stop it.
 void DatagramSender::post_receive(std::uint32_t slot) noexcept {
   const std::uint32_t key = credits_region_->local_key();
   std::array<ibv_sge, 2> ranges{range_of(credits_.get() + slot * kCreditSlot, kCreditSlot, key),
@@ -86,7 +86,8 @@ void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& 
   post_receive(slot);
 }
 
-// With the lock held. What a datagram says of itself tells whose it is; it counts if that one's signature is right.
+// With the lock held. The datagram's own header says to whom it belongs; it counts if the signature is right for that
+// one.
 bool DatagramSender::deliver_credit(std::span<std::byte> datagram, std::uint32_t queue_pair,
                                     std::vector<Answer>& answers) noexcept {
   constexpr auto kFresh = DatagramVerifier::Verdict::fresh;

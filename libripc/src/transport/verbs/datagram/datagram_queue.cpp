@@ -40,7 +40,7 @@ Status DatagramQueue::make(const DevicePort& port, const Sizes& sizes) {
   }
   sends_ = library.create_cq(device_->context, static_cast<int>(sizes.sends), nullptr, nullptr, 0);
   if (sends_ == nullptr || receives_ == nullptr) return system_error(errno, "ibv_create_cq");
-  // Devices refuse more than they can, and do not say how much that is.
+  // Devices refuse more than they support, and do not say how much that is.
   for (std::uint32_t inlined = sizes.inlined;; inlined /= 2) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = sends_;
@@ -58,7 +58,7 @@ Status DatagramQueue::make(const DevicePort& port, const Sizes& sizes) {
     }
     if (inlined == 0) return system_error(errno, "ibv_create_qp", "see the device's limits in `ripc doctor`");
   }
-  // The upper half of the keys is the kernel's.
+  // The kernel reserves the upper half of the keys.
   key_ = sizes.key != 0 ? sizes.key : static_cast<std::uint32_t>(random_u64()) & 0x7fffffff;
   port_number_ = port.number;
   watch_for_errors();
@@ -72,7 +72,7 @@ void DatagramQueue::watch_for_errors() {
   if (!shares_receives_) device_->events.watch(receives_, broken);
 }
 
-// What the device says comes late: the queue pair may have been started again meanwhile, because of its completions.
+// The device's event may come late, after the completions have already caused a restart of the queue pair.
 bool DatagramQueue::is_stopped() const noexcept {
   ibv_qp_attr attributes{};
   ibv_qp_init_attr made{};
@@ -102,7 +102,7 @@ Status DatagramQueue::restart() {
   if (const int error = device_->library->modify_qp(pair_, &change, IBV_QP_STATE); error != 0)
     return system_error(error, "ibv_modify_qp", "see `ripc doctor`");
   taken_ = true;
-  // What is left of before would be taken for what is posted from now on.
+  // Completions left from before would be taken for those of new requests.
   std::array<ibv_wc, 16> completions;
   for (ibv_cq* queue : {sends_, receives_}) {
     while (ibv_poll_cq(queue, static_cast<int>(completions.size()), completions.data()) > 0) {
@@ -125,7 +125,7 @@ DatagramQueue::~DatagramQueue() {
 }
 
 void DatagramQueue::arm(bool solicited_only) noexcept {
-  // At most one event is made for each call, and one that comes late is read by the next.
+  // Each call makes at most one event, and the next call reads one that comes late.
   ibv_cq* which = nullptr;
   void* context = nullptr;
   if (device_->library->get_cq_event(channel_, &which, &context) == 0) device_->library->ack_cq_events(receives_, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair for datagrams, and where it is.
+// A queue pair for datagrams, and its address.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace ripc::internal::verbs {
 
-// Where a queue pair for datagrams is.
+// The address of a queue pair for datagrams.
 struct DatagramAddress {
   wire::session_control::Gid gid{};
   std::uint32_t lid = 0;
@@ -23,23 +23,23 @@ struct DatagramAddress {
   std::uint32_t queue_key = 0;
 };
 
-// The address handle of a port; it goes when nobody has it any more. Shared with the work requests that use it.
+// The address handle of a port; it is destroyed when nobody uses it any more. The work requests that use it share it.
 using AddressHandle = std::shared_ptr<ibv_ah>;
-// May wait for the network (ARP): a second, if nobody has that address. Null: errno says why.
+// May wait for the network (ARP), for a second if nobody has that address. Null: errno says why.
 AddressHandle create_handle(const DevicePointer& device, ibv_ah_attr address);
 
-// A queue pair for datagrams with its completion queues; both directions. Any thread, but for the queues themselves.
+// A queue pair for datagrams with its completion queues; both directions. Any thread, except for the queues themselves.
 class DatagramQueue {
  public:
   struct Sizes {
     std::uint32_t sends = 1;
     std::uint32_t receives = 1;
-    std::uint32_t ranges = 1;  // of one send
+    std::uint32_t ranges = 1;  // memory ranges of one send
     std::uint32_t receive_ranges = 1;
-    std::uint32_t inlined = 0;  // bytes wanted; what there is may be less
+    std::uint32_t inlined = 0;  // bytes wanted; the device may give less
     std::uint32_t key = 0;      // the queue key; 0: a random one
-    // Whose completions of receives these come among, in the order of arrival; it lives longer. Null: they have a queue
-    // of their own.
+    // The queue that gets this one's receive completions among its own, in order of arrival; it must live longer. Null:
+    // they have a separate queue.
     DatagramQueue* receives_of = nullptr;
   };
   static Result<std::unique_ptr<DatagramQueue>> create(const DevicePort& port, const DevicePointer& device,
@@ -50,20 +50,20 @@ class DatagramQueue {
   ibv_cq* sends() const noexcept { return sends_; }
   ibv_cq* receives() const noexcept { return receives_; }
   int fd() const noexcept { return channel_->fd; }  // readable when arm() was called and something has come
-  // Makes the descriptor unreadable, though it may take several calls, and readable for what comes from now on; or only
-  // for what its sender wants to be noticed.
+  // Makes the descriptor unreadable, perhaps only after several calls, and readable again when something comes; with
+  // `solicited_only`, only for what its sender wants noticed.
   void arm(bool solicited_only = false) noexcept;
-  // For one thread that takes all that comes, and waits for the edges of the descriptor: takes completions of receives;
-  // and arms it unless it is armed still.
+  // For the one thread that takes everything that comes and waits for edges of the descriptor: takes completions of
+  // receives. The second arms the queue unless it is still armed.
   std::size_t take(std::span<ibv_wc> completions) noexcept;
   void arm_if_taken() noexcept;
   std::uint32_t inlined() const noexcept { return inlined_; }
   DatagramAddress address(const DevicePort& port) const noexcept;
-  // After an error: forgets what was posted and what has completed, and works again under the same number. Nothing else
-  // may be done with the queue meanwhile.
+  // After an error: forgets what was posted and what has completed, and restarts the queue pair under the same number.
+  // Nothing else may use the queue meanwhile.
   Status restart();
-  // Any thread. Whether to restart the queue: the device has said since the last call that it stopped with an error,
-  // and it is still stopped. Completions say so too, but only those that were asked for.
+  // Any thread. Whether to restart the queue: since the last call the device has reported that it stopped with an
+  // error, and it is still stopped. Completions report that too, but only those that were asked for.
   bool take_stopped() noexcept {
     return stopped_.load(std::memory_order_relaxed) && stopped_.exchange(false, std::memory_order_relaxed) &&
            is_stopped();
@@ -91,7 +91,7 @@ class DatagramQueue {
   std::uint32_t inlined_ = 0;
   std::uint8_t port_number_ = 0;
   bool armed_ = false;
-  bool taken_ = false;  // something, since it was armed
+  bool taken_ = false;  // something was taken since it was armed
 };
 
 }  // namespace ripc::internal::verbs

@@ -17,11 +17,11 @@ using wire::datagram::HeaderBytes;
 using wire::datagram::Kind;
 
 constexpr std::uint32_t kMostRanges = 16;
-// Items of fewer bytes are copied to the header: a range of their own would cost the device more.
+// Items with fewer bytes are copied next to the header, because a separate range would cost the device more.
 constexpr std::size_t kLeastGathered = DatagramSender::kInline;
 constexpr std::uint8_t kDatagramHops = 64;
 
-// Of the datagram that carries this packet.
+// The size of the datagram that carries this packet.
 std::size_t size_of(spi::Gather packet) noexcept {
   return std::accumulate(packet.begin(), packet.end(), wire::datagram::kHeaderSize,
                          [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
@@ -73,7 +73,7 @@ Result<AddressHandle> DatagramSender::find_handle(const wire::session_control::G
   ibv_ah_attr attributes{};
   attributes.port_num = port_.number;
   attributes.dlid = static_cast<std::uint16_t>(lid);
-  // Within a subnet of InfiniBand a LID is enough.
+  // Within an InfiniBand subnet a LID is enough.
   constexpr std::size_t kPrefix = 8;
   attributes.is_global = port_.ethernet || lid == 0 || std::memcmp(port_.gid.raw, gid.data(), kPrefix) != 0 ? 1 : 0;
   std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
@@ -93,7 +93,7 @@ Result<DatagramRoute> DatagramSender::route_to_group(ibv_ah_attr address, std::u
 
 // ---- Sending -------------------------------------------------------------------------------------------------
 
-// With the lock held. Whether so many more can be posted.
+// With the lock held. Whether this many more can be posted.
 bool DatagramSender::reap_locked(std::uint32_t wanted) noexcept {
   if (queue_->take_stopped()) [[unlikely]]
     restart_locked();
@@ -118,7 +118,7 @@ void DatagramSender::poll_locked() noexcept {
   if (failed) restart_locked();
 }
 
-// The queue pair has stopped with an error: whatever was under way is lost, as datagrams may be.
+// The queue pair has stopped with an error; whatever was under way is lost, as datagrams may be.
 void DatagramSender::restart_locked() noexcept {
   const std::lock_guard lock(credits_mutex_);
   ++counters_.restarts;
@@ -135,7 +135,7 @@ bool DatagramSender::has_room(std::uint32_t datagrams) noexcept {
 }
 
 void DatagramSender::prepare_locked(ibv_send_wr& request, const DatagramRoute& route, std::uint64_t number) noexcept {
-  // Mostly it is the same as before.
+  // It is usually the same as before.
   AddressHandle& handle = in_use_[number % kSends];
   if (handle != route.handle) handle = route.handle;
   request = {};
@@ -154,14 +154,14 @@ bool DatagramSender::post_locked(ibv_send_wr& first, std::uint32_t count) noexce
   return true;
 }
 
-// With the lock held. Before anything else is posted, so that all leave in their order.
+// With the lock held. Call it before anything else is posted, so that everything leaves in order.
 void DatagramSender::flush_locked() noexcept {
   if (enqueued_count_ == 0) [[likely]]
     return;
   (void)post_locked(enqueued_.front(), std::exchange(enqueued_count_, 0));
 }
 
-// Header and packet, `text` bytes in all, contiguous and signed. False: there is no number left to sign with.
+// Writes header and packet, `text` bytes in total, contiguous and signed. False: there is no number left to sign with.
 bool DatagramSender::write_locked(const DatagramRoute& route, const Header& header, spi::Gather packet,
                                   std::size_t text, std::byte* to) noexcept {
   HeaderBytes head;
@@ -239,7 +239,7 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
                                        bool& copied) noexcept {
   const std::size_t size = wire::datagram::kHeaderSize + message.packet_size();
   if (size > port_.mtu) return RIPC_TOO_LARGE;
-  // Each range that the device gathers may have one of the slot behind it.
+  // Each range that the device gathers may be followed by a range of the slot.
   const std::size_t most = (ranges_ - 1) / 2;
   std::array<LocalMemory, kMostRanges / 2> leased;
   std::array<std::size_t, kMostRanges / 2> items{};
@@ -286,7 +286,7 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   request.num_sge = static_cast<int>(used);
   if (in_flight_.wants_completion()) request.send_flags |= IBV_SEND_SIGNALED;
   if ((request.send_flags & IBV_SEND_SIGNALED) != 0) in_flight_.has_completion();
-  // What was not posted is released with the next one that is.
+  // Memory of a request that was not posted is released with the next one that is.
   if (!post_locked(request, 1)) return RIPC_AGAIN;
   copied = has_copied;
   counters_.copied += has_copied ? 1 : 0;
@@ -311,8 +311,8 @@ std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<cons
 ripc_status DatagramSender::send_parts(const DatagramRoute& route, const Header& header, spi::Gather packet,
                                        std::size_t part) noexcept {
   const std::uint32_t count = header.after + 1u;
-  std::size_t range = 0;  // of the packet, that comes next
-  std::size_t taken = 0;  // of it
+  std::size_t range = 0;  // the next one in the packet
+  std::size_t taken = 0;  // bytes of it taken
   Header next = header;
   next.spent -= count;
   const auto write = [&](std::size_t, std::byte* text) {
@@ -342,15 +342,15 @@ ripc_status DatagramSender::send_parts(const DatagramRoute& route, const Header&
   for (std::uint32_t sent = 0; sent < count;) {
     const std::uint32_t batch = std::min<std::uint32_t>(count - sent, kMostMessages);
     const std::uint32_t posted = post_copies_locked(route, batch, write);
-    // What the device does not take after others of the packet is lost, as datagrams may be.
+    // If others of the packet were sent, those that the device does not take are lost, as datagrams may be.
     if (posted != batch) return sent + posted == 0 ? RIPC_AGAIN : RIPC_OK;
     sent += posted;
   }
   return RIPC_OK;
 }
 
-// Posts datagrams out of slots. `write` puts the text of each into its slot, and returns its size. How many were
-// posted; there is room for all.
+// Posts datagrams out of slots. `write` puts the text of each into its slot, and returns its size. Returns how many
+// were posted; there must be room for all.
 template <typename Write>
 std::uint32_t DatagramSender::post_copies_locked(const DatagramRoute& route, std::uint32_t count,
                                                  Write&& write) noexcept {
@@ -360,7 +360,7 @@ std::uint32_t DatagramSender::post_copies_locked(const DatagramRoute& route, std
     std::byte* const slot = slot_of(posted_ + index);
     const std::size_t text = write(index, route.text_in(slot));
     if (route.sealer && !route.sealer->seal(slot, text)) {
-      count = index;  // no later one gets a number either
+      count = index;  // no later datagram gets a number either
       break;
     }
     ranges[index] = range_of(slot, text + route.overhead(), slots_region_->local_key());

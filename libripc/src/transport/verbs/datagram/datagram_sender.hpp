@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queue pair over which a context sends datagrams from one port of a device, to any service. The device's library
-// copies what is small into the work request. The device gathers what was given to the library where it lies. The rest
-// is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work requests has one, or
-// one more where much memory was given; it frees the room of all before it. What is signed is put together first: the
-// signature takes a pass over all of it, and the device must read what was signed.
+// copies small data into the work request. The device gathers data that was given to the library from where it lies.
+// The rest is copied once into registered memory. Nobody waits for a completion: one of kSignalEvery work requests has
+// one, and one more has if much memory was given. It frees the room of all requests before it. A signed datagram is put
+// together first, because the signature takes a pass over all of it, and the device must read what was signed.
 #pragma once
 
 #include <algorithm>
@@ -37,9 +37,9 @@ struct DatagramRoute {
   AddressHandle handle;
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
-  std::shared_ptr<security::DatagramSealer> sealer = {};  // for the one sender that uses it; null: nothing is signed
+  std::shared_ptr<security::DatagramSealer> sealer = {};  // used by one sender only; null: nothing is signed
 
-  // Of a datagram, in bytes, beside header and packet; and where those begin.
+  // The bytes of a datagram besides header and packet; and the offset where those begin.
   std::size_t overhead() const noexcept { return sealer ? security::kSealedOverhead : 0; }
   std::byte* text_in(std::byte* datagram) const noexcept { return datagram + (sealer ? security::kSealedHead : 0); }
 };
@@ -47,12 +47,12 @@ struct DatagramRoute {
 struct DatagramCounters {
   std::uint64_t work_requests = 0;
   std::uint64_t doorbells = 0;    // calls of ibv_post_send
-  std::uint64_t completions = 0;  // looked at, of sends
-  std::uint64_t inlined = 0;      // datagrams that went into the work request; copied by nobody else unless signed
-  std::uint64_t copied = 0;       // datagrams that were copied once, or a part of them
-  std::uint64_t gathered = 0;     // datagrams of which a part was read by the device where it lay
+  std::uint64_t completions = 0;  // of sends, looked at
+  std::uint64_t inlined = 0;      // datagrams that went into the work request; not copied otherwise unless signed
+  std::uint64_t copied = 0;       // datagrams that were copied once, wholly or in part
+  std::uint64_t gathered = 0;     // datagrams of which the device read a part where it lay
   std::uint64_t restarts = 0;     // of queue pairs, after errors
-  std::uint64_t rejected = 0;     // datagrams that came and were from nobody, or made no sense
+  std::uint64_t rejected = 0;     // received datagrams from unknown senders, or malformed
 };
 
 class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
@@ -67,52 +67,53 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   ~DatagramSender();
 
   const DevicePort& port() const noexcept { return port_; }
-  // Where credit for its links goes.
+  // The address to which credit for its links goes.
   DatagramAddress address() const noexcept { return queue_->address(port_); }
-  // Any; takes no lock. The route to this port, as it is now. May wait for the network (ARP): a second, if nobody has
-  // that address.
+  // Any; takes no lock. The current route to this port. May wait for the network (ARP), for a second if nobody has that
+  // address.
   Result<AddressHandle> find_handle(const wire::session_control::Gid& gid, std::uint32_t lid);
-  // Any. The route to a multicast group, as librdmacm tells it.
+  // Any. The route to a multicast group, as librdmacm reports it.
   Result<DatagramRoute> route_to_group(ibv_ah_attr address, std::uint32_t queue_pair, std::uint32_t queue_key);
 
   // Any. RIPC_OK, RIPC_AGAIN (too many under way), RIPC_TOO_LARGE, RIPC_PEER_DEAD (the signature has no numbers left).
   ripc_status send(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
-  // Any. The same for a packet that is larger than a datagram, with one doorbell for `kMostMessages` of them. `header`:
-  // of the first of them, but `spent` of the last; each costs 1. All have `part` bytes of the packet but the last.
+  // Any. The same for a packet that is larger than a datagram, with one doorbell for each `kMostMessages` datagrams.
+  // `header`: of the first datagram, but with the `spent` of the last; each costs 1. All but the last have `part` bytes
+  // of the packet.
   ripc_status send_parts(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
                          std::size_t part) noexcept;
-  // Any. As send(), but the device may learn of it later: with what is enqueued next, before anything that is sent, or
-  // by flush(). The caller flushes soon. What the device does not take then is lost.
+  // Any. Like send(), but the device may get it later: with what is enqueued next, before anything that is sent, or at
+  // flush(). The caller flushes soon. What the device does not take then is lost.
   ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   void flush() noexcept;
   // The largest packet that is copied into the work request, in bytes.
   std::size_t inlined_packet() const noexcept {
     return queue_->inlined() - std::min<std::size_t>(queue_->inlined(), wire::datagram::kHeaderSize);
   }
-  // Any. As send(), for a message whose items stay as they are where they lie in leases that are held, by a route
-  // without signature. `copied` becomes false if none of them was copied.
+  // Any. Like send(), for a message whose items lie unchanged in leases that are held, on a route without signature.
+  // `copied` becomes false if no item was copied.
   ripc_status send_given(const DatagramRoute& route, const wire::datagram::Header& header, const wire::Plain& message,
                          bool& copied) noexcept;
-  // Any. Several messages with one doorbell; `header(index)` gives their headers. How many were sent.
+  // Any. Sends several messages with one doorbell; `header(index)` gives their headers. Returns how many were sent.
   std::size_t send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,
                         const std::function<wire::datagram::Header(std::size_t)>& header) noexcept;
   bool has_room(std::uint32_t datagrams) noexcept;
 
   // ---- Credit ----
   using Listener = std::function<void(const wire::datagram::Header& header)>;
-  // Any. Calls the listener, from inside read_credits(), with what the receiver of the link grants, and with answers to
-  // greetings about the link. `verifier`: of those; null: they must not be signed.
+  // Any. read_credits() will call the listener with what the link's receiver grants, and with answers to greetings
+  // about the link. `verifier`: verifies both; null: they must not be signed.
   void listen(std::uint32_t link, std::uint64_t token, std::shared_ptr<DatagramVerifier> verifier, Listener listener);
   void unlisten(std::uint32_t link) noexcept;
-  // Any. Looks at what has come.
+  // Any. Reads what has come.
   void read_credits() noexcept;
   // Responder. Calls `look` in the loop whenever there may be something for this link.
   Status watch(std::uint32_t link, std::function<void()> look);
   void unwatch(std::uint32_t link) noexcept;
 
   // ---- Greetings ----
-  // Any. Those about this link of a peer, which come from where `back` leads, are answered by the responder.
-  // `verifier`: as above.
+  // Any. Makes the responder answer greetings about this link of a peer; they come from where `back` leads. `verifier`:
+  // as above.
   void answer(std::uint64_t token, std::uint32_t link, const DatagramRoute& back,
               std::shared_ptr<DatagramVerifier> verifier);
   void answer_no_more(std::uint64_t token, const DatagramRoute& back) noexcept;
@@ -164,7 +165,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   const DevicePort port_;
   const std::shared_ptr<Registrar> registrar_;
   EventLoop& loop_;
-  // Under mutex_. What work requests that are under way go by: a handle must not end before they have.
+  // Under mutex_. The handles that work requests under way use: a handle must not end before its requests have.
   std::array<AddressHandle, kSends> in_use_;
   InFlightLeases in_flight_;
   std::unique_ptr<DatagramQueue> queue_;
@@ -176,14 +177,14 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   mutable std::mutex mutex_;  // for sending; taken before credits_mutex_
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::array<ibv_send_wr, kMostMessages> enqueued_;  // what follows posted_
+  std::array<ibv_send_wr, kMostMessages> enqueued_;  // the requests after posted_
   std::array<ibv_sge, kMostMessages> enqueued_ranges_;
-  std::array<std::byte, kMostMessages * kInline> enqueued_bytes_;  // of those that go inline
+  std::array<std::byte, kMostMessages * kInline> enqueued_bytes_;  // the bytes of those that go inline
   std::uint32_t enqueued_count_ = 0;
   DatagramCounters counters_;
 
   std::mutex credits_mutex_;
-  std::unique_ptr<std::byte[]> credits_;  // kReceives; and where all lies that is longer, which nobody looks at
+  std::unique_ptr<std::byte[]> credits_;  // kReceives; and a shared one for the rest of longer datagrams, unread
   RegionPointer credits_region_;
   std::atomic<std::uint64_t> rejected_{0};  // written under credits_mutex_
   std::unordered_map<std::uint32_t, Listening> listeners_;

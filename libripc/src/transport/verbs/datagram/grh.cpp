@@ -41,7 +41,7 @@ std::optional<DatagramEnds> read_grh(std::span<const std::byte, kGrhSize> header
   constexpr std::byte kPlainIpv4{0x45};  // version 4, without options
   const std::span<const std::byte> ipv4 = header.subspan<kIpv4Offset>();
   const bool may_be_global = version_at(header) == 6;
-  // Packets that a device gives back to its own host may have no checksum.
+  // Packets that a device loops back to its own host may have no checksum.
   if (ipv4[0] == kPlainIpv4 && (!may_be_global || has_right_checksum(ipv4)))
     return DatagramEnds{.source = mapped(ipv4.subspan(12, 4)), .destination = mapped(ipv4.subspan(16, 4))};
   if (!may_be_global) return std::nullopt;

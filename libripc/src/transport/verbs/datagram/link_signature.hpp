@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The signatures of a link's datagrams, in a session with a secret: the sealed datagrams of UDP (docs/wire.md) that
-// always stay readable. A device would not hide the long items beside them either.
+// always stay readable. Encryption would not help, because the device does not hide the long items either.
 //
-// Greetings go to another queue pair than packets, and overtake them by far: they have numbers and keys of their own.
+// Greetings go to a different queue pair than packets, and can overtake them by far, so they have separate numbers and
+// keys.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +17,12 @@
 
 namespace ripc::internal::verbs {
 
-// What they add to each datagram, in bytes.
+// The bytes that a signature adds to each datagram.
 inline std::size_t signature_size(const remote::Session& session) noexcept {
   return session.secret ? security::kSealedOverhead : 0;
 }
 
-// What is in a datagram, as far as it says so itself; if it does not look signed, all of it.
+// The contents of a datagram, not yet verified; all of it, if it does not look signed.
 inline spi::Bytes unverified(spi::Bytes datagram) noexcept {
   const bool looks_signed = datagram.size() >= security::kSealedOverhead &&
                             datagram.front() == static_cast<std::byte>(security::kSealedVersion);
@@ -34,7 +35,7 @@ class DatagramVerifier {
   using Verdict = security::DatagramOpener::Verdict;
   DatagramVerifier(security::Protection protection, const security::Secret& root, remote::CountersPointer counters)
       : opener_(protection, root), counters_(std::move(counters)) {}
-  // Counts what is not fresh. Only of a fresh one the rest of it is to be believed.
+  // Counts datagrams that are not fresh. Trust the contents of fresh datagrams only.
   Verdict check(std::span<std::byte> datagram) noexcept;
 
  private:
@@ -49,10 +50,10 @@ inline DatagramVerifier::Verdict check(DatagramVerifier* verifier, std::span<std
                                                         : DatagramVerifier::Verdict::forged;
 }
 
-// One end of a link. What it makes is null in a session without a secret. Throws std::bad_alloc.
+// One end of a link. In a session without a secret, sealers and verifiers are null. Throws std::bad_alloc.
 class LinkSignature {
  public:
-  // `opened_here`: at the end that sends packets and greetings, and gets answers: credit, and greetings back.
+  // `opened_here`: this is the end that sends packets and greetings, and gets answers: credit, and greetings back.
   LinkSignature(const remote::Session& session, bool opened_here, std::uint32_t link, std::uint64_t token) noexcept
       : session_(session), opened_here_(opened_here), link_(link), token_(token) {}
   enum class Purpose : std::uint8_t { packets, greetings, answers };

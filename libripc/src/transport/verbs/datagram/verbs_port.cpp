@@ -10,11 +10,11 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// Buffers in the queue of a service at most; they are made as senders come.
+// The most buffers in the queue of a service; they are made as senders come.
 constexpr std::uint32_t kDepth = 32767;
 // A sender that gets less than this is better off elsewhere.
 constexpr std::uint32_t kLeastBudget = 8;
-// So that the first bytes of all do not meet in one cache set.
+// Keeps the first bytes of all buffers from falling into the same cache set.
 constexpr std::size_t kPadding = 88;
 
 }  // namespace
@@ -69,7 +69,7 @@ Status VerbsPort::add_slots(const Receiver& receiver, Buffers& buffers, std::uin
 }
 
 void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slot*>& slots) noexcept {
-  // Where it fails the device is gone, which the sessions notice.
+  // This fails only if the device is gone, and the sessions notice that.
   (void)post_receives(buffers.queue->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     Slot* const slot = slots[index];
     if (buffers.of_groups) *slot->memory = std::byte{0};  // read_grh()
@@ -79,7 +79,7 @@ void VerbsPort::post(const Receiver& receiver, Buffers& buffers, std::vector<Slo
   slots.clear();
 }
 
-// Buffers that were read; all, or where there are enough.
+// Posts again the buffers that were read: all, or only if there are enough.
 void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
   for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
     if (buffers->used.size() >= kReceiveBatch || (all && !buffers->used.empty()))
@@ -87,8 +87,8 @@ void VerbsPort::post_used(Receiver& receiver, bool all) noexcept {
   }
 }
 
-// As many as the service's options ask for, and half as many again, because credit is granted in portions; less for
-// those that come when most of the queue is taken.
+// Half as many again as the service's options ask for, because credit is granted in portions. Senders that come when
+// most of the queue is taken get less.
 std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept {
   const std::uint32_t wanted = options().queue_messages + options().queue_messages / 2 + kLeastBudget;
   const std::uint32_t left =
@@ -96,7 +96,7 @@ std::uint32_t VerbsPort::budget_locked(const Receiver& receiver) const noexcept 
   return std::min(wanted, left / 2);
 }
 
-// Sees to it that there are buffers for one more sender's budget.
+// Makes sure that there are buffers for one more sender's budget.
 Status VerbsPort::commit(Receiver& receiver, std::uint32_t budget) {
   const std::uint32_t needed = receiver.own.committed + budget + kReserve;
   if (needed > receiver.own.slots) {
@@ -172,8 +172,8 @@ void VerbsPort::pass(DatagramSource& source, spi::Bytes datagram) {
   if (source.keep(datagram)) events_.wake();
 }
 
-// The place of a source whose datagrams come by another way from now on. What the sender may have sent over the former
-// port has buffers there: nothing else comes to it now.
+// Takes a source from its place, because its datagrams come by another way from now on. Whatever the sender has still
+// sent to the former port finds buffers there, because nothing else comes to that port now.
 std::vector<VerbsPort::GroupJoinPointer> VerbsPort::leave_locked(Place& place) {
   std::vector<GroupJoinPointer> gone =
       forget_locked([&](const GroupJoin& join) { return join.source == place.source; });
@@ -261,7 +261,7 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   std::size_t taken = blocked_.empty() ? 0 : poll_backlogs(sink, budget, stop);
   for (Receiver* receiver : polled_receivers_) {
     if (stop || taken >= budget) return taken;
-    // What a full batch leaves behind is not reported again, and the batch may have no message in it.
+    // The device does not report again what a full batch leaves behind, and the batch may contain no message.
     do {
       taken += poll_receiver(*receiver, sink, budget - taken, stop);
     } while (receiver->count >= (receiver->comes_first ? 1 : kBatch) && !stop && taken < budget);
@@ -273,7 +273,7 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
     taken += poll_backlogs(sink, budget - taken, stop);
   }
   if (stop || taken >= budget) return taken;
-  // What a dead source had sent before has been taken in.
+  // What a dead source sent before its end has been taken in.
   if (taken == 0 && (!dead_sources_.empty() || some_are_over_)) [[unlikely]]
     retire_sources(sink);
   return taken + udp_.poll(sink, budget - taken);
@@ -346,7 +346,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
   return taken;
 }
 
-// Whether a datagram that says that it is from there is; else it is counted.
+// Whether a datagram really is from the sender that it names; if not, counts it.
 bool VerbsPort::is_own(const Sender& sender, std::span<std::byte> datagram) noexcept {
   const DatagramVerifier::Verdict verdict = check(sender.origin.verifier.get(), datagram);
   if (verdict == DatagramVerifier::Verdict::fresh) [[likely]]
@@ -355,7 +355,7 @@ bool VerbsPort::is_own(const Sender& sender, std::span<std::byte> datagram) noex
   return false;
 }
 
-// Null, and counted unless other groups may have the same address: it is from nobody.
+// Null: the datagram is from nobody. It is then counted, unless other groups may have the same address.
 const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes text) noexcept {
   const auto found = text.size() < wire::datagram::kHeaderSize
                          ? by_token_.end()
@@ -365,7 +365,7 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
   bool is_right = is_known && found->second.origin.queue_pair == completion.src_qp &&
                   (found->second.join != nullptr) == slot.of->of_groups;
   if (is_right && slot.of->of_groups) {
-    // Any host that listens to the group knows the token: the address must be right too.
+    // Any host that listens to the group knows the token, so the address must be right too.
     const std::optional<DatagramEnds> ends = (completion.wc_flags & IBV_WC_GRH) != 0
                                                  ? read_grh(std::span<const std::byte, kGrhSize>(slot.memory, kGrhSize))
                                                  : std::nullopt;
@@ -380,8 +380,8 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
 void VerbsPort::restart(Receiver& receiver) noexcept {
   const std::lock_guard lock(mutex_);
   receiver.failed = false;
-  // They complete in one queue, which each empties: only then they get buffers. Only a device that is gone stays
-  // broken, which its sessions notice.
+  // They complete in one queue, and each restart empties it, so they get buffers only afterwards. Only a device that is
+  // gone stays broken, and its sessions notice that.
   std::vector<Buffers*> restarted;
   for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
     buffers->used.clear();
@@ -413,7 +413,7 @@ std::vector<DatagramAddress> VerbsPort::addresses() {
   return addresses;
 }
 
-// After a run of packets of one sender. One whose packets wait gets no room for more.
+// Called after a run of packets of one sender. A sender whose packets wait gets no room for more.
 void VerbsPort::settle(DatagramSource* source) noexcept {
   if (source == nullptr) return;
   source->start_pulls();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receive side of one service. It has a queue pair for datagrams on each port of a device that peers reach it by,
-// made when the first peer comes. Where peers ask for it, there is one for multicast groups. It also has the UDP links
-// of peers whose devices have no datagrams.
+// The receive side of one service. It has a queue pair for datagrams on each device port by which peers reach it, made
+// when the first peer comes. If peers ask for it, there is also a queue pair for multicast groups. It also has the UDP
+// links of peers whose devices have no datagrams.
 #pragma once
 
 #include <array>
@@ -26,10 +26,10 @@ namespace ripc::internal::verbs {
 
 class VerbsPort final : public remote::LinkPort {
  public:
-  // Makes this machine a member of a multicast group, by the port with this address; null: it cannot.
+  // Makes this machine a member of a multicast group on the port with this address. Null: impossible.
   using Join = std::function<MembershipPointer(const std::string& local, ripc_service_id group)>;
 
-  // As remote::LinkPort, and remote::UdpReceiver for links over UDP.
+  // Parameters as for remote::LinkPort, and as for remote::UdpReceiver for links over UDP.
   VerbsPort(const spi::PortOptions& options, EventSet& events, EventLoop& loop, std::size_t receive_buffer, Join join,
             std::function<void(LinkPort&)> closed)
       : LinkPort(options, wire::datagram::kMaxPacket, events, loop, std::move(closed)),
@@ -47,33 +47,33 @@ class VerbsPort final : public remote::LinkPort {
     DatagramAddress address;
     std::uint32_t packet_limit = 0;
   };
-  // Takes a link at the port of this sender. RIPC_LIMIT: the device's queue has no room for one more sender.
+  // Accepts a link at the port of this sender. RIPC_LIMIT: the device's queue has no room for one more sender.
   Result<Accepted> accept(remote::LinkSource::Parts parts, std::shared_ptr<RdmaBulk> bulk,
                           const std::shared_ptr<Registrar>& registrar, DatagramSource::AttachmentPointer attachment);
-  // The same for one that was taken at another port, and comes to this one from now on. It leaves its groups. If there
-  // is no room it stays where it was.
+  // The same for a link that was accepted at another port and comes to this one from now on. It leaves its groups. If
+  // there is no room, it stays where it was.
   Result<Accepted> move(const remote::LinkSource& source, const std::shared_ptr<Registrar>& registrar,
                         DatagramSource::AttachmentPointer attachment);
-  // A datagram of one of the sources that came by its control connection, and no longer by a device: it leaves its
-  // groups and buffers. Throws std::bad_alloc.
+  // Passes on a datagram of a source that came by the source's control connection. The source no longer uses a device,
+  // so it leaves its groups and buffers. Throws std::bad_alloc.
   void pass(DatagramSource& source, spi::Bytes datagram);
-  // What comes to the multicast group with the token counts as come by the link of this source, as soon as the group is
-  // joined. If there is no room for that, never.
+  // Once the group is joined, what comes to the multicast group with the token counts as coming by this source's link.
+  // If there is no room for that, it never does.
   void join_group(const std::shared_ptr<DatagramSource>& source, std::uint64_t token, ripc_service_id group);
   void leave_group(const remote::LinkSource& source, std::uint64_t token) noexcept;
   // Groups have been joined.
   void attach_joined();
-  // Gives up the queues on this device, or only the broken ones: links that are opened from now on get others. The
-  // caller ends the links that used them. Returns the addresses that these came to.
+  // Gives up the queues on this device, or only the broken ones, so that links opened from now on get other queues. The
+  // caller ends the links that used the queues. Returns the addresses to which those links came.
   std::vector<std::string> give_up(const Device& device, bool only_broken);
-  // The queue pairs for datagrams, and where those are that links are for; for tests.
+  // The queue pairs for datagrams, and the addresses of those that serve links; for tests.
   std::vector<ibv_qp*> pairs();
   std::vector<DatagramAddress> addresses();
 
  private:
   static constexpr std::size_t kBatch = 16;
-  // Buffers beside those that are granted. Questions for room and greetings need no credit, others may send to the same
-  // group, and what was read is posted again in batches.
+  // Buffers in addition to those granted. Probes and greetings need no credit, others may send to the same group, and
+  // buffers that were read are posted again only in batches.
   static constexpr std::uint32_t kReserve = 128;
 
   struct Buffers;
@@ -83,7 +83,7 @@ class VerbsPort final : public remote::LinkPort {
     std::uint32_t local_key;
     Buffers* of;
   };
-  // Some of them.
+  // A group of slots.
   struct Chunk {
     std::unique_ptr<std::byte[]> memory;
     RegionPointer region;
@@ -115,7 +115,7 @@ class VerbsPort final : public remote::LinkPort {
   };
   // One port of a device.
   struct Receiver {
-    // Of the queues, one that is there.
+    // Whether any existing queue is broken.
     bool is_broken() const noexcept { return own.queue->is_broken() || (groups.queue && groups.queue->is_broken()); }
     bool take_stopped() const noexcept {
       const bool own_stopped = own.queue->take_stopped();
@@ -127,44 +127,44 @@ class VerbsPort final : public remote::LinkPort {
     std::uint32_t depth = 0;  // of the completion queue
     std::size_t stride = 0;
     Buffers own;
-    Buffers groups;  // made when a peer asks for it; completes among its own
+    Buffers groups;  // made when a peer asks for it; completes in the queue of `own`
     // Under mutex_.
     std::uint32_t groups_key = 0;
     std::vector<std::unique_ptr<Attachment>> attachments;
-    bool is_given_up = false;  // goes with the last of its sources
-    bool is_left = false;      // links have moved away, whose last datagrams may be here
+    bool is_given_up = false;  // destroyed with the last of its sources
+    bool is_left = false;      // links have moved away, and their last datagrams may be here
     // The receiver's.
-    bool comes_first = false;  // until it is empty: links that were here are elsewhere now
+    bool comes_first = false;  // read first until empty: links that were here are elsewhere now
     std::array<ibv_wc, kBatch> batch{};
     std::size_t next = 0, count = 0;
-    bool offered = false;  // the next one was looked at already
+    bool offered = false;  // the next completion was already looked at
     bool failed = false;   // a queue pair has stopped with an error
   };
-  // A token that a peer sends with to a multicast group, for one of its links.
+  // A token with which a peer sends to a multicast group, for one of its links.
   struct GroupJoin {
     std::shared_ptr<DatagramSource> source;
     std::uint64_t token;
     MembershipPointer membership;
     bool is_attached = false;       // under mutex_
-    bool is_over = false;           // likewise: goes when all that had come is taken
-    ibv_gid gid{};                  // likewise: the group's, once it is attached
+    bool is_over = false;           // under mutex_: removed when all that had come is taken
+    ibv_gid gid{};                  // under mutex_: the group's, once attached
     remote::ReplayWindow window{};  // the receiver's
   };
   using GroupJoinPointer = std::shared_ptr<GroupJoin>;
-  // Where a source's datagrams come.
+  // Where a source's datagrams arrive.
   struct Place {
     std::shared_ptr<DatagramSource> source;
-    Receiver* receiver;  // null: nowhere but by the control connection
+    Receiver* receiver;  // null: they come by the control connection only
     std::uint32_t budget;
-    DatagramSource::AttachmentPointer attachment;                 // null with that
+    DatagramSource::AttachmentPointer attachment;                 // null if `receiver` is null
     std::optional<DatagramSource::Origin> former = std::nullopt;  // before the last move
   };
-  // What a datagram belongs to.
+  // The source and join that a datagram belongs to.
   struct Sender {
     std::shared_ptr<DatagramSource> source;
     DatagramSource::Origin origin;
     GroupJoinPointer join = nullptr;  // null: it came by the link itself
-    bool is_former = false;           // the origin is
+    bool is_former = false;           // the datagram has the former origin
   };
 
   Result<Receiver*> receiver_for(const DevicePort& port, const std::shared_ptr<Registrar>& registrar);
@@ -205,8 +205,8 @@ class VerbsPort final : public remote::LinkPort {
   std::unordered_map<std::uint64_t, Sender> by_token_;
   bool some_are_over_ = false;  // joins
   std::vector<std::shared_ptr<DatagramSource>> dead_sources_;
-  std::vector<std::shared_ptr<DatagramSource>> streamed_;  // whose datagrams come by control connections
-  std::vector<std::shared_ptr<DatagramSource>> blocked_;   // have a backlog
+  std::vector<std::shared_ptr<DatagramSource>> streamed_;  // sources whose datagrams come by control connections
+  std::vector<std::shared_ptr<DatagramSource>> blocked_;   // sources that have a backlog
 };
 
 }  // namespace ripc::internal::verbs

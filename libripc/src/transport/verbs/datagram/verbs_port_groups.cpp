@@ -11,7 +11,7 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// Part of a completion queue that groups may have.
+// Groups may use one part in this many of a completion queue.
 constexpr std::uint32_t kGroupsPart = 2;
 // Of one link.
 constexpr std::ptrdiff_t kMostTokens = 64;
@@ -46,7 +46,7 @@ void VerbsPort::attach_joined() {
   attach_joined_locked();
 }
 
-// A subnet manager that was told again who is in the group may have given it another number.
+// A subnet manager that was told the members again may have given the group another number.
 void VerbsPort::follow_locked(const GroupJoin& join) {
   const std::shared_ptr<const JoinedGroup> joined = join.membership->joined();
   const auto at = at_.find(join.source.get());
@@ -71,7 +71,7 @@ void VerbsPort::attach_joined_locked() {
   version_.fetch_add(1, std::memory_order_release);
 }
 
-// For each datagram that the source may send there is a buffer, by whichever way it comes.
+// There must be a buffer for each datagram that the source may send, whichever way it comes.
 bool VerbsPort::attach_locked(GroupJoin& join) {
   const auto at = at_.find(join.source.get());
   if (at == at_.end() || at->second.receiver == nullptr) return false;
@@ -119,7 +119,7 @@ bool VerbsPort::has_joined_locked(const remote::LinkSource& source) const noexce
                      [&](const GroupJoinPointer& join) { return join->is_attached && join->source.get() == &source; });
 }
 
-// Takes out the joins for which goes(join) says so, with what nobody needs without them.
+// Removes the joins for which goes(join) is true, and what nobody needs without them.
 std::vector<VerbsPort::GroupJoinPointer> VerbsPort::forget_locked(const std::function<bool(const GroupJoin&)>& goes) {
   const auto first = std::stable_partition(group_joins_.begin(), group_joins_.end(),
                                            [&](const GroupJoinPointer& join) { return !goes(*join); });

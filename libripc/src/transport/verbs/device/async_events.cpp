@@ -28,8 +28,9 @@ Reaction reaction_to(ibv_event_type type) noexcept {
       return Reaction::look_at_port;
     case IBV_EVENT_CLIENT_REREGISTER:
       return Reaction::join_again;
-    // A new subnet manager asks for what it needs (above). Of the others nothing is used: shared receive queues,
-    // alternate paths, work queues, the draining of a queue pair; or it shows in the handshake of the connection.
+    // A new subnet manager asks for what it needs (above). The others concern features that are not used (shared
+    // receive queues, alternate paths, work queues, the draining of a queue pair), or show in the connection's
+    // handshake.
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_COMM_EST:
     case IBV_EVENT_SQ_DRAINED:
@@ -84,7 +85,7 @@ void AsyncEvents::tell(const ibv_async_event& event) {
     case Reaction::lose_queue: {
       const void* const queue = reaction == Reaction::lose_pair ? static_cast<const void*>(event.element.qp)
                                                                 : static_cast<const void*>(event.element.cq);
-      // Not there: it is about to end.
+      // If it is missing, the queue is about to end.
       if (const auto found = queues_.find(queue); found != queues_.end()) found->second();
       if (reaction == Reaction::lose_queue) tell_listeners_locked(reaction, 0);
       break;
@@ -98,13 +99,13 @@ void AsyncEvents::tell(const ibv_async_event& event) {
 bool AsyncEvents::read(const VerbsLibrary& library, ibv_context* context) {
   ibv_async_event event{};
   while (library.get_async_event(context, &event) == 0) {
-    // Before it is given back, because a queue cannot end while one of its events is held.
+    // Tell the listeners before giving the event back, because a queue cannot end while one of its events is held.
     tell(event);
     library.ack_async_event(&event);
     if (reaction_to(event.event_type) == Reaction::lose_device) return false;
   }
   if (errno == EAGAIN || errno == EINTR) return true;
-  // The queue of events is at its end, as it is after the removal of the device, and would be readable for ever.
+  // The event queue has ended, as it does after the removal of the device, and would stay readable for ever.
   const std::lock_guard lock(mutex_);
   tell_listeners_locked(Reaction::lose_device, 0);
   return false;

@@ -15,14 +15,14 @@ namespace ripc::internal::verbs {
 namespace {
 
 constexpr int kBacklog = 128;
-// librdmacm chooses a port that is free among its own. Devices with iWARP use it for TCP, where it may be taken.
+// librdmacm chooses a port that is free among its own ports. iWARP devices use the port for TCP, where it may be taken.
 constexpr int kPortsTried = 64;
 constexpr Nanoseconds kAcceptPatience = 5'000'000'000;
 // A packet that is not acknowledged is repeated after 4.096 us x 2^14 = 67 ms, six times. So a peer that is gone is
-// noticed after half a second. With some devices, seven times means for ever.
+// noticed after half a second. For some devices, seven retries mean for ever.
 constexpr std::uint8_t kAcknowledgeTimeout = 14;
 constexpr std::uint8_t kRetries = 6;
-// For ever: there is always a buffer, but a machine may be slow to say so.
+// For ever: there always is a buffer, but a machine may be slow to announce it.
 constexpr std::uint8_t kReceiverRetries = 7;
 
 Status unreachable(std::string_view why) {
@@ -129,7 +129,7 @@ std::uint64_t ConnectionManager::dial(const remote::Endpoint& from, const remote
   return name;
 }
 
-// Makes an id, and has it look for the way to the peer. 0, or errno.
+// Makes an id, and starts to resolve the path to the peer. Returns 0 or errno.
 int ConnectionManager::resolve(std::uint64_t name, Attempt& attempt) {
   const VerbsLibrary& library = channel_->library();
   rdma_cm_id* raw = nullptr;
@@ -161,7 +161,7 @@ void ConnectionManager::fail(std::uint64_t name, Status reason) {
 
 void ConnectionManager::shorten_retries(const Id& id) const noexcept {
   std::uint8_t timeout = kAcknowledgeTimeout;
-  // Where it cannot be set, the death of a peer is noticed by its session first.
+  // If it cannot be set, the session notices the death of a peer first.
   (void)channel_->library().set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
 }
 
@@ -184,12 +184,12 @@ Status ConnectionManager::connect(std::uint64_t name, Attempt& attempt) {
   return error == 0 ? Status() : unreachable(std::strerror(error));
 }
 
-// There is a connection.
+// The connection is established.
 Status ConnectionManager::complete(Attempt& attempt, const PrivateData& private_data) {
   loop_.cancel_timer(attempt.timer);
   attempt.timer = 0;
   attempt.from = nullptr;
-  // It may drop itself.
+  // The hook may drop its own attempt.
   const auto accepted = attempt.hooks.accepted;
   const IdPointer id = attempt.id;
   return accepted(id, private_data);
@@ -197,7 +197,8 @@ Status ConnectionManager::complete(Attempt& attempt, const PrivateData& private_
 
 // ---- Events --------------------------------------------------------------------------------------------------
 
-// An event is given back before anything is done with it: an id cannot go while one of its events is held.
+// Gives an event back before anything is done with it, because an id cannot be destroyed while one of its events is
+// held.
 bool ConnectionManager::next(Event& event) noexcept {
   rdma_cm_event* raw = nullptr;
   if (channel_->library().get_cm_event(channel_->get(), &raw) != 0) return false;
@@ -273,7 +274,7 @@ void ConnectionManager::on_request(const Event& event) {
   const std::uint64_t name = next_name_++;
   id->get()->context = reinterpret_cast<void*>(name);
   Result<Acceptance> acceptance = request_(id, event.private_data);
-  // Before it takes anything of the device: a peer that completes none of them would use it up for all.
+  // Do this before it uses the device's resources: a peer that never completes its requests would use them up for all.
   if (acceptance.ok() && acceptance->from != nullptr) end_request_of(acceptance->from);
   const Result<ibv_qp*> pair = acceptance.ok() ? acceptance->hooks.prepare(id) : acceptance.status();
   if (!pair.ok()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// librdmacm's side of making connections: one event channel in the responder's loop, a listener, and the ids that are
-// to become connections.
+// Makes connections through librdmacm: one event channel in the responder's loop, a listener, and the ids that are to
+// become connections.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class EventChannel {
   ForkGuard guard_;
 };
 
-// One id of librdmacm; its queue pair, if it has one, must be gone before.
+// One id of librdmacm. Its queue pair, if it has one, must be destroyed first.
 class Id {
  public:
   Id(std::shared_ptr<EventChannel> channel, rdma_cm_id* id) noexcept : channel_(std::move(channel)), id_(id) {}
@@ -61,33 +61,33 @@ class Id {
 };
 using IdPointer = std::shared_ptr<const Id>;
 
-// What both sides say before there is a connection; librdmacm has room for 56 bytes.
+// What both sides tell each other before there is a connection; librdmacm has room for 56 bytes.
 using PrivateData = std::array<std::byte, 56>;
 
 // Responder only.
 class ConnectionManager {
  public:
-  // What is to become a connection. Calls come until `drop()` or the end of the manager.
+  // The hooks of an attempt to connect. The manager calls them until `drop()` or its own end.
   struct Hooks {
-    // The path is known and the id has a device: makes the queue pair and prepares it (queue_pair_states). The pair
-    // lives until `ended`, drop() or the next call. Without one, gives up.
+    // Called when the path is known and the id has a device: makes the queue pair and prepares it (queue_pair_states).
+    // The pair lives until `ended`, drop() or the next call. If it returns no pair, the manager gives up.
     std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
-    // The peer has accepted, with these words. Not RIPC_OK: gives up.
+    // The peer has accepted, with this private data. Not RIPC_OK: the manager gives up.
     std::function<Status(const IdPointer& id, const PrivateData& private_data)> accepted;
-    // There is no connection, or there is none any more. The last call.
+    // The connection could not be made, or has ended. This is the last call.
     std::function<void(Status reason)> ended;
   };
-  // A peer wants a connection: returns what to do with it, or why not.
+  // The answer to a peer that wants a connection; otherwise the Request returns why it is refused.
   struct Acceptance {
     PrivateData private_data{};
     std::uint8_t read_depth = 1;
-    const void* from = nullptr;  // names the peer: what it has asked for before and not completed ends; null: nothing
-    Hooks hooks;                 // prepare is called at once; accepted when it is established (with words of zeros)
+    const void* from = nullptr;  // names the peer, whose earlier uncompleted requests end; null: none end
+    Hooks hooks;                 // prepare is called at once; accepted when it is established (private data of zeros)
   };
   using Request = std::function<Result<Acceptance>(const IdPointer& id, const PrivateData& private_data)>;
 
-  // Listens on each of these addresses of RDMA devices. On a listener for all addresses, some devices take nothing that
-  // comes in by another interface of the machine, as connections to itself do.
+  // Listens on each of these addresses of RDMA devices. With a listener for all addresses, some devices accept nothing
+  // that comes in by another interface of the machine, as connections of the machine to itself do.
   static Result<std::unique_ptr<ConnectionManager>> start(std::shared_ptr<const VerbsLibrary> library, EventLoop& loop,
                                                           const std::vector<std::string>& ips, Request request);
   ~ConnectionManager();
@@ -96,16 +96,16 @@ class ConnectionManager {
 
   // The same for one more address.
   Status listen(const std::string& ip);
-  // The device was taken away: what was to be connections over it fails, and it is not listened there any more.
+  // The device was taken away: attempts to connect over it fail, and the manager no longer listens there.
   void forget(const Device& device);
 
-  // Where it listens on this address; 0: nowhere.
+  // The port where it listens on this address; 0: it does not.
   std::uint16_t port_at(const remote::Endpoint& address) const noexcept;
 
-  // Begins; returns a name for drop(). `ended` comes later, from the loop, if it cannot even begin.
+  // Begins to connect; returns a name for drop(). If it cannot even begin, `ended` is called later, from the loop.
   std::uint64_t dial(const remote::Endpoint& from, const remote::Endpoint& to, const PrivateData& private_data,
                      std::uint8_t read_depth, Nanoseconds patience, Hooks hooks);
-  // Forgets it: no more calls.
+  // Forgets the attempt: its hooks get no more calls.
   void drop(std::uint64_t name) noexcept;
 
  private:
@@ -115,13 +115,13 @@ class ConnectionManager {
     ibv_qp* pair = nullptr;  // the hooks'
     PrivateData private_data{};
     std::uint8_t read_depth = 1;
-    const void* from = nullptr;     // of a request that is not established
-    remote::Endpoint source, peer;  // of one that is dialed
+    const void* from = nullptr;     // of a request that is not yet established
+    remote::Endpoint source, peer;  // of an attempt that dials
     int ports_tried = 0;
     int patience = 0;  // milliseconds
     EventLoop::TimerId timer = 0;
   };
-  // What there is in an event, once it was given back.
+  // A copy of an event's contents, valid after the event was given back.
   struct Event {
     rdma_cm_event_type type;
     int status = 0;
@@ -151,7 +151,7 @@ class ConnectionManager {
   std::vector<IdPointer> listeners_;
   bool in_loop_ = false;
   std::uint64_t next_name_ = 1;
-  std::unordered_map<std::uint64_t, Attempt> attempts_;  // also those that have become connections
+  std::unordered_map<std::uint64_t, Attempt> attempts_;  // including those that have become connections
 };
 
 }  // namespace ripc::internal::verbs

@@ -18,17 +18,17 @@ namespace {
 
 // More reads under way gain nothing, and cost the peer memory.
 constexpr int kMostReads = 16;
-// What opening a device takes.
+// How many descriptors opening a device takes.
 constexpr std::size_t kDescriptors = 8;
-// The vendor of rdma_rxe. Linux 6.1 looks only whether an access stays within what a window is bound to.
+// The vendor of rdma_rxe. Linux 6.1 only checks that an access stays within the region to which a window is bound.
 constexpr std::uint32_t kSoftRoce = 0xffffff;
 
-// Nothing can be said about devices then.
+// Then nothing is known about the devices.
 bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
 Status unusable(const std::string& why) { return Status(RIPC_UNSUPPORTED, why); }
 
-// Opens the device that librdmacm has found for the id, and reads what it can do.
+// Opens the device that librdmacm has found for the id, and reads its capabilities.
 Result<DevicePointer> open_device(const std::shared_ptr<const VerbsLibrary>& library, const rdma_cm_id& id) {
   auto device = std::make_shared<Device>();
   device->library = library;
@@ -45,7 +45,7 @@ Result<DevicePointer> open_device(const std::shared_ptr<const VerbsLibrary>& lib
   constexpr unsigned kWindows = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   device->windows = (attributes.device_cap_flags & kWindows) != 0 && attributes.max_mw > 0;
   device->narrow_windows = device->windows && attributes.vendor_id != kSoftRoce;
-  // It passes on the kernel's number, which on a connection stands for nothing else.
+  // It passes on the kernel's number for this flag, which has no other meaning on a connection.
   if (attributes.vendor_id == kSoftRoce) device->invalidated_flags |= IBV_WC_IP_CSUM_OK;
   device->read_depth = static_cast<std::uint8_t>(
       std::clamp(std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom), 1, kMostReads));
@@ -68,7 +68,7 @@ Result<ChannelPointer> open_channel(const VerbsLibrary& library) {
                   "): load the kernel module rdma_ucm, or allow this user to open it.");
 }
 
-// The GID that stands for this IP address; of several the one that routers forward.
+// Finds the GID that stands for this IP address; of several, the one that routers forward.
 bool find_gid(const DeviceInfo* info, const VerbsLibrary& library, const remote::Endpoint& ip, DevicePort& port) {
   const union ibv_gid wanted = gid_of(ip);
   if (info == nullptr) return false;
@@ -88,7 +88,7 @@ bool find_gid(const DeviceInfo* info, const VerbsLibrary& library, const remote:
   return found;
 }
 
-// What datagrams over this port need to know.
+// Reads what datagrams over this port need to know.
 void prepare_datagrams(const std::vector<DeviceInfo>& listed, const VerbsLibrary& library, const remote::Endpoint& ip,
                        DevicePort& port) {
   if (port.device->iwarp) return;
@@ -165,14 +165,14 @@ Device::~Device() {
   command_guard.reset();
   event_guard.reset();
   if (context != nullptr) (void)library->close_device(context);
-  // librdmacm closes its own when it looks which there are, unless that was the last one.
+  // librdmacm closes its own context when it lists the devices, unless that was the last device.
   if (is_gone.load(std::memory_order_relaxed)) {
     if (ibv_context** const devices = library->get_devices(nullptr); devices != nullptr) library->free_devices(devices);
   }
 }
 
 Result<std::shared_ptr<const DeviceList>> DeviceList::open() {
-  // The libraries do not say when it is for want of descriptors that they find no device.
+  // The libraries do not say if they find no device because descriptors have run out.
   if (access("/sys/class/infiniband", F_OK) == 0) {
     std::array<UniqueFd, kDescriptors> probes;
     for (UniqueFd& probe : probes) {

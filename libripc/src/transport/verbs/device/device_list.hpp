@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA devices that this context uses, and which IP address leads to which, as librdmacm says.
+// The RDMA devices that this context uses, and which IP address leads to which device, according to librdmacm.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@
 
 namespace ripc::internal::verbs {
 
-// One device, opened for this alone: librdmacm's own context belongs to all in the process that use it, and they would
-// take each other's events. Immutable; any thread.
+// One device, opened for this object alone. All users in the process share librdmacm's own context, and would take each
+// other's events. Immutable; any thread.
 struct Device {
   ~Device();
 
@@ -36,13 +36,13 @@ struct Device {
   std::string name;
   bool iwarp = false;
   bool windows = false;                          // has type 2 memory windows
-  bool narrow_windows = false;                   // and they reach no further than their range
+  bool narrow_windows = false;                   // and they open nothing beyond their range
   unsigned invalidated_flags = IBV_WC_WITH_INV;  // any of them: the message has invalidated a window
   std::uint8_t read_depth = 1;                   // RDMA reads under way on one connection
   std::uint32_t max_message = 0;                 // bytes of one RDMA operation
   mutable AsyncEvents events;
-  mutable std::atomic<bool> is_gone{false};  // it was taken away
-  // The child of a fork keeps none of the device's descriptors: its queues end with this process.
+  mutable std::atomic<bool> is_gone{false};  // it was removed
+  // A forked child keeps none of the device's descriptors, so the queues end with this process.
   ForkGuard command_guard, event_guard;
 };
 using DevicePointer = std::shared_ptr<const Device>;
@@ -67,13 +67,14 @@ union ibv_gid gid_of(const remote::Endpoint& ip) noexcept;
 // Any thread, but for what changes it.
 class DeviceList {
  public:
-  // Opens what there is. RIPC_UNSUPPORTED: no device, or none that can be used, with the reason; quick and silent.
+  // Opens the present devices. RIPC_UNSUPPORTED: there is no device, or none that can be used, with the reason. Quick
+  // and silent.
   static Result<std::shared_ptr<const DeviceList>> open();
   DeviceList(std::shared_ptr<const VerbsLibrary> library, std::vector<DevicePort> ports)
       : library_(std::move(library)), ports_(std::move(ports)) {}
 
   const std::shared_ptr<const VerbsLibrary>& library() const noexcept { return library_; }
-  // As they are now, in the order in which they were found, which begins as that of the system's addresses.
+  // The present ports, in the order in which they were found. That is at first the order of the system's addresses.
   std::vector<DevicePort> ports() const;
   // Nothing: this address of this machine does not belong to an RDMA device.
   std::optional<DevicePort> port_of(const std::string& ip) const;
@@ -82,10 +83,10 @@ class DeviceList {
   // ---- What there is changes; one thread at a time ----
   // The device was taken away. It is closed when nobody uses it any more.
   void forget(const Device& device) const;
-  // Opens devices that have come, and finds addresses that are new. Whether there is anything.
+  // Opens devices that have been added, and finds new addresses. Returns whether it found any.
   bool look_again() const;
   void set_ports(std::vector<DevicePort> ports) const;
-  // `changed` is called after each change, by the thread that makes it. Until ignore() has returned.
+  // The thread that makes a change calls `changed` after it, until ignore() has returned.
   using ListenerId = std::uint64_t;
   ListenerId listen(std::function<void()> changed) const;
   void ignore(ListenerId id) const noexcept;

@@ -9,8 +9,8 @@
 
 namespace ripc::internal::verbs {
 
-// One thread at a time. The end of the id leaves the group. The kernel would do so, but librdmacm frees what it keeps
-// of a group only when it is told to leave it.
+// One thread at a time. The destructor leaves the group. The kernel would do so anyway, but librdmacm frees its data
+// about a group only when told to leave it.
 class MulticastId final : public Id {
  public:
   using Id::Id;
@@ -22,7 +22,7 @@ class MulticastId final : public Id {
     group_ = group;
     return true;
   }
-  // Waits until no event of the id is held that was not given back.
+  // Waits until all events of the id have been given back.
   void leave() noexcept {
     if (group_) (void)library().leave_multicast(get(), const_cast<sockaddr*>(group_->address()));
     group_.reset();

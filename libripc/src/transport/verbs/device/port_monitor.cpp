@@ -10,11 +10,11 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// librdmacm and the kernel's own users hear of a device that has come one after the other.
+// librdmacm and the kernel's own users learn of a new device one after the other, so look a second time.
 constexpr Nanoseconds kSecondLook = 1'000'000'000;
 
-// Whether the device says now that the port works and has what it had when the devices were opened. Queue pairs and
-// address handles are made for that.
+// Whether the device says now that the port works and is configured as when the devices were opened. Queue pairs and
+// address handles depend on that.
 bool works(const DevicePort& port) {
   const VerbsLibrary& library = *port.device->library;
   ibv_context* const context = port.device->context;
@@ -35,14 +35,14 @@ void PortMonitor::start(EventLoop& loop, Hooks hooks) {
   hooks_ = std::move(hooks);
   running_ = std::make_shared<const bool>(true);
   for (const DevicePointer& device : devices_->devices()) watch(device);
-  // Where it cannot be had, devices that are taken away say so themselves, if their drivers can.
+  // Without uevents, removed devices report their removal themselves, if their drivers can.
   Result<std::unique_ptr<UeventMonitor>> devices =
       UeventMonitor::start(loop, [this](const Uevent& uevent) { on_uevent(uevent); });
   if (devices.ok()) uevents_ = std::move(*devices);
 }
 
 void PortMonitor::watch(const DevicePointer& device) {
-  // Others may use the same device, and each event is read by one.
+  // Others may use the same device, but only one of them reads each event.
   const auto listen = [this, raw = device.get(), running = std::weak_ptr(running_)](Reaction reaction,
                                                                                     std::uint8_t number) {
     loop_->post([this, raw, running, reaction, number] {
@@ -105,7 +105,8 @@ void PortMonitor::on_event(const DevicePointer& device, Reaction reaction, std::
 }
 
 void PortMonitor::check_ports(const Device& device, Reaction reaction, std::uint8_t number) {
-  // Another address of a port makes no difference to those that it had, nor does a port that is up already.
+  // Only changes count: a further address of a port does not affect its earlier ones, and a port that is already up is
+  // not reported again.
   std::vector<std::string> up;
   std::vector<std::string> down;
   for (const DevicePort& port : devices_->ports()) {
@@ -142,7 +143,7 @@ void PortMonitor::on_uevent(const Uevent& uevent) {
     return;
   }
   for (const DevicePointer& device : devices_->devices()) {
-    // Its other users are told, too.
+    // Tell its other users too.
     ibv_async_event event{};
     event.event_type = IBV_EVENT_DEVICE_FATAL;
     if (uevent.name == device->context->device->dev_name) device->events.tell(event);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ports of the devices work now, and what else the devices say unasked: read in the responder.
+// Knows which ports of the devices work now, and reads the devices' asynchronous events in the responder.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,14 @@ class PortMonitor {
  public:
   // Called from the loop.
   struct Hooks {
-    // The addresses that have begun or ceased to work: with their port or device, or because it has others now.
+    // These addresses have begun or ceased to work: because their port or device has, or because it has other addresses
+    // now.
     std::function<void(const std::vector<std::string>& ips, bool up)> changed;
     // A completion queue of this device has stopped. Its owner knows.
     std::function<void(const DevicePointer& device)> queue_lost;
     // The device was taken away, after `changed`.
     std::function<void(const DevicePointer& device)> gone;
-    // There are ports that there were not before.
+    // New ports have been found.
     std::function<void()> come;
     // The port is to join its multicast groups again.
     std::function<void(const DevicePointer& device, std::uint8_t port)> join_again;
@@ -45,7 +46,7 @@ class PortMonitor {
   bool is_up(const DevicePort& port) const;
 
  private:
-  // A device that is listened to.
+  // A device to whose events the monitor listens.
   struct Watched {
     DevicePointer device;
     AsyncEvents::ListenerId listener = 0;
@@ -62,7 +63,7 @@ class PortMonitor {
   EventLoop* loop_ = nullptr;
   Hooks hooks_;
   std::vector<Watched> watched_;
-  std::unique_ptr<UeventMonitor> uevents_;  // null: nothing is heard of devices that come or go
+  std::unique_ptr<UeventMonitor> uevents_;  // null: the monitor does not learn of devices that come or go
   EventLoop::TimerId second_look_ = 0;
   std::shared_ptr<const bool> running_;  // for what is about to run in the loop
   mutable std::mutex mutex_;

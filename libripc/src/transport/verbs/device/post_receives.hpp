@@ -17,8 +17,8 @@ inline ibv_sge range_of(const void* memory, std::size_t size, std::uint32_t loca
       .addr = reinterpret_cast<std::uint64_t>(memory), .length = static_cast<std::uint32_t>(size), .lkey = local_key};
 }
 
-// Posts so many receives: fill(index, range) sets the buffer of each, and returns the number of its work request. 0, or
-// an errno; only a device that is gone fails.
+// Posts `count` receives: fill(index, range) sets the buffer of each, and returns the number of its work request.
+// Returns 0 or an errno; it fails only if the device is gone.
 template <typename Fill>
 int post_receives(ibv_qp* pair, std::size_t count, const Fill& fill) noexcept {
   std::array<ibv_sge, kReceiveBatch> ranges;

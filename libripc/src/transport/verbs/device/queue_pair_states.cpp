@@ -7,7 +7,7 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// Some kernels set bits that are their own.
+// Some kernels set additional private bits.
 constexpr int kKnownAttributes = (static_cast<int>(IBV_QP_DEST_QPN) << 1) - 1;
 
 Status move(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, ibv_qp_state state, const ReadDepths& depths) {
@@ -30,7 +30,7 @@ Status prepare_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair) {
 }
 
 Status bring_up_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths) {
-  // What the peer may do was not known at the first time.
+  // The first time, it was not yet known what the peer may do.
   for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
     if (Status status = move(library, id, pair, state, depths); !status.ok()) return status;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// librdmacm moves only queue pairs through their states that were made in its own context of the device. These are made
-// in ours.
+// Moves queue pairs through their states. librdmacm does that only for pairs made in its own context of the device;
+// ours are made in our context.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace ripc::internal::verbs {
 
-// RDMA reads that may be under way: of the peer's, and of this side's. What the handshake says, if there is nothing.
+// How many RDMA reads of the peer and of this side may be under way. Where a value is missing, the handshake decides.
 struct ReadDepths {
   std::optional<std::uint8_t> incoming, outgoing;
 };
 
-// A new queue pair for a connection of this id, which has a device: it takes receive requests afterwards.
+// Prepares a new queue pair for a connection of this id, which has a device. It takes receive requests afterwards.
 Status prepare_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair);
-// The peer is known: it sends and receives afterwards.
+// Brings up the queue pair when the peer is known. It sends and receives afterwards.
 Status bring_up_pair(const VerbsLibrary& library, rdma_cm_id& id, ibv_qp& pair, const ReadDepths& depths);
 
 }  // namespace ripc::internal::verbs

@@ -14,11 +14,11 @@ constexpr const char* kAdvice =
 
 }  // namespace
 
-// Null: see errno. Parts, which can be registered again, must not use up what may be locked.
+// Null: see errno. Parts can be registered again, so they must not use up the memory that may be locked.
 ibv_mr* Registrar::make(const void* data, std::size_t size, unsigned access) noexcept {
   const auto attempt = [&] {
     ibv_mr* const mr = device_->library->reg_mr(device_->pd, const_cast<void*>(data), size, static_cast<int>(access));
-    // The kernel's word for a limit of nothing at all.
+    // The kernel reports EPERM if the limit is 0.
     if (mr == nullptr && errno == EPERM) errno = ENOMEM;
     return mr;
   };
@@ -28,7 +28,7 @@ ibv_mr* Registrar::make(const void* data, std::size_t size, unsigned access) noe
   return attempt();
 }
 
-// Nothing remote: a window, or a registration of the range, opens what a peer may see.
+// No remote access: a window, or a registration of the range, opens what a peer may see.
 unsigned Registrar::own_access() const noexcept {
   return IBV_ACCESS_LOCAL_WRITE | (device_->windows ? unsigned{IBV_ACCESS_MW_BIND} : 0u);
 }
@@ -62,7 +62,7 @@ Result<RegionPointer> Registrar::whole(const Extent& extent) {
       return system_error(error, "ibv_reg_mr", kAdvice);
     }
   }
-  // Each attempt would let go of the parts.
+  // Do not try again: each attempt would release the parts.
   if (!entry->second) return system_error(ENOMEM, "ibv_reg_mr", kAdvice);
   return entry->second;
 }
@@ -80,7 +80,7 @@ Result<RegionPointer> Registrar::part(const Extent& extent, const void* data, st
   }
   Result<RegionPointer> region = range(data, size, own_access());
   if (!region.ok()) return region;
-  std::list<Part> oldest;  // let go without the lock
+  std::list<Part> oldest;  // released without the lock
   const std::lock_guard lock(parts_mutex_);
   if (parts_.size() == kParts) oldest.splice(oldest.end(), parts_, parts_.begin());
   parts_.push_back({extent, data, size, *region});
@@ -106,7 +106,7 @@ Result<RegionPointer> Registrar::kept(const void* data, std::size_t size, const 
 }
 
 Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, const memory::Arena* arena) {
-  // A window that is no narrower than what it is bound to must be bound to no more than the range.
+  // If windows open the whole region they are bound to, the region must have no more than the range.
   Result<RegionPointer> region = kept(data, size, arena, device_->narrow_windows);
   if (region.status().code() != RIPC_UNSUPPORTED) return region;
   return range(data, size, own_access());
@@ -140,14 +140,14 @@ LocalMemory Registrar::leased(const void* data, std::size_t size) {
 // ---- Ends --------------------------------------------------------------------------------------------------------
 
 void Registrar::drop_parts() noexcept {
-  std::list<Part> dropped;  // let go without the lock
+  std::list<Part> dropped;  // released without the lock
   const std::lock_guard lock(parts_mutex_);
   dropped.swap(parts_);
 }
 
 template <typename Is>
 void Registrar::gone(Is&& is) noexcept {
-  std::list<Part> parts;                   // let go without the locks
+  std::list<Part> parts;                   // released without the locks
   std::map<Extent, RegionPointer> wholes;  // likewise
   const std::lock_guard lock(mutex_);
   const std::lock_guard parts_lock(parts_mutex_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory as a device needs to know it. Two kinds stay what they are until somebody says that they end: the pool's
-// arenas, and what the application has registered. The device registers these once, at their first use, and keeps them
-// until that end. All other memory is registered for one use, because nobody tells when it is unmapped. A registration
-// that outlives its mapping goes on showing pages that nobody sees any more.
+// Registers memory with a device. Two kinds of memory stay mapped until somebody announces their end: the pool's
+// arenas, and ranges that the application has registered. The registrar registers these once, at their first use, and
+// keeps them until that end. It registers all other memory for one use only, because nobody reports when it is
+// unmapped. A registration that outlives its mapping would go on showing pages that nobody sees any more.
 #pragma once
 
 #include <atomic>
@@ -52,39 +52,39 @@ class Registrar {
   Registrar(DevicePointer device, memory::Pool& pool)
       : device_(std::move(device)), pool_(pool), has_windows_(device_->windows) {}
 
-  // What an arena is registered as; registers it if this is the first time. RIPC_NO_MEMORY (the limit of locked
-  // memory; this arena is not tried again), RIPC_SYSTEM.
+  // The region of an arena; registers the arena the first time. RIPC_NO_MEMORY (the limit of locked memory; this arena
+  // is not tried again), RIPC_SYSTEM.
   Result<RegionPointer> arena(const memory::Arena& arena);
-  // A new registration of this range only, with this access. RIPC_CANCELLED: it cannot be accessed like that. Else as
-  // above.
+  // A new registration of this range only, with this access. RIPC_CANCELLED: the memory does not allow this access.
+  // Other statuses as above.
   Result<RegionPointer> range(const void* data, std::size_t size, unsigned access);
-  // What a window is bound to that opens the range, or a part of it, on a device that has windows. Nothing remote by
-  // itself. `arena`: the pool's that the range is of; null: none. Statuses as range().
+  // The region to which to bind a window that opens the range, or a part of it, on a device that has windows. By itself
+  // it opens nothing to peers. `arena`: the pool's arena that contains the range; null: none. Statuses as for range().
   Result<RegionPointer> for_window(const void* data, std::size_t size, const memory::Arena* arena);
-  // For RDMA of this process's own: reads into the memory if `writable`, else writes out of it.
+  // For RDMA that this process starts: reads into the memory if `writable`, else writes out of it.
   Result<LocalMemory> local(const void* data, std::size_t size, bool writable);
-  // For the device to read out of a lease, without a registration of its own. No region: this is none, or its arena is
+  // Lets the device read from a lease, without a separate registration. No region: this is not a lease, or its arena is
   // more than may be locked.
   LocalMemory leased(const void* data, std::size_t size);
-  // The pool freed the arena; the last registration of the range has ended. What is in use ends with its use.
+  // The pool freed the arena; the last registration of the range has ended. Regions in use end with their use.
   void arena_gone(std::uint32_t id) noexcept;
   void registration_gone(std::span<const std::byte> range) noexcept;
 
   const DevicePointer& device() const noexcept { return device_; }
-  // Whether memory is opened by windows. No more once the device has refused to bind one.
+  // Whether memory is opened by windows. False once the device has refused to bind one.
   bool has_windows() const noexcept { return has_windows_.load(std::memory_order_relaxed); }
   void give_up_windows() noexcept { has_windows_.store(false, std::memory_order_relaxed); }
 
  private:
-  // An arena, or memory that the application has registered. An arena may lie where a former one did, and is told from
-  // it by its number.
+  // An arena, or memory that the application has registered. An arena may lie where an earlier one did; the number
+  // tells them apart.
   struct Extent {
     std::uint32_t arena = 0;  // 0: the application's
     const std::byte* start = nullptr;
     std::size_t size = 0;
     friend auto operator<=>(const Extent&, const Extent&) = default;  // NOLINT(modernize-use-nullptr): takes <=> for it
   };
-  // A part of one that is registered by itself.
+  // A part of an extent that is registered by itself.
   struct Part {
     Extent of;
     const void* data;
@@ -105,15 +105,15 @@ class Registrar {
   const DevicePointer device_;
   memory::Pool& pool_;
   std::atomic<bool> has_windows_;
-  // Taken before parts_mutex_ and the pool's lock. From the look-up of what the application registered until its region
-  // is noted: so what is unregistered meanwhile is found by registration_gone().
+  // Taken before parts_mutex_ and the pool's lock. Held from the look-up of what the application registered until its
+  // region is stored, so that registration_gone() finds memory that is unregistered meanwhile.
   std::mutex mutex_;
   std::map<Extent, RegionPointer> wholes_;  // under mutex_; null: it is more than may be locked
   std::mutex parts_mutex_;
   std::list<Part> parts_;  // under parts_mutex_; the one used last is the last; at most kParts
 };
 
-// That of the device where a session is now. Any thread.
+// The registrar of the device where a session is now. Any thread.
 class PresentRegistrar {
  public:
   explicit PresentRegistrar(std::shared_ptr<Registrar> registrar) noexcept : registrar_(std::move(registrar)) {}

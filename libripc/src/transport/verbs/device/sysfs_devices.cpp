@@ -11,8 +11,7 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// The kernel's tables have up to some thousand entries, most of them empty, and their numbers are in use from the
-// start.
+// The kernel's tables have up to some thousand entries. Most are empty, and those in use are at the start.
 constexpr unsigned kMostGids = 256;
 
 std::string line_of(const std::string& path) {

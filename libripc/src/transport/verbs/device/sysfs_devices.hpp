@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel says about the RDMA devices of this machine, read from sysfs. This opens no device and needs no
-// library, so that a machine without devices loses no time.
+// library, so it costs a machine without devices no time.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ struct DeviceInfo {
   std::vector<PortInfo> ports;
 };
 
-// By name. `sys`: where sysfs is mounted.
+// Sorted by name. `sys`: where sysfs is mounted.
 std::vector<DeviceInfo> read_sysfs_devices(const std::string& sys = "/sys");
 
 // "RoCE", "InfiniBand" or "iWARP".

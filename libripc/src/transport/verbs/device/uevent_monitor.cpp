@@ -13,7 +13,7 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-constexpr unsigned kFromKernel = 1;  // the group; others get what udev makes of it
+constexpr unsigned kFromKernel = 1;  // the group of the kernel's own messages; udev sends to another
 constexpr std::size_t kMostText = 8192;
 
 }  // namespace
@@ -68,9 +68,10 @@ void UeventMonitor::read() {
     const ssize_t length =
         ::recvfrom(socket_.get(), text.data(), text.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
     if (length < 0 && errno == EAGAIN) return;
-    // Some were lost, as when very many devices of all kinds come at once. A device that went makes itself felt.
+    // Some messages were lost, as when very many devices of all kinds come at once. A removed device gets noticed
+    // anyway.
     if (length < 0) continue;
-    if (from.nl_pid != 0) continue;  // not the kernel
+    if (from.nl_pid != 0) continue;  // not from the kernel
     const Uevent uevent = parse_uevent({text.data(), static_cast<std::size_t>(length)});
     if (!uevent.name.empty()) on_uevent_(uevent);
   }

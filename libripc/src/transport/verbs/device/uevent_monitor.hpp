@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells which RDMA devices come and go, as the kernel tells everybody. A driver that cannot part with a device in use
-// says nothing to its users, and waits.
+// Reports which RDMA devices come and go, from the kernel's broadcasts. A driver that cannot release a device in use
+// does not tell its users, but waits for them.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@
 
 namespace ripc::internal::verbs {
 
-// A device for programs, by the name that ibv_device has for it, such as "uverbs0".
+// A device file for programs, with the name that ibv_device has for it, such as "uverbs0".
 struct Uevent {
   bool has_come = false;  // else it is going
   std::string name;
 };
-// What is in a message of the kernel's (a kobject's uevent); an empty name: something else.
+// The contents of a kernel message (a kobject's uevent). Empty name: the message is about something else.
 Uevent parse_uevent(std::string_view message);
 
-// Responder only, but for the creation.
+// Responder only, except for the creation.
 class UeventMonitor {
  public:
-  // `on_uevent` is called from the loop. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM: nothing is heard here.
+  // `on_uevent` is called from the loop. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM: uevents are not available here.
   static Result<std::unique_ptr<UeventMonitor>> start(EventLoop& loop, std::function<void(const Uevent&)> on_uevent);
   ~UeventMonitor();
   UeventMonitor(const UeventMonitor&) = delete;

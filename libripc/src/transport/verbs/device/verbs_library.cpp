@@ -33,7 +33,7 @@ Result<std::shared_ptr<const VerbsLibrary>> VerbsLibrary::load() {
   const Result<void*> rdmacm = open(kRdmacm);
   if (!rdmacm.ok()) return rdmacm.status();
   auto library = std::make_shared<VerbsLibrary>();
-  // POSIX has functions and data in one address space, C++ does not know it.
+  // POSIX has functions and data in one address space, but C++ does not guarantee that.
   // NOLINTBEGIN(bugprone-macro-parentheses): names that are declared
 #define RIPC_LOAD(handle, member, function)                                             \
   library->member = reinterpret_cast<decltype(&::function)>(dlsym(*handle, #function)); \

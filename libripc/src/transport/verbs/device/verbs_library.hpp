@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libibverbs and librdmacm, found when the program runs. A host without them runs libripc without this transport, and a
-// program that links libripc links nothing more for it. The headers are needed to build.
+// program that links libripc need not link them. The headers are needed to build.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,7 +13,7 @@
 
 namespace ripc::internal::verbs {
 
-// Member, function. What verbs.h defines in line goes through the device's own table and is called as it is.
+// Member, function. Inline functions of verbs.h go through the device's own table and are called directly.
 #define RIPC_VERBS_FUNCTIONS(X)                     \
   X(query_device, ibv_query_device)                 \
   X(query_port, ibv_query_port)                     \
@@ -65,13 +65,13 @@ namespace ripc::internal::verbs {
   X(init_qp_attr, rdma_init_qp_attr)                   \
   X(establish, rdma_establish)
 
-// Immutable; any thread. Stays loaded until the process ends: both libraries keep state of their own.
+// Immutable; any thread. Stays loaded until the process ends, because both libraries keep internal state.
 struct VerbsLibrary {
   // RIPC_UNSUPPORTED: the libraries are not installed, or too old.
   static Result<std::shared_ptr<const VerbsLibrary>> load();
 
-  // What a device says of a port. False, with errno: it does not answer. The plain function fills in the first part of
-  // the structure, which is all that is looked at.
+  // Asks a device about a port. False, with errno: it does not answer. The plain function fills in only the first part
+  // of the structure, and nobody looks at the rest.
   bool read_port(ibv_context* context, std::uint8_t number, ibv_port_attr& attributes) const noexcept {
     return query_port(context, number, reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) == 0;
   }

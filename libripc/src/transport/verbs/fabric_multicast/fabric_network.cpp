@@ -122,7 +122,7 @@ void FabricNetwork::choose_ports() {
   if (chosen.empty() && no_port_.empty()) no_port_ = "no device has one of these interfaces";
 }
 
-// Places stay what they are, because what is under way knows them by their numbers.
+// Places keep their numbers, because operations under way refer to them by number.
 FabricNetwork::Membership& FabricNetwork::place_for_one() {
   const auto free =
       std::ranges::find_if(memberships_, [](const Membership& one) { return one.port.device == nullptr; });
@@ -142,7 +142,7 @@ void FabricNetwork::listen_to_devices() {
   }
 }
 
-// Queues that have stopped are made anew, devices that were taken away are let go, and those that have come are joined.
+// Makes stopped queues anew, releases removed devices, and joins the groups on new ones.
 void FabricNetwork::look_at_devices() {
   const std::vector<DevicePointer> present = devices_->devices();
   std::erase_if(listeners_, [&](const auto& known) {
@@ -200,7 +200,7 @@ spi::SentPackets FabricNetwork::send_to(const spi::PeerAddress& to, std::span<co
     if (sending == GroupQueue::Sending::no_handle && address_resolution_.send(found->queue, peer.peer, bytes))
       sending = GroupQueue::Sending::sent;
   } catch (const std::bad_alloc&) {
-    // It is lost, as packets are.
+    // The packet is lost, as packets may be.
   }
   if (sending == GroupQueue::Sending::sent) return {1, bytes.size(), 0};
   return {0, 0, 1};
@@ -216,7 +216,7 @@ PeerAuthorizer::Verdict FabricNetwork::authorize(const spi::PeerAddress& from) {
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
   std::memcpy(&address.sin6_addr, sender.gid.data(), sender.gid.size());
-  // On Ethernet every address of this host may be the source; no honest sender uses one of the link's scope.
+  // On Ethernet any address of this host may be the source, but no honest sender uses a link-local one.
   const bool is_hidden = sender.lid == 0 && IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
   return authorizer_.authorize_device_sender(is_ours || is_hidden ? nullptr
                                                                   : reinterpret_cast<const sockaddr*>(&address));
@@ -265,7 +265,7 @@ spi::Arrival FabricNetwork::receive(int, std::span<std::byte> buffer, spi::Recei
   const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int index = 0; index < count; ++index) handle_ready(ready[static_cast<std::size_t>(index)].data.fd);
   if (take_packet(buffer, received)) {
-    // What had come before arm() does not make the descriptor readable any more, so that the timer has to.
+    // What came before arm() no longer makes the descriptor readable, so the timer must do it.
     set_timer(true);
     return spi::Arrival::packet;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multicast resolver's packets as datagrams of RDMA devices. Each port has a queue pair in a multicast group. It
-// joins through librdmacm, which asks the subnet manager on InfiniBand and sends IGMP on RoCE. What is sent to a single
-// context goes to the queue pair that its packet came from.
+// joins through librdmacm, which asks the subnet manager on InfiniBand and sends IGMP on RoCE. Packets to a single
+// context go to the queue pair from which its packet came.
 #pragma once
 
 #include <atomic>
@@ -30,18 +30,18 @@
 namespace ripc::internal::verbs {
 
 struct FabricNetworkOptions {
-  // Groups, with the port that keeps users of the same group apart: it travels with each datagram. The IPv4 ones
-  // are joined, the others only if there is none: RoCE v2 has none of IPv6.
+  // The groups, each with a port that keeps users of the same group apart; the port travels with each datagram. IPv4
+  // groups are joined, and IPv6 groups only if there is no IPv4 group, because RoCE v2 has no IPv6 groups.
   std::vector<remote::Endpoint> groups;
   std::vector<std::string> interfaces;  // network interfaces; empty: all that belong to a device
-  unsigned hops = 1;                    // routers that a datagram to the group may pass, and one; at least 1
+  unsigned hops = 1;                    // one more than the routers that a datagram to the group may pass; at least 1
   PeerPolicy peers;                     // which users of this host are admitted
-  bool receives_own_packets = false;    // what was sent to the group comes back
+  bool receives_own_packets = false;    // what this network sent to the group comes back
 };
 
 class FabricNetwork final : public spi::MulticastNetwork {
  public:
-  // Begins to join. That no port can be used, or not yet, is no error: text() says why, and what failed is tried again
+  // Begins to join. It is no error if no port can be used, or not yet: text() says why, and what failed is tried again
   // after a while. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   static Result<std::unique_ptr<FabricNetwork>> open(std::shared_ptr<const DeviceList> devices,
                                                      const FabricNetworkOptions& options);
@@ -50,7 +50,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   std::size_t packet_limit() const noexcept override { return packet_limit_; }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
-  // A device does not identify the sending process: no packet of this host is taken, unless everyone is admitted.
+  // A device does not identify the sending process, so packets from this host are refused unless everyone is admitted.
   PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;
   std::vector<pollfd> descriptors() const override;
   spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
@@ -62,29 +62,29 @@ class FabricNetwork final : public spi::MulticastNetwork {
   std::vector<ibv_qp*> pairs() const;
 
  private:
-  // One port in one group, or on the way there.
+  // One port that has joined one group, or is joining it.
   struct Membership {
     DevicePort port;  // without a device: this place is free
     remote::Endpoint group;
     std::string name;                              // the port and its network interface, for people
-    std::shared_ptr<MulticastId> id;               // null: not joined, nor asked for
+    std::shared_ptr<MulticastId> id;               // null: neither joined nor asked for
     std::shared_ptr<GroupQueue> queue;             // null: not joined
-    std::string obstacle;                          // why not
-    Nanoseconds retry_at = 0;                      // 0: not at all
-    Backoff pause{1'000'000'000, 64'000'000'000};  // before the next try
+    std::string obstacle;                          // why it is not joined
+    Nanoseconds retry_at = 0;                      // 0: never
+    Backoff pause{1'000'000'000, 64'000'000'000};  // before the next attempt
   };
   struct Member {
-    std::uint64_t number = 0;  // never used again, so that a peer of a queue that is gone is known for that
+    std::uint64_t number = 0;  // never reused, so that a peer of a queue that is gone is recognized
     std::shared_ptr<GroupQueue> queue;
   };
   using Members = std::vector<Member>;
-  // A queue pair that was made for a membership, or why not.
+  // A queue pair that was made for a membership, or why it could not be made.
   struct Made {
     std::size_t membership = 0;
     std::shared_ptr<MulticastId> id;
     Result<std::shared_ptr<GroupQueue>> queue;
   };
-  // What a PeerAddress has in it.
+  // The contents of a PeerAddress.
   struct Peer {
     std::uint64_t member = 0;
     GroupPeer peer;
@@ -129,17 +129,17 @@ class FabricNetwork final : public spi::MulticastNetwork {
   ForkGuard made_guard_;
   std::shared_ptr<EventChannel> channel_;
   std::atomic<bool> has_news_{false};  // of the devices
-  bool has_joined_ = false;            // and has not reported it yet
+  bool has_joined_ = false;            // a group, and has not reported it yet
   AddressResolution address_resolution_;
   DeviceList::ListenerId listener_ = 0;
   std::vector<std::pair<DevicePointer, AsyncEvents::ListenerId>> listeners_;  // of the devices
 
-  // The receiving thread's; what others may see is changed with the lock.
+  // Owned by the receiving thread, which takes the lock to change what others may see.
   std::vector<Membership> memberships_;
   std::uint64_t last_number_ = 0;
   mutable std::mutex mutex_;
-  std::vector<Made> made_;                                                // by the other thread, not looked at yet
-  std::shared_ptr<const Members> members_ = std::make_shared<Members>();  // as memberships_, those without a queue too
+  std::vector<Made> made_;                                                // by the other thread, not yet looked at
+  std::shared_ptr<const Members> members_ = std::make_shared<Members>();  // like memberships_, even without a queue
 };
 
 }  // namespace ripc::internal::verbs

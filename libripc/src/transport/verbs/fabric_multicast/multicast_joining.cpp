@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ports come into their groups, and into them again.
+// How the ports join their groups, and join them again.
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -47,7 +47,7 @@ void FabricNetwork::join(Membership& membership) {
   membership.obstacle = "joining";
 }
 
-// Others may be sending by the queue for another moment.
+// Others may still be sending through the queue for a moment.
 void FabricNetwork::leave(Membership& membership) noexcept {
   std::shared_ptr<GroupQueue> queue;
   {
@@ -73,7 +73,8 @@ void FabricNetwork::joined(Membership& membership, const rdma_ud_param& paramete
                     .queue_key = parameters.qkey,
                     .world = membership.group.port()};
   group.address.grh.hop_limit = static_cast<std::uint8_t>(std::clamp(options_.hops, 1U, 255U));
-  // Registering memory and attaching takes the kernel some milliseconds, in which packets of other networks would wait.
+  // Registering memory and attaching takes the kernel some milliseconds, during which packets of other networks would
+  // wait.
   address_resolution_.run([this, index = static_cast<std::size_t>(&membership - memberships_.data()),
                            id = membership.id, port = membership.port, group] {
     Made made{.membership = index, .id = id, .queue = GroupQueue::create(port, group, options_.receives_own_packets)};
@@ -93,7 +94,7 @@ void FabricNetwork::adopt_made() {
   }
   for (Made& item : made) {
     Membership& membership = memberships_[item.membership];
-    // It may have been left, and joined anew, meanwhile.
+    // Meanwhile the group may have been left and joined again.
     if (membership.id == item.id && !membership.queue) adopt(membership, std::move(item.queue));
   }
   tell_members();

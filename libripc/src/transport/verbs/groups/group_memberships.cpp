@@ -10,11 +10,11 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-// Of the organization (RFC 2365): 239.192.0.0/14.
+// The organization-local scope (RFC 2365): 239.192.0.0/14.
 constexpr unsigned kScopeBits = 18;
-// After a group could not be joined, or was lost.
+// The pause after a group could not be joined, or was lost.
 constexpr Nanoseconds kJoinPause = 60'000'000'000;
-// Routers that a datagram to the group may pass, and one.
+// One more than the routers that a datagram to the group may pass.
 constexpr std::uint8_t kGroupHops = 1;
 
 }  // namespace
@@ -43,7 +43,7 @@ GroupMemberships::~GroupMemberships() { loop_.remove(channel_->get()->fd); }
 
 MembershipPointer GroupMemberships::join(const DevicePort& port, ripc_service_id group) {
   remote::Endpoint own;
-  // RoCE v2 has no groups of IPv6, and no others on a port without an address of IPv4.
+  // RoCE v2 has no IPv6 groups, and a port without an IPv4 address has no IPv4 groups.
   if (port.mtu == 0 || !remote::Endpoint::parse(port.ip, 0, own) || own.family() != AF_INET) return nullptr;
   const remote::Endpoint address = multicast_address_of(group);
   std::erase_if(by_number_, [](const auto& entry) { return entry.second.expired(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network's multicast groups that stand for group IDs, joined through librdmacm: by the subnet manager on
-// InfiniBand, by IGMP on RoCE.
+// The network's multicast groups that stand for group IDs. librdmacm joins them: through the subnet manager on
+// InfiniBand, through IGMP on RoCE.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@
 
 namespace ripc::internal::verbs {
 
-// The address of a group ID, the same everywhere; several groups may have the same.
+// The multicast address of a group ID. It is the same everywhere; several group IDs may share one address.
 remote::Endpoint multicast_address_of(ripc_service_id group);
 
-// One port in one group, or on its way there. The port leaves when the last user lets go of it.
+// One port that has joined one group, or is joining it. The port leaves when the last user releases this object.
 class GroupMembership {
  public:
   explicit GroupMembership(DevicePort port, const remote::Endpoint& group) : port_(std::move(port)), group_(group) {}
@@ -47,7 +47,7 @@ class GroupMembership {
   const DevicePort port_;
   const remote::Endpoint group_;
   // The responder's.
-  std::unique_ptr<MulticastId> id_;  // null: not joined, nor asked for
+  std::unique_ptr<MulticastId> id_;  // null: neither joined nor asked for
   std::uint64_t number_ = 0;         // of the id
   Nanoseconds retry_at_ = 0;         // not before
   mutable std::mutex mutex_;
@@ -65,8 +65,8 @@ class GroupMemberships {
   GroupMemberships(const GroupMemberships&) = delete;
   GroupMemberships& operator=(const GroupMemberships&) = delete;
 
-  // Begins to join unless the port is in the group, or on its way, or could not join a moment ago. Null: a port like
-  // this one cannot be in such a group.
+  // Begins to join, unless the port is in the group, is joining it, or failed to join a moment ago. Null: a port like
+  // this cannot be in such a group.
   MembershipPointer join(const DevicePort& port, ripc_service_id group);
   // The network has forgotten that this port is in groups.
   void join_again(const Device& device, std::uint8_t port);

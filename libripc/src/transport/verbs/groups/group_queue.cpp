@@ -13,8 +13,8 @@ namespace ripc::internal::verbs {
 
 namespace {
 
-constexpr std::uint8_t kSingleHops = 64;  // of what goes to a single queue pair
-// Datagrams that are dropped at once before receive() gives others a turn.
+constexpr std::uint8_t kSingleHops = 64;  // for what goes to a single queue pair
+// How many datagrams receive() may drop in a row before others get a turn.
 constexpr int kReceiveAttempts = 64;
 
 std::uint16_t lid_of(const DevicePort& port, const ibv_wc& completion) noexcept {
@@ -62,13 +62,13 @@ Status GroupQueue::make() {
 GroupQueue::~GroupQueue() {
   const VerbsLibrary& library = *port_.device->library;
   if (is_attached_) (void)library.detach_mcast(queue_->pair(), &group_.address.grh.dgid, group_.address.dlid);
-  // Before the handles that its sends may use, and the memory that the device writes to.
+  // Destroy the queue before the handles that its sends may use and the memory that the device writes to.
   queue_.reset();
 }
 
 // ---- Sending -------------------------------------------------------------------------------------------------
 
-// With the lock held, as what ends in _locked.
+// With the lock held, as for all functions that end in _locked.
 void GroupQueue::reap_locked() noexcept {
   std::array<ibv_wc, 16> completions;
   for (;;) {
@@ -141,7 +141,7 @@ Status GroupQueue::find_handle(const GroupPeer& peer, Nanoseconds now) {
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
 void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noexcept {
-  // Where it fails the device is gone.
+  // This fails only if the device is gone.
   (void)post_receives(queue_->pair(), slots.size(), [&](std::size_t index, ibv_sge& range) {
     std::byte* const slot = receive_slot(slots[index]);
     *slot = std::byte{0};  // read_grh()

@@ -23,16 +23,16 @@
 
 namespace ripc::internal::verbs {
 
-// A group as librdmacm has reported it when it was joined.
+// A group as librdmacm reported it when it was joined.
 struct JoinedGroup {
   ibv_ah_attr address{};
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
-  // Distinguishes it from others that use the group: travels with each datagram as its immediate data.
+  // Keeps users of the same group apart; travels with each datagram as its immediate data.
   std::uint32_t world = 0;
 };
 
-// Subnet managers make groups for datagrams of this size, and do not say so when a group is joined.
+// Subnet managers create groups for datagrams of this size, but do not report it when a group is joined.
 inline constexpr std::size_t kMostOfGroup = 2048;
 
 // The sender of a datagram.
@@ -52,27 +52,27 @@ struct GroupPacket {
 // Any thread, but for create().
 class GroupQueue {
  public:
-  // Attaches it to the group, which must have been joined on this port. receives_own_packets: what it sends comes back,
-  // if the device sees to it; otherwise it is dropped. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (the limit of locked memory,
-  // too), RIPC_SYSTEM.
+  // Makes a queue and attaches it to the group, which must have been joined on this port. receives_own_packets: what it
+  // sends comes back, if the device supports that; otherwise its own packets are dropped. RIPC_NO_DESCRIPTORS,
+  // RIPC_NO_MEMORY (the limit of locked memory, too), RIPC_SYSTEM.
   static Result<std::shared_ptr<GroupQueue>> create(const DevicePort& port, const JoinedGroup& group,
                                                     bool receives_own_packets);
   ~GroupQueue();
 
-  // Never blocks. False: it is larger than the port's MTU, or the device takes nothing now.
+  // Never blocks. False: the datagram is larger than the port's MTU, or the device takes nothing now.
   bool send_to_group(std::span<const std::byte> bytes) noexcept;
   enum class Sending : std::uint8_t { sent, failed, no_handle };
   // Never blocks. no_handle: find_handle() must be called first, for the first time or again, because the address may
   // have moved to another machine.
   Sending send_to(const GroupPeer& peer, std::span<const std::byte> bytes, Nanoseconds now) noexcept;
-  // May take a second, if no one has that address. The handles used last are kept, for a while.
+  // May take a second if nobody has that address. Keeps the most recently used handles for a while.
   Status find_handle(const GroupPeer& peer, Nanoseconds now);
 
-  // The next datagram; larger ones than the buffer are dropped. False: there is none.
+  // Receives the next datagram; drops datagrams larger than the buffer. False: there is none.
   bool receive(std::span<std::byte> buffer, GroupPacket& packet) noexcept;
   int fd() const noexcept { return queue_->fd(); }  // readable when something has come since arm()
   void arm() noexcept;
-  // The device has lost one of its completion queues: nothing comes or goes any more.
+  // The device has lost one of the queue's completion queues, so nothing comes or goes any more.
   bool is_broken() const noexcept { return queue_->is_broken(); }
 
   // For tests.

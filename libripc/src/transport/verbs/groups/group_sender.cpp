@@ -15,7 +15,7 @@ using wire::datagram::Header;
 using wire::datagram::Kind;
 
 constexpr Nanoseconds kAskPause = 60'000'000'000;
-// A member that has not joined for so long does not, and is asked again after the pause.
+// A member that has not joined in this time counts as not joined, and is asked again after the pause.
 constexpr Nanoseconds kJoinPatience = 2'000'000'000;
 constexpr Nanoseconds kRetryPause = 60'000'000'000;
 // Between two rounds, while members come and go.
@@ -52,7 +52,7 @@ void GroupSender::send(ripc_service_id group, std::span<spi::Channel* const> cha
     prepare_locked(group, known);
     if (known.active.token != 0) send_round_locked(known, message, sent);
   } catch (const std::bad_alloc&) {
-    // One by one, then.
+    // The caller then sends to each channel.
   }
 }
 
@@ -112,7 +112,7 @@ const GroupSender::Present* GroupSender::find_present_locked(std::uint32_t link)
   return found == present_.end() || found->link != link ? nullptr : &*found;
 }
 
-// Sees to it that there will be a round of all that are present.
+// Makes sure that there will be a round of all links that are present.
 void GroupSender::prepare_locked(ripc_service_id id, Group& group) {
   candidates_.clear();
   for (const Present& present : present_) {

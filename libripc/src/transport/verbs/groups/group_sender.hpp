@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One datagram for many: messages to groups whose members' links leave by one port of a device, by the network's
-// multicast. A *round* is a set of links that were asked to join with one token. Nothing is sent with it before all of
-// them have received a greeting, so that all members of a round are reached. See docs/internals/groups.md for the
-// picture.
+// One datagram for many receivers: sends messages to groups by the network's multicast if the members' links leave by
+// the same port of a device. A *round* is a set of links that were asked to join with one token. Nothing is sent with
+// it before all of them have received a greeting, so that all members of a round are reached. See
+// docs/internals/groups.md for the picture.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ class DatagramChannel;
 // Any thread.
 class GroupSender final : public spi::Multicast, public std::enable_shared_from_this<GroupSender> {
  public:
-  static constexpr std::size_t kMostMembers = 256;  // of a round; the others get copies of their own
-  static constexpr std::size_t kMostGroups = 64;    // of more, the one sent to longest ago is forgotten
+  static constexpr std::size_t kMostMembers = 256;  // of a round; the other members get separate copies
+  static constexpr std::size_t kMostGroups = 64;    // if there are more, the one used longest ago is forgotten
 
-  // Asks for the membership of the sender's port in a group, and hands it over later, from any thread.
+  // Asks for the membership of the sender's port in a group; `joined` gets it later, in any thread.
   using Join = std::function<void(ripc_service_id group, std::function<void(MembershipPointer)> joined)>;
 
   GroupSender(std::shared_ptr<DatagramSender> sender, Join join) : join_(std::move(join)), sender_(std::move(sender)) {}
@@ -43,17 +43,17 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   void joined(std::uint32_t link, std::uint64_t token) noexcept;
   // This link leaves the port.
   void left(std::uint32_t link) noexcept;
-  // The device is gone. Links that have moved away may keep this.
+  // The device is gone. Links that have moved away may keep this object.
   void give_up() noexcept;
 
  private:
   struct Member {
     std::uint32_t link = 0;
-    std::weak_ptr<remote::Session> session;  // a round must not keep one that is lost
+    std::weak_ptr<remote::Session> session;  // a round must not keep a lost session alive
     bool has_joined = false;
   };
   struct Round {
-    std::uint64_t token = 0;      // 0: there is no such round
+    std::uint64_t token = 0;      // 0: there is no round
     std::vector<Member> members;  // in the order of their links
     std::uint32_t sequence = 0;   // of the last packet
     Nanoseconds began = 0;
@@ -62,12 +62,12 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   };
   struct Group {
     MembershipPointer membership;
-    Nanoseconds ask_at = 0;                     // for the membership, not before
+    Nanoseconds ask_at = 0;                     // earliest time to ask for the membership
     std::shared_ptr<const JoinedGroup> joined;  // what `route` was made of
     DatagramRoute route;
-    Round active;                           // all have joined; of use while all its links are present
-    Round pending;                          // not all have
-    Nanoseconds round_at = 0;               // no new round before
+    Round active;                           // all have joined; usable while all its links are present
+    Round pending;                          // not all have joined
+    Nanoseconds round_at = 0;               // earliest time of a new round
     std::vector<std::uint32_t> not_joined;  // links that have not joined in time, in order
     Nanoseconds retry_at = 0;
     std::uint64_t last_use = 0;
@@ -89,12 +89,12 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
   void send_round_locked(Group& group, const wire::Plain& message, std::span<std::uint8_t> sent);
 
   const Join join_;
-  // Held while channels are locked, and while the sender is.
+  // Held while channels or the sender are locked.
   std::mutex mutex_;
   std::shared_ptr<DatagramSender> sender_;  // null: given up
   std::unordered_map<ripc_service_id, Group> groups_;
   std::uint64_t uses_ = 0;
-  // Of the send that is going on; kept for their memory.
+  // Of the send that is going on; kept to reuse their memory.
   std::vector<Present> present_;            // in the order of their links
   std::vector<std::uint32_t> candidates_;   // links of the next round, in order
   std::vector<DatagramChannel*> channels_;  // of the active round
