@@ -38,7 +38,8 @@ int poll_time(ripc::Nanoseconds left) {
   return static_cast<int>(std::min<std::int64_t>((left.count() + 999'999) / 1'000'000, INT_MAX));
 }
 
-// Standard input for "-", without a limit: somebody may be typing. Another file may be a pipe that nobody writes to.
+// Reads standard input for "-", without a time limit, because a user may be typing. Any other file may be a pipe that
+// nobody writes to.
 ripc::Result<std::vector<std::byte>> read_file(const std::string& path, ripc::Nanoseconds timeout) {
   const auto failed = [&] {
     return ripc::Error(RIPC_SYSTEM, path + ": " + std::strerror(errno) +
@@ -75,7 +76,7 @@ const char* outcome_name(ripc_call_outcome outcome) {
   }
 }
 
-// The first item that is missing in an answer says why.
+// The status of the first item that is missing in an answer.
 ripc_status status_of(const ripc::CallResult& result) {
   for (std::size_t index = 0; index < result.item_count(); ++index)
     if (const ripc::ItemView view = result.item(index); !view.ok()) return view.status();
@@ -140,7 +141,7 @@ int run_call(const CallCommandOptions& options) {
       rpc->call_wait(info->id, options.method, argument, {.timeout = time_left(started, timeout)});
   const std::uint64_t nanoseconds = monotonic_now() - called;
   if (result.status() == RIPC_REFUSED && result.outcome() == RIPC_CALL_DID_NOT_RUN) {
-    // The path says who refuses, and why.
+    // The path's error says who refuses, and why.
     if (const auto path = client->context.find_path(info->id); path.code() == RIPC_REFUSED) return fail(path.error());
   }
   const int exit_code = exit_code_of(result);

@@ -32,9 +32,9 @@ bool parse_number(std::string_view digits, std::uint64_t& number) noexcept {
   return error == std::errc() && end == digits.data() + digits.size();
 }
 
-constexpr int kPauseMilliseconds = 10;  // between two questions; a resolver may well answer at once
+constexpr int kPauseMilliseconds = 10;  // between two look-ups; a resolver may answer at once
 
-// Between looks at what may take its time. True: another one like the last would not end in time.
+// Called between look-ups, which may take long. True: another one that takes as long as the last would not end in time.
 bool is_over(std::uint64_t started, ripc::Nanoseconds timeout, std::uint64_t last_look) {
   if (timeout == ripc::kForever) return false;
   const std::uint64_t now = monotonic_now();
@@ -130,7 +130,7 @@ ripc::Result<ripc::ServiceInfo> wait_for_service(ripc::Context& context, const T
     auto info = target.resolve(context);
     if (info.ok() || info.code() != RIPC_NO_SERVICE) return info;
     if (is_over(started, timeout, look)) {
-      // Another look like this one would end too late.
+      // Another look-up that takes as long would end too late.
       const ripc::Nanoseconds left = time_left(started, timeout);
       if (left.count() != 0 && context.wait_service(target.id, left).ok()) return target.resolve(context);
       return ripc::Error(RIPC_NO_SERVICE, "No living service is called '" + target.text +

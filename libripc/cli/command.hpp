@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands, and what they share. Each add_ function declares one command with its options; when the command line
-// names it, it runs and puts its exit code into `exit_code`.
+// The commands, and what they share. Each add_ function declares one command with its options. If the command line
+// names that command, it runs and puts its exit code into `exit_code`.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ void add_key_command(CLI::App& app, int& exit_code);
 void add_trust_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
 
-// A service as people name it: "NAME", or "id:NUMBER" (decimal or 0x...) for one without a name. A group: "group:NAME",
+// A service as users name it: "NAME", or "id:NUMBER" (decimal or 0x...) for one without a name. A group: "group:NAME",
 // "group:NUMBER" (that of RIPC_GROUP_ID), or its whole ID after "id:".
 struct Target {
   std::string text;  // as given
@@ -45,14 +45,14 @@ struct Target {
   ripc::Result<ripc::ServiceInfo> resolve(ripc::Context& context) const;
 };
 
-// A context on these transports, separated by commas; empty: the default ones. Nothing that it looks for takes longer
-// than `timeout`.
+// A context on these transports, separated by commas; empty: the default ones. None of its look-ups takes longer than
+// `timeout`.
 ripc::Result<ripc::Context> open_context(const std::string& transports, ripc::Nanoseconds timeout = ripc::kForever);
 
-// The error, if it is of this user's own files: what refuses there is no service.
+// The error of a call that uses this user's own files: RIPC_REFUSED becomes RIPC_PERMISSION, as no service has refused.
 ripc::Error of_this_user(const ripc::Error& error);
 
-// A context, and a service to talk from.
+// A context, and a service to send from.
 struct Client {
   ripc::Context context;
   ripc::Service service;
@@ -68,15 +68,16 @@ CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& 
 // Seconds from the command line to a timeout; more than 10^9 is "for ever".
 ripc::Nanoseconds to_timeout(double seconds);
 
-// What is left of `timeout` of what began at `started` (monotonic_now()).
+// What is left of the `timeout` of an operation that began at `started` (monotonic_now()).
 ripc::Nanoseconds time_left(std::uint64_t started, ripc::Nanoseconds timeout);
 
-// Resolves the target, again and again until it is there or the time is over (RIPC_NO_SERVICE then). Zero: once. The
-// last look begins early enough to end in time.
+// Resolves the target again and again, until it is found or the time is over (then RIPC_NO_SERVICE). Timeout 0: once.
+// The last attempt begins early enough to end in time.
 ripc::Result<ripc::ServiceInfo> wait_for_service(ripc::Context& context, const Target& target,
                                                  ripc::Nanoseconds timeout);
 
-// The living members of the group, again and again until there is one or the time is over (RIPC_NO_SERVICE then).
+// The living members of the group. Looks again and again, until there is one or the time is over (then
+// RIPC_NO_SERVICE).
 ripc::Result<std::vector<ripc::ServiceInfo>> wait_for_members(ripc::Context& context, const Target& target,
                                                               ripc::Nanoseconds timeout);
 

@@ -15,7 +15,7 @@
 namespace cli {
 namespace {
 
-// CLI11 takes the argument after "--name=" for its value.
+// Splits "--name=", because CLI11 would take the next argument for its value.
 std::vector<std::string> split_empty_values(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   bool has_options = true;
@@ -29,7 +29,7 @@ std::vector<std::string> split_empty_values(int argc, const char* const* argv) {
   return arguments;
 }
 
-// A word that no command knows is what is wrong, and not that a command is missing.
+// If there is an unknown word, reports that word as the mistake, and not a missing command.
 int print_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   const bool lacks_command = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const std::vector<std::string> unknown = lacks_command ? app.remaining(true) : std::vector<std::string>();
@@ -49,13 +49,13 @@ bool wants_json(const CLI::App& app) {
 }  // namespace
 
 void refuse_empty_values(CLI::App& app) {
-  // An argument of no bytes, and nobody whom a member may call, can be meant.
+  // An argument of no bytes, and a member who may call nobody, are meaningful.
   constexpr std::array<std::string_view, 2> kMayBeEmpty = {"--data", "--calls"};
   for (CLI::Option* option : app.get_options()) {
     if (std::find(kMayBeEmpty.begin(), kMayBeEmpty.end(), option->get_name()) != kMayBeEmpty.end()) continue;
     const std::string what = option->get_required() ? "it is empty: give it a value."
                                                     : "it is empty: give it a value, or leave it out for the default.";
-    // As a transformation, since those come before all checks.
+    // As a transformation, because transformations come before all checks.
     option->transform(CLI::Validator([what](std::string& value) { return value.empty() ? what : std::string(); }, ""));
   }
   for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for the command line of every command.
+// Rules for the command line of every command.
 #pragma once
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
@@ -12,8 +12,8 @@ namespace cli {
 // default. Call it when all commands are declared.
 void refuse_empty_values(CLI::App& app);
 
-// Runs the command that the command line names. `exit_code` is where the add_ functions let it put its own; returns
-// that, or the one of wrong usage or of a help text, which are printed.
+// Runs the command that the command line names. `exit_code` is the variable that the add_ functions were given. Returns
+// the command's exit code, or that of a usage error or a help text, which it prints.
 int parse_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code);
 
 }  // namespace cli

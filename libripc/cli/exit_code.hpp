@@ -13,7 +13,7 @@ enum ExitCode : int {
   kNoService = 3,  // no living service has this name or ID
   kTimeout = 4,    // the service is there, but did not answer in time
   kRefused = 5,    // the service refused: no such file, no permission, no such method, an answer with a code, ...
-  kMismatch = 6,   // data arrived that is not what was sent: a checksum or benchmark payload was wrong
+  kMismatch = 6,   // data arrived that differs from what was sent: a checksum or benchmark payload was wrong
 };
 
 inline ExitCode exit_code_for(ripc_status status) noexcept {

@@ -28,7 +28,7 @@ struct GetOptions {
   bool json = false;
 };
 
-// Of one that is whole.
+// The report for a file that arrived whole.
 Json report_json(const std::string& output, const file::FetchReport& report) {
   Json json = {{"ok", true},
                {"bytes", report.bytes},
@@ -58,10 +58,10 @@ std::string to_line(const file::FetchReport& report) {
   return line;
 }
 
-// Says what came of one file; the exit code.
+// Prints the outcome for one file. Returns the exit code.
 int say_outcome(const GetOptions& options, const std::string& path, const std::string& output,
                 const file::FetchReport& report) {
-  // Standard output is for the content if that is where it goes.
+  // If the content goes to standard output, nothing else may.
   std::FILE* stream = output == "-" ? stderr : stdout;
   if (options.json) {
     Json json = {{"service", options.service}, {"path", path}};
@@ -72,7 +72,7 @@ int say_outcome(const GetOptions& options, const std::string& path, const std::s
   if (report.exit_code != kOk) print_error(who + report.error);
   if (report.exit_code == kOk) {
     std::fprintf(stream, "%s%s\n", who.c_str(), to_line(report).c_str());
-    // Of a file that came in the answer none has carried anything.
+    // If the file came in the answer, no rail has carried anything.
     if (report.rails.size() > 1 && bytes_of(report.rails) != 0) {
       for (const std::string& rail : rail_lines(report.rails)) std::fprintf(stream, "  %s\n", rail.c_str());
     }
@@ -83,7 +83,7 @@ int say_outcome(const GetOptions& options, const std::string& path, const std::s
   return report.exit_code;
 }
 
-// Fetches one file and says what came of it; the exit code.
+// Fetches one file and prints the outcome. Returns the exit code.
 int get_one(const GetOptions& options, file::Connection& connection, const std::string& path,
             const std::string& output_path, bool return_buffer) {
   auto output = file::make_output(output_path);
@@ -100,7 +100,7 @@ int get_one(const GetOptions& options, file::Connection& connection, const std::
   return say_outcome(options, path, output_path, report);
 }
 
-// What a line of a batch asks for: "PATH<tab>OUTPUT[<tab>return]".
+// Fetches what a line of a batch asks for: "PATH<tab>OUTPUT[<tab>return]".
 int get_line(const GetOptions& options, file::Connection& connection, const std::string& line) {
   const std::size_t first = std::min(line.find('\t'), line.size());
   const std::size_t second = std::min(line.find('\t', first + 1), line.size());
@@ -115,8 +115,8 @@ int get_line(const GetOptions& options, file::Connection& connection, const std:
   return say_outcome(options, path, output, report);
 }
 
-// Lines from standard input, one file each, until its end. The first failure is the exit code; the others are fetched
-// all the same.
+// Reads lines from standard input until its end, one file each. The first failure gives the exit code, but the other
+// files are fetched anyway.
 int get_batch(const GetOptions& options, file::Connection& connection) {
   int exit_code = kOk;
   std::string line;
@@ -136,7 +136,7 @@ int run_get(const GetOptions& options) {
                                       : "Say which file to fetch: ripc get NAME PATH.");
   if (options.fetch.chunk == 0 || options.fetch.chunk > file::kMaxChunk)
     return fail(kUsage, "--chunk takes 1 byte to " + format_bytes(file::kMaxChunk) + ".");
-  // Without -o the content goes to standard output, unless that is wanted for the JSON or is a person's screen.
+  // Without -o the content goes to standard output, unless the JSON goes there or it is a terminal.
   std::string output = options.output;
   if (output.empty() && !options.batch && !options.json) {
     if (isatty(STDOUT_FILENO) == 1)

@@ -122,7 +122,7 @@ int print_outcome(Json fields, int exit_code, std::string_view sentence, std::FI
 }
 
 void hold_standard_streams() {
-  // The wrong direction: what uses the stream fails, as it does with a closed descriptor.
+  // Opened in the wrong direction, so that using the stream fails, as with a closed descriptor.
   constexpr std::array kDirections = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     // The lowest free descriptor is this one.
@@ -149,7 +149,7 @@ Json percentiles(std::vector<double>& samples) {
     const double rank = std::ceil(fraction * static_cast<double>(samples.size())) - 1;
     return samples[static_cast<std::size_t>(std::max(rank, 0.0))];
   };
-  // Where the clock has large steps, percentiles are all on one of them.
+  // The mean shows more than percentiles, which fall on whole steps of a coarse clock.
   const std::size_t quarter = samples.size() / 4;
   const auto middle = std::span(samples).subspan(quarter, samples.size() - 2 * quarter);
   const double sum = std::accumulate(middle.begin(), middle.end(), 0.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and scripts see: numbers in readable units, tables, JSON lines, errors, a progress bar.
+// What users and scripts see: numbers in readable units, tables, JSON lines, errors, a progress bar.
 #pragma once
 
 #include <cstdint>
@@ -33,25 +33,25 @@ void print_json(const Json& json, std::FILE* stream = stdout);
 // "ripc: sentence" on stderr.
 void print_error(std::string_view sentence);
 
-// From now on a failure is one JSON object on `stream` as well; nullptr: no longer.
+// From now on every failure is also printed as one JSON object on `stream`; nullptr: no longer.
 void tell_failures_as_json(std::FILE* stream);
-// The sentence on stderr, and the object: {"ok":false,"error":...,"exit_code":...}. Returns the exit code.
+// Prints the sentence on stderr, and the object: {"ok":false,"error":...,"exit_code":...}. Returns the exit code.
 int fail(int exit_code, std::string_view sentence);
 int fail(const ripc::Error& error);
-// One line of JSON with these fields of an outcome. A sentence, if it is one of failure, goes to stderr as well.
+// Prints one line of JSON with these fields of an outcome. The sentence goes to stderr as well, if it is a failure.
 // Returns the exit code.
 int print_outcome(Json fields, int exit_code, std::string_view sentence, std::FILE* stream = stdout);
 
-// Makes descriptors 0, 1 and 2 those of the standard streams, also where the caller closed them. So nothing else that
-// is opened gets one of them.
+// Makes sure that descriptors 0, 1 and 2 are open, even if the caller closed them, so that no other file gets one of
+// these numbers.
 void hold_standard_streams();
-// Use it instead of fflush(stdout): a failure is remembered.
+// Use it instead of fflush(stdout): it remembers a failure for finish_output().
 void flush_output();
-// At the end: `exit_code`, or that of a failure if not all of what was printed has arrived.
+// Call it at the end. Returns `exit_code`, or the code of a failure if not all of the output could be written.
 int finish_output(int exit_code);
 
-// "min", "p50", "p90", "p99", "p999", "max" and "mid_mean", the mean of the middle half, of samples, which are sorted
-// by this call. All 0 without samples.
+// "min", "p50", "p90", "p99", "p999", "max" and "mid_mean", the mean of the middle half, of samples, which this call
+// sorts. All are 0 without samples.
 Json percentiles(std::vector<double>& samples);
 double median(std::vector<double> values);
 

@@ -69,7 +69,7 @@ int run_ping(const PingOptions& options) {
   std::uint64_t number = (std::uint64_t{std::random_device{}()} << 32) + 1;  // not an answer to another process's ping
   std::vector<double> samples;
   std::uint64_t sent = 0;
-  std::uint64_t failed = 0;  // of those, what could not be sent
+  std::uint64_t failed = 0;  // of those, pings that could not be sent
   ripc::Error failure;       // why the last ping could not be sent
   ripc::ServiceInfo info;
   bool look = true;  // it may have restarted, or moved
@@ -78,13 +78,13 @@ int run_ping(const PingOptions& options) {
     if (look) {
       auto found = wait_for_service(client->context, *target, time_left(started, timeout));
       if (!found.ok()) return fail(found.error());
-      // The way there is made now, so that the ping does not pay for it.
+      // Makes the path now, so that its time does not count for the ping.
       std::string way = info.transport.empty() ? "none" : info.transport;
       auto path = client->context.find_path(found->id);
       if (path.ok()) way = path->transport;
       failure = path.error();
       info = *std::move(found);
-      info.transport = std::move(way);  // and not the first that the service has an address for
+      info.transport = std::move(way);  // not just the first transport with an address
       look = false;
       if (!failure.ok() && time_left(started, timeout) == ripc::kNoWait) break;
     }
@@ -102,7 +102,7 @@ int run_ping(const PingOptions& options) {
       samples.push_back(static_cast<double>(monotonic_now() - sent_at));
       continue;
     }
-    // A service that starts again is any of these for a while.
+    // A service that restarts returns any of these for a while.
     constexpr std::array kPassing = {RIPC_TIMEOUT, RIPC_AGAIN, RIPC_NO_SERVICE, RIPC_PEER_DEAD, RIPC_CLOSED};
     if (std::ranges::find(kPassing, outcome.code()) == kPassing.end()) return fail(outcome);
     look = true;

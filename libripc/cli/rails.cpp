@@ -10,7 +10,7 @@
 namespace cli {
 namespace {
 
-// Of all that was carried, in percent.
+// The rail's share of all bytes carried, in percent.
 double share_of(const ripc::RailInfo& rail, std::uint64_t all) {
   return static_cast<double>(bytes_of(rail)) * 100 / static_cast<double>(all);
 }
@@ -62,7 +62,7 @@ std::vector<ripc::RailInfo> rails_since(const std::vector<ripc::RailInfo>& befor
   for (ripc::RailInfo& rail : rails) {
     const auto former = std::find_if(before.begin(), before.end(),
                                      [&](const ripc::RailInfo& other) { return other.peer == rail.peer; });
-    // Counters begin anew with the connection.
+    // Counters start from 0 with each connection.
     if (former == before.end() || former->bytes_sent > rail.bytes_sent || former->bytes_received > rail.bytes_received)
       continue;
     rail.bytes_sent -= former->bytes_sent;

@@ -8,7 +8,7 @@ namespace cli {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{500};
-// Of those that follow, the pause doubles: a neighbour of another cluster goes on for ever.
+// After each notice the pause doubles, because a neighbour from another cluster keeps trying for ever.
 constexpr int kFirstPause = 20, kLongestPause = 7200;  // looks
 
 std::string counted(std::uint64_t count, const char* what, const char* why) {

@@ -12,7 +12,7 @@
 
 namespace cli {
 
-// Looks twice a second, in a thread of its own, from the constructor to the destructor. The context must live as long.
+// Checks twice a second, in a thread of its own, from the constructor to the destructor. The context must outlive it.
 class RefusalNotices {
  public:
   explicit RefusalNotices(ripc::Context& context) : context_(context), thread_([this] { run(); }) {}
@@ -26,7 +26,7 @@ class RefusalNotices {
   ripc::Context& context_;
   std::string trouble_;         // with the trust file, as it was reported last
   std::uint64_t reported_ = 0;  // refusals
-  int looks_until_notice_ = 0;  // so that a flood does not fill the log
+  int looks_until_notice_ = 0;  // so that many refusals do not flood the log
   int pause_ = 0;
   std::mutex mutex_;
   std::condition_variable stopping_;

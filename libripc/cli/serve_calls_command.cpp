@@ -23,7 +23,7 @@ void answer(ripc::Request& request, std::span<const ripc::Item> items) {
   if (const auto sent = request.reply(items); !sent.ok()) request.drop(sent.code());
 }
 
-// The arguments, as they came. One that is missing here cannot be sent back.
+// Sends the arguments back as they came. An argument that is missing here cannot be sent back.
 void answer_echo(ripc::Request request) {
   std::vector<ripc::Item> items;
   for (std::size_t index = 0; index < request.item_count(); ++index) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resolve, services and doctor: what is there, and whether this machine is fit.
+// ripc resolve, services and doctor: show which services there are, and whether this machine is set up properly.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 namespace cli {
 namespace {
 
-// With the path that is taken to it. A service that is there but cannot be reached is part of the answer.
+// Adds the path that is taken to the service. A service that is there but cannot be reached is part of the answer.
 ripc::ServiceInfo with_path(ripc::Context& context, ripc::ServiceInfo info) {
   auto path = context.find_path(info.id);
   if (path.ok()) return *std::move(path);
@@ -20,7 +20,7 @@ ripc::ServiceInfo with_path(ripc::Context& context, ripc::ServiceInfo info) {
   return info;
 }
 
-// Those of the path; none if it works not, or within this host.
+// The rails of the path; none if the path does not work, or stays within this host.
 std::vector<ripc::RailInfo> rails_to(ripc::Context& context, const ripc::ServiceInfo& info) {
   if (info.transport == "none") return {};
   auto rails = context.rails(info.id);
@@ -90,7 +90,7 @@ int run_resolve(const std::string& name, double timeout, bool json) {
   return kOk;
 }
 
-// Where nothing leaves this host: that, and how to join others.
+// If nothing leaves this host, prints this, and how to join other hosts.
 void print_network_limit() {
   const auto findings = ripc::Context::diagnose();
   if (!findings.ok()) return;
@@ -103,7 +103,7 @@ void print_network_limit() {
 int run_services(bool json) {
   auto context = open_context({});
   if (!context.ok()) return fail(context.error());
-  // Where one resolver cannot be asked, what the others know is shown all the same.
+  // If one resolver cannot be asked, the services that the others know are shown anyway.
   std::vector<ripc::ServiceInfo> services;
   const auto collect = [](void* to, const ripc_service_info* info) {
     static_cast<std::vector<ripc::ServiceInfo>*>(to)->push_back(ripc::ServiceInfo::from_c(*info));
@@ -162,7 +162,7 @@ CLI::Option* add_timeout(CLI::App& command, double& seconds, const std::string& 
       ->check(CLI::Validator(
           [](const std::string& text) {
             double number = 0;
-            // Not: number < 0. It may be no number at all.
+            // Not `number < 0`: it may be NaN.
             const bool good = CLI::detail::lexical_cast(text, number) && number >= 0;
             return good ? std::string() : "'" + text + "' is not a time: give seconds, 0 or more, such as 2.5.";
           },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands share that hold a service until a signal ends them.
+// What is shared by the commands that hold a service until a signal ends them.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ struct ServingOptions {
   bool takeover = false;
   bool json = false;
 };
-// All but the service.
+// Adds all options but the service.
 void add_serving_options(CLI::App& command, ServingOptions& options);
 
-// A service that is held.
+// A service that the command holds.
 class Serving {
  public:
   // Registers it. `target` is what the options name.
@@ -27,7 +27,7 @@ class Serving {
   ripc::Context& context() noexcept { return context_; }
   ripc::Service& service() noexcept { return service_; }
 
-  // With --json, one object of an event with these fields besides; otherwise the sentence.
+  // With --json prints one event object that has these fields too; otherwise prints the sentence.
   void say_ready(const Json& fields, const std::string& sentence) const;
   void say_closed(const ripc::Error& end, const Json& fields, const std::string& sentence) const;
 
@@ -41,11 +41,11 @@ class Serving {
   ripc::Service service_;
 };
 
-// Calls `step`, which waits for something and does it, until a signal or the service ends it. RIPC_INTERRUPTED is the
-// orderly end. Meanwhile stderr tells what the context refuses.
+// Calls `step`, which waits for work and does it, until a signal or the end of the service. RIPC_INTERRUPTED is the
+// orderly end. Meanwhile it reports on stderr what the context refuses.
 ripc::Error serve_until_stopped(const StopOnSignal& stop, Serving& serving, const std::function<ripc::Error()>& step);
 
-// The exit code after that.
+// The exit code for the result of serve_until_stopped().
 int exit_code_after(const ripc::Error& end);
 
 }  // namespace cli

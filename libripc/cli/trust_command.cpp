@@ -40,7 +40,7 @@ int finish(ripc_status status, const TrustOptions& options, const std::string& d
   return kOk;
 }
 
-// This user's, as its programs find it; made in its default place if there is none.
+// This user's identity, as the user's programs find it; made in its default place if there is none.
 auto own_identity() {
   const bool is_default = std::getenv("RIPC_IDENTITY_FILE") == nullptr;
   auto made = is_default ? ripc::create_identity() : ripc::read_identity();
@@ -49,7 +49,7 @@ auto own_identity() {
 
 int run_add(const TrustOptions& options) {
   const auto members = ripc::read_trust(options.file);
-  // Afterwards it is the arguments that are wrong.
+  // From here on, this status means that the arguments are wrong.
   if (members.code() == RIPC_INVALID_ARGUMENT) return fail(members.error());
   const bool is_member =
       members.ok() && std::ranges::any_of(*members, [&](const auto& member) { return member.name == options.name; });

@@ -24,7 +24,8 @@ ripc::Result<ripc::ServiceInfo> wait_until_reachable(ripc::Context& context, con
   return target.name.empty() ? context.wait_service(target.id, timeout) : context.wait_service(target.name, timeout);
 }
 
-// Waits as the library does, and at the end looks as others do: that tells why nothing is found.
+// Waits as the library does. At the end it resolves as other commands do, because that error says why nothing was
+// found.
 ripc::Result<ripc::ServiceInfo> wait_or_say_why(const WaitOptions& options, ripc::Context& context,
                                                 const Target& target) {
   constexpr ripc::Nanoseconds kLook = std::chrono::seconds(1);

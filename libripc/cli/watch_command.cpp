@@ -24,14 +24,14 @@ struct WatchOptions {
 
 using Outcome = file::Connection::Outcome;
 
-// What the notification's callback, which runs in the library's responder thread, leaves for the main thread.
+// Data for the main thread from the notification's callback, which runs in the library's responder thread.
 struct Notice {
   std::mutex mutex;
   std::string text;
   std::atomic<bool> arrived{false};
 };
 
-// What the watch of the ID leaves likewise: which registration it sees, which one ended last, and why.
+// Data for the main thread from the watch of the ID: which registration it sees, which one ended last, and why.
 struct Life {
   std::atomic<bool> is_seen{false};
   std::atomic<std::uint64_t> seen{0};
@@ -95,8 +95,8 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
       const std::uint64_t ended = life.ended.load();
       return known != 0 ? ended == known : ended != ended_before;
     };
-    // The watch reports the end only of what it has seen, and it may look later than this thread. A service that ends
-    // before that is found out by asking again.
+    // The watch reports only the end of a registration that it has seen, and it may look later than this thread. If a
+    // service ends before that, asking again shows it.
     const auto is_watched = [&] { return life.is_seen.load() && (known == 0 || life.seen.load() == known); };
     if (!is_over() && !has_ended() && !is_watched()) {
       (void)connection.service().receive(std::chrono::nanoseconds(kLastWord));
@@ -108,7 +108,7 @@ int watch(const WatchOptions& options, file::Connection& connection, Notice& not
       const auto message = connection.service().receive();
       if (!message.ok() && message.code() != RIPC_INTERRUPTED) return fail(message.error());
     }
-    // Its last word may be on its way still.
+    // The service's last message may still be on its way.
     const std::uint64_t until = monotonic_now() + kLastWord;
     while (!is_over() && monotonic_now() < until)
       (void)connection.service().receive(std::chrono::nanoseconds(kLastWord));

@@ -55,25 +55,25 @@ Result<spi::ServiceRecord> ChainResolver::resolve(ripc_service_id id, Deadline d
   Result<spi::ServiceRecord> found =
       first_found(id, [&](spi::Resolver& resolver) { return resolver.resolve(id, deadline); });
   if (found.ok() || !has_time || resolvers_.size() < 2 || !deadline.expired()) return found;
-  // While the last one waited, an earlier one may have learned of it.
+  // While the last resolver waited, an earlier one may have learned of the service.
   Result<spi::ServiceRecord> again =
       first_found(id, [&](spi::Resolver& resolver) { return resolver.resolve(id, deadline); });
   return again.ok() ? again : found;
 }
 
-// The local one knows only the former, if the successor is on another host.
+// If the successor is on another host, the local resolver knows only the former holder.
 Result<spi::ServiceRecord> ChainResolver::successor(const spi::ServiceRecord& former, Deadline deadline) {
   return first_found(former.id, [&](spi::Resolver& resolver) { return resolver.successor(former, deadline); });
 }
 
 Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) {
-  std::vector<spi::ServiceRecord> published;  // what each resolver has of ours now
-  std::vector<spi::ServiceRecord> own;        // and had
+  std::vector<spi::ServiceRecord> published;  // what each resolver now has of ours
+  std::vector<spi::ServiceRecord> own;        // all that any resolver had of ours
   std::vector<spi::ServiceRecord> others;
   spi::ServiceRecord candidate = record;
   Status status;
-  // A resolver may raise the incarnation above that of a holder only it has known; then those before it get the
-  // new one. None raises one that is larger than all it knows, so one round is enough, or two.
+  // A resolver may raise the incarnation above that of a holder that only this resolver knew; then the resolvers before
+  // it get the new one. None raises an incarnation that is larger than all it knows, so one or two rounds are enough.
   constexpr std::size_t kMostRounds = 8;
   std::size_t settled = 0;
   std::size_t next = 0;
@@ -104,7 +104,7 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
     try {
       status = take_step(step);
     } catch (const std::bad_alloc&) {
-      // It may have been published, and that not be noted.
+      // It may have been published without being noted.
       resolvers_[next]->withdraw(candidate);
       status = RIPC_NO_MEMORY;
     }

@@ -43,7 +43,7 @@ Result<LocalResolver*> DirectoryLookup::directory(const std::string& path) {
   if (!known) {
     Result<std::shared_ptr<RuntimeDirectory>> opened = RuntimeDirectory::open(path.c_str(), peer_policy_);
     if (!opened.ok()) return opened.status();
-    // No context of ours registers there, so none is taken for alive unasked.
+    // No context of ours registers there, so every context is probed.
     known = std::make_unique<LocalResolver>(std::move(*opened), 0);
   }
   return known.get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of the form shm:DIRECTORY name a service by where it registers, not by its process of today. The lookup
-// finds the service in that runtime directory. The address becomes shm:DIRECTORY#CONTEXT, which the shared-memory
-// transport understands.
+// Addresses of the form shm:DIRECTORY name a service by the place where it registers, not by its present process. The
+// lookup finds the service in that runtime directory. The address becomes shm:DIRECTORY#CONTEXT, which the
+// shared-memory transport understands.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ namespace ripc::internal::resolver {
 // Thread-safe.
 class DirectoryLookup {
  public:
-  // peer_policy: for opening the directories.
+  // peer_policy: the policy with which the directories are opened.
   explicit DirectoryLookup(std::uint32_t peer_policy) noexcept : peer_policy_(peer_policy) {}
 
   // The record without addresses of directories that have no living holder of its ID. Incarnation, context and pid are
-  // those of the first holder that was found. RIPC_NO_SERVICE: no address is left. RIPC_PERMISSION, RIPC_SYSTEM ...:
-  // none is left, and a directory could not be opened.
+  // those of the first holder that was found. RIPC_NO_SERVICE: no address is left. RIPC_PERMISSION, RIPC_SYSTEM ...: no
+  // address is left, and a directory could not be opened.
   Result<spi::ServiceRecord> find(spi::ServiceRecord record, Deadline deadline);
 
  private:
@@ -30,7 +30,7 @@ class DirectoryLookup {
 
   const std::uint32_t peer_policy_;
   std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<LocalResolver>> directories_;  // by path; few, and they stay
+  std::unordered_map<std::string, std::unique_ptr<LocalResolver>> directories_;  // by path; few, and never removed
 };
 
 }  // namespace ripc::internal::resolver

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Parsers, or what is done with their values, may use a hostile text's depth as that of the stack.
+// Parsers, and code that uses their values, may recurse as deep as a hostile text is nested.
 bool is_too_deep(std::string_view text, int max_depth) noexcept {
   int depth = 0;
   bool in_string = false;
@@ -31,7 +31,7 @@ bool is_too_deep(std::string_view text, int max_depth) noexcept {
 
 }  // namespace
 
-// What the parser tells of.
+// Receives the parser's events.
 class JsonValue::Builder final : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(JsonValue& root) : root_(root) {}
@@ -62,7 +62,7 @@ class JsonValue::Builder final : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
  private:
-  // Where the next value goes, emptied.
+  // The place for the next value, emptied.
   JsonValue& place() {
     JsonValue* at = &root_;
     if (!open_.empty()) {
@@ -96,7 +96,7 @@ class JsonValue::Builder final : public nlohmann::json_sax<Json> {
 
   JsonValue& root_;
   std::string name_;
-  std::vector<JsonValue*> open_;  // what is open does not move: only the innermost one grows
+  std::vector<JsonValue*> open_;  // open values do not move, because only the innermost one grows
 };
 
 JsonValue JsonValue::parse(std::string_view text, int max_depth) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parsed JSON text. nlohmann::json does the parsing; its own values take memory to be destroyed, and end the process
-// where there is none.
+// A parsed JSON text. nlohmann::json does the parsing; its own values allocate memory in their destructors, and end the
+// process if there is none.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,18 @@ class JsonValue {
     other,
   };
 
-  // The whole text; Kind::none if it is not JSON, not UTF-8, or nested deeper than `max_depth`. Of members with the
-  // same name the last one counts. Throws std::bad_alloc.
+  // Parses the whole text; Kind::none if it is not JSON, not UTF-8, or nested deeper than `max_depth`. If members have
+  // the same name, the last one counts. Throws std::bad_alloc.
   static JsonValue parse(std::string_view text, int max_depth);
 
   Kind kind() const noexcept { return kind_; }
-  // Of an array.
+  // The elements of an array.
   const std::vector<JsonValue>& elements() const noexcept { return elements_; }
-  // Of an object, by name; nullptr or nothing if there is none, or none of that kind.
+  // A member of an object, by name; nullptr or nullopt if there is none with this name, or it has another kind.
   const JsonValue* member(std::string_view name) const noexcept;
   const std::string* string_member(std::string_view name) const noexcept;
   std::optional<std::uint64_t> number_member(std::string_view name) const noexcept;
-  // nullptr if it is no string.
+  // nullptr if the value is not a string.
   const std::string* string() const noexcept { return kind_ == Kind::string ? &text_ : nullptr; }
 
  private:
@@ -42,7 +42,7 @@ class JsonValue {
   Kind kind_ = Kind::none;
   std::uint64_t number_ = 0;
   std::string text_;
-  std::vector<std::string> names_;  // of the elements of an object
+  std::vector<std::string> names_;  // of an object's elements
   std::vector<JsonValue> elements_;
 };
 

@@ -27,11 +27,11 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// There may be no memory for one of them.
+// An attempt may fail for lack of memory.
 constexpr int kWithdrawAttempts = 3;
 constexpr long kWithdrawPause = 1'000'000;  // nanoseconds
 
-// A lock is held for some microseconds; a process that has it for this long is stopped.
+// A lock is held for some microseconds; a process that holds it for this long is stopped.
 constexpr Nanoseconds kLockTimeout = 1'000'000'000;
 // A record that is overwritten in place is whole again after some microseconds.
 constexpr int kTornReads = 5;
@@ -40,7 +40,7 @@ Deadline lock_deadline() noexcept { return Deadline::after(kLockTimeout); }
 
 Deadline earlier(Deadline one, Deadline other) noexcept { return one.at() < other.at() ? one : other; }
 
-// What is left where a file may be overwritten but not removed.
+// The text that is left if a file may be overwritten but not removed.
 std::string vacant_text(const spi::ServiceRecord& record) {
   spi::ServiceRecord vacant;
   vacant.id = record.id;
@@ -74,7 +74,7 @@ Status LocalResolver::show_life() {
   return {};
 }
 
-// A context of 0 is that of a vacant record. One that cannot be judged keeps its record.
+// A vacant record has the context 0. A context that cannot be probed keeps its record.
 bool LocalResolver::is_alive(const spi::ServiceRecord& record) const noexcept {
   if (record.context == 0) return false;
   return record.context == own_context_ || directory_->probe(record.context) != Liveness::dead;
@@ -90,8 +90,8 @@ Result<spi::ServiceRecord> LocalResolver::resolve(ripc_service_id id, Deadline d
   return record;
 }
 
-// The record without a lock. RIPC_CORRUPT: the text is not a record. Something that is not even a file is
-// RIPC_NO_SERVICE.
+// Reads the record without a lock. RIPC_CORRUPT: the text is not a record. RIPC_NO_SERVICE: there is no file, or
+// something that is not even a file.
 Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
   for (int attempt = 1;; ++attempt) {
     const Result<std::string> text = read_record(*directory_, id);
@@ -100,14 +100,14 @@ Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
     if (!text.ok()) return text.status();
     Result<spi::ServiceRecord> record = decode_service_record(*text, id);
     if (!(record.status() == RIPC_CORRUPT) || attempt == kTornReads) return record;
-    // It may just be overwritten in place, which takes some microseconds.
+    // Another process may be overwriting it in place, which takes some microseconds.
     const timespec pause{0, 20'000L * attempt};
     ::nanosleep(&pause, nullptr);
   }
 }
 
-// Looks again with the lock: what was read without it may have been half-written, or be replaced by now. The living
-// holder, or RIPC_NO_SERVICE, whether the file could be removed or not.
+// Looks again with the lock: the text read without it may have been half-written, or may have been replaced since.
+// Returns the living holder, or RIPC_NO_SERVICE, whether the file could be removed or not.
 Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadline deadline) {
   Result<LockedRecord> locked = LockedRecord::lock(*directory_, id, deadline);
   if (!locked.ok()) {
@@ -123,7 +123,7 @@ Result<spi::ServiceRecord> LocalResolver::remove_stale(ripc_service_id id, Deadl
     return no_service(id, "what was in its place was not a service record");
   }
   if (is_alive(*record)) return record;
-  // A vacant record is as good as none: where it cannot be removed it stays.
+  // A vacant record is as good as none, so it may stay if it cannot be removed.
   static_cast<void>(locked->remove(vacant_text(*record), record->context != 0));
   return no_service(id, "the process that registered it has ended");
 }
@@ -150,7 +150,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
   const Deadline deadline = lock_deadline();
   for (;;) {
     if (displaced != nullptr) displaced->reserve(displaced->size() + 1);
-    spi::ServiceRecord holder;  // alive or not; without one its incarnation is 0
+    spi::ServiceRecord holder;  // alive or not; if there is none, its incarnation is 0
     bool was_record = false;
     bool is_held = false;
     Result<LockedRecord> locked = LockedRecord::lock(*directory_, record.id, deadline);
@@ -174,7 +174,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
     registration.front().incarnation = candidate.incarnation;
     Status status = locked.ok() ? locked->replace(*text, was_record) : create_record(*directory_, record.id, *text);
     if (!locked.ok() && status == RIPC_AGAIN) {
-      // Someone else was faster: see who.
+      // Another process was faster: look which one.
       if (!deadline.expired()) continue;
       return Status(RIPC_TIMEOUT, "Other processes keep registering and withdrawing " +
                                       record_path(*directory_, record.id) + ": find out which, and try again.");
@@ -191,7 +191,7 @@ Status LocalResolver::publish_as(std::list<Registration>& registration, spi::Ser
   }
 }
 
-// The holder must learn that it has lost its ID: else it goes on, and its clients stay with it.
+// The holder must learn that it has lost its ID; otherwise it goes on, and its clients stay with it.
 Status LocalResolver::check_fence(const spi::ServiceRecord& record, const spi::ServiceRecord& holder) const {
   if (holder.context == own_context_) return {};
   const std::string held = "The service ID " + id_text(holder.id) + " is held by process " + std::to_string(holder.pid);
@@ -330,8 +330,8 @@ Status LocalResolver::observe(EventLoop& loop, spi::Observer observer, spi::Obse
   if (what != spi::Observe::everything) return {};
   UniqueFd changes(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!changes) return system_error(errno, "inotify_init1", "raise fs.inotify.max_user_instances");
-  // A record takes its place whole (IN_MOVED_TO; IN_CREATE where it was linked there), is overwritten, or goes. Not
-  // IN_CLOSE_WRITE: looking at a record that cannot be removed ends in one.
+  // A record appears whole (IN_MOVED_TO, or IN_CREATE if it was linked there), is overwritten, or is removed. Not
+  // IN_CLOSE_WRITE, because looking at a record that cannot be removed causes one.
   constexpr std::uint32_t kChanges = IN_CREATE | IN_MOVED_TO | IN_MODIFY | IN_DELETE;
   if (::inotify_add_watch(changes.get(), (directory_->path() + "/services").c_str(), kChanges | IN_ONLYDIR) < 0)
     return system_error(errno, "Watching " + directory_->path() + "/services", "raise fs.inotify.max_user_watches");
@@ -374,7 +374,7 @@ std::size_t LocalResolver::sweep() {
 
 template <typename Visit>
 Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, Visit&& visit) {
-  // Many records belong to few contexts. A dead one stays dead; one that dies meanwhile is found out next time.
+  // Many records belong to few contexts. A dead context stays dead; one that dies meanwhile is noticed next time.
   std::unordered_map<std::uint64_t, bool> alive;
   const PeerPolicy policy(directory_->peer_policy());
   DirectoryReader reader(directory_->services_fd());
@@ -385,14 +385,14 @@ Status LocalResolver::visit_all(std::size_t& removed, Nanoseconds lock_timeout, 
     }
     const std::optional<std::uint64_t> id = RuntimeDirectory::number_of(name);
     if (!id) continue;
-    // In a directory that everybody may use: there is no way to a service whose user is not admitted.
+    // In a directory that everybody may use, services of users who are not admitted cannot be reached.
     struct stat info {};
     if (!policy.admits_all() && ::fstatat(directory_->services_fd(), name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
         !policy.admits(info.st_uid, info.st_gid))
       continue;
     const Result<std::string> text = read_record(*directory_, *id);
     if (!text.ok()) {
-      // Without descriptors or memory the list would be short without saying so.
+      // For lack of descriptors or memory the list would be incomplete without any notice.
       if (text.status() == RIPC_NO_DESCRIPTORS || text.status() == RIPC_NO_MEMORY) return text.status();
       continue;
     }

@@ -15,12 +15,12 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// Sweeps of other processes can make a writer start again; each sweep can do so once.
+// A sweep by another process can make a writer start again, but only once.
 constexpr int kAttempts = 64;
 constexpr Nanoseconds kShortestLockPause = 50'000;
 constexpr Nanoseconds kLongestLockPause = 2'000'000;
-// Files here may be links, pipes or devices that someone else put there: never follow, never block, never own a
-// terminal.
+// Files here may be links, pipes or devices that someone else put there: never follow a link, never block, never get a
+// controlling terminal.
 constexpr int kSafeOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 bool set_lock(int fd, short type) noexcept {
@@ -78,8 +78,8 @@ Status writing_error(int error, const RuntimeDirectory& directory, ripc_service_
   return RuntimeDirectory::creation_error(error, "Writing " + record_path(directory, id), directory.services_fd());
 }
 
-// Up to kMaxRecordSize + 1 bytes: one more than a record may have tells a file that is too large. Most have some
-// hundred.
+// Reads up to kMaxRecordSize + 1 bytes: one more than a record may have, to notice a file that is too large. Most have
+// some hundred.
 Result<std::string> read_all(int fd, const std::string& path) {
   std::string text;
   std::array<char, 4096> part;
@@ -107,7 +107,7 @@ int write_all(int fd, std::string_view text) noexcept {
   return 0;
 }
 
-// Whether the name leads to the open file: 0 yes, ENOENT no (any more), else errno.
+// Whether the name leads to the open file. 0: yes, ENOENT: no, or no longer; else errno.
 int is_current(int fd, int directory, const char* name) noexcept {
   struct stat opened {
   }, named{};
@@ -116,8 +116,8 @@ int is_current(int fd, int directory, const char* name) noexcept {
   return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? 0 : ENOENT;
 }
 
-// Writes `text` to a new file and gives it the name, atomically. `replace`: in place of the file that has it (the
-// caller holds its lock), else only if none has. Returns 0, EEXIST, or errno.
+// Writes `text` to a new file and gives it the name, atomically. `replace`: replaces the file that has the name (the
+// caller holds its lock); otherwise only if no file has it. Returns 0, EEXIST, or errno.
 int publish_text(const RuntimeDirectory& directory, const char* name, std::string_view text, bool replace) {
   const int services = directory.services_fd();
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -131,7 +131,7 @@ int publish_text(const RuntimeDirectory& directory, const char* name, std::strin
     }
     int error = 0;
     if (!set_lock(fd.get(), F_WRLCK)) {
-      // A sweep holds it, and removes the file.
+      // A sweep holds the lock, and removes the file.
       error = is_held_elsewhere(errno) ? ENOENT : errno;
     } else if (::fchmod(fd.get(), directory.file_mode()) != 0) {
       error = errno;
@@ -140,14 +140,14 @@ int publish_text(const RuntimeDirectory& directory, const char* name, std::strin
     }
     if (error == 0) {
       if (::renameat2(services, temporary.data(), services, name, replace ? 0 : RENAME_NOREPLACE) != 0) error = errno;
-      // A file system without RENAME_NOREPLACE.
+      // The file system has no RENAME_NOREPLACE.
       if (!replace && (error == EINVAL || error == ENOSYS)) {
         error = ::linkat(services, temporary.data(), services, name, 0) == 0 ? 0 : errno;
         ::unlinkat(services, temporary.data(), 0);
       }
     }
     if (error != 0) ::unlinkat(services, temporary.data(), 0);
-    // Explicitly: were the descriptor still open somewhere, closing it here would not end the lock.
+    // Unlock explicitly: if the descriptor is still open elsewhere, closing it here does not end the lock.
     set_lock(fd.get(), F_UNLCK);
     guard.close(fd);
     if (error != ENOENT) return error;
@@ -193,7 +193,7 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
         return record;
       }
       if (state != ENOENT) return file_error(state, "Looking at", path);
-      // Replaced or removed before the lock was had.
+      // The file was replaced or removed before this process got the lock.
       if (!deadline.expired()) continue;
     } else if (!is_held_elsewhere(errno)) {
       return file_error(errno, "Locking", path);
@@ -233,7 +233,7 @@ Status LockedRecord::remove(std::string_view vacant, bool may_overwrite) {
 
 Status LockedRecord::overwrite(std::string_view text, bool allowed) {
   struct stat info {};
-  // A second name would mean that someone lures this process into writing to a file of another purpose.
+  // A second name would mean that someone tries to make this process write to a file that serves another purpose.
   if (!allowed || ::fstat(fd_.get(), &info) != 0 || info.st_nlink != 1)
     return file_error(EACCES, "Replacing", record_path(*directory_, id_));
   std::string padded(text);

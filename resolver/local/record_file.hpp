@@ -2,17 +2,18 @@
 // The files that hold service records. A reader never sees half a record, and two writers never both win. SIGKILL at
 // any instruction leaves files that the next process can use.
 //
-// A process that changes or removes a file holds an exclusive lock on it. After getting the lock, it checks that the
-// name still leads to this file. The lock is an OFD lock: it belongs to the open file, so it excludes threads too, and
-// it ends with the process. A change writes a new file under a temporary name and renames it over the old one. Readers,
-// who lock nothing, see the old text or the new. A new file is made the same way with a rename that does not replace.
-// Temporary files are locked while they are written: one that can be locked has lost its writer, and anyone may remove
-// it. If that hits a writer between creating and locking, the rename fails and the writer starts again.
+// A process that changes or removes a file holds an exclusive lock on it. After getting the lock, the process checks
+// that the name still leads to this file. The lock is an OFD lock: it belongs to the open file, so it excludes threads
+// too, and it ends with the process. A change writes a new file under a temporary name and renames it over the old one.
+// Readers, who lock nothing, see the old text or the new. A new file is made the same way with a rename that does not
+// replace. Temporary files are locked while they are written: one that can be locked has lost its writer, and anyone
+// may remove it. If someone removes a file between its creation and its locking, the rename fails and the writer starts
+// again.
 //
-// The rename is not allowed where the directory is sticky and the file another user's. If that user's policy lets this
-// process write the file, one write overwrites it in place. Spaces pad the text to its old length, so the file need
-// not be cut. A reader that sees both halves notices the wrong check sum, and reads again with the lock. Locks are held
-// for some system calls; no descriptor is kept.
+// The rename is not allowed if the directory is sticky and the file belongs to another user. If that user's policy lets
+// this process write the file, one write overwrites it in place. Spaces pad the text to its old length, so the file
+// need not be cut. A reader that sees parts of both texts notices the wrong check sum, and reads again with the lock.
+// Locks are held for a few system calls; no descriptor is kept.
 #pragma once
 
 #include <string>
@@ -40,10 +41,10 @@ class LockedRecord {
   // At most kMaxRecordSize + 1 bytes; no one changes it while the lock is held.
   const std::string& text() const noexcept { return text_; }
 
-  // `may_overwrite`: the old text was a record, so that the file may be overwritten in place if it cannot be replaced.
-  // RIPC_PERMISSION, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM. Ends the lock when it succeeds.
+  // `may_overwrite`: the old text was a record, so the file may be overwritten in place if it cannot be replaced.
+  // RIPC_PERMISSION, RIPC_NO_MEMORY (disk full), RIPC_NO_DESCRIPTORS, RIPC_SYSTEM. Success releases the lock.
   Status replace(std::string_view text, bool may_overwrite);
-  // `vacant` is written in place of the record where the file cannot be removed.
+  // Writes `vacant` over the record if the file cannot be removed.
   Status remove(std::string_view vacant, bool may_overwrite);
 
  private:
@@ -58,10 +59,10 @@ class LockedRecord {
   std::string text_;
 };
 
-// Makes the file of a service. RIPC_AGAIN: there is one now. Else like LockedRecord::replace().
+// Makes the file of a service. RIPC_AGAIN: the file exists by now. Other errors as LockedRecord::replace().
 Status create_record(const RuntimeDirectory& directory, ripc_service_id id, std::string_view text);
 
-// The text, without a lock; at most kMaxRecordSize + 1 bytes. RIPC_NO_SERVICE, RIPC_CORRUPT, RIPC_PERMISSION,
+// Reads the text without a lock; at most kMaxRecordSize + 1 bytes. RIPC_NO_SERVICE, RIPC_CORRUPT, RIPC_PERMISSION,
 // RIPC_NO_DESCRIPTORS, RIPC_SYSTEM like LockedRecord::lock().
 Result<std::string> read_record(const RuntimeDirectory& directory, ripc_service_id id);
 

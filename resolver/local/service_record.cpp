@@ -33,7 +33,7 @@ JsonValue parse(std::string_view text) {
   return text.size() > kMaxRecordSize ? JsonValue() : JsonValue::parse(text, kMaxDepth);
 }
 
-// What is wrong with the record; nullptr: nothing. UTF-8 is the parser's and the writer's business.
+// What is wrong with the record; nullptr: nothing. The parser and the writer check UTF-8.
 const char* find_fault(const spi::ServiceRecord& record) noexcept {
   if (record.id == 0) return "its ID is 0";
   if (is_group(record.id)) return "its ID is that of a group";
@@ -53,7 +53,7 @@ const char* find_fault(const spi::ServiceRecord& record) noexcept {
   return nullptr;
 }
 
-// The members sorted by name: the text of a record is the same every time.
+// The members are sorted by name, so that the text of a record is the same every time.
 std::string body_of(const spi::ServiceRecord& record) {
   std::string body = "{\"addresses\":[";
   for (const spi::Address& address : record.addresses) {
@@ -153,7 +153,7 @@ Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_ser
     return corrupt("a member is missing or of the wrong type");
   Result<spi::ServiceRecord> record = from_json(*body, id);
   if (record.ok() && record->groups.empty() != (*format == kFormat)) return corrupt("it has groups, or lacks them");
-  // Of the text as it would be written now: what a hostile text holds besides is not looked at.
+  // The hash is of the text as it would be written now, so anything else in a hostile text is ignored.
   if (record.ok() && fnv1a(body_of(*record)) != *check)
     return corrupt("its check sum is wrong, so it is torn or was edited");
   return record;

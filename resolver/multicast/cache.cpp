@@ -12,7 +12,7 @@ ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool
     const Entry& entry = found->second;
     const bool is_same = entry.record.incarnation == record.incarnation && entry.record.context == record.context;
     if (!is_same && record.incarnation <= entry.record.incarnation) return Learned::outdated;
-    // What failed was the way to the addresses that were known.
+    // The send failed on the way to the addresses known then.
     const bool is_elsewhere = timestamp > entry.timestamp && record.addresses != entry.record.addresses;
     if (is_same && entry.is_doubtful && !is_answer && !is_elsewhere) return Learned::doubtful;
     if (is_same && timestamp < entry.timestamp) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
@@ -22,7 +22,7 @@ ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool
 }
 
 void ServiceCache::replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t timestamp) {
-  // What takes memory comes first: an entry has its record and its place, or there is none.
+  // Allocate first, so that an entry either has its record and its place or does not exist.
   spi::ServiceRecord copy = record;
   std::list<ripc_service_id> place{record.id};
   const auto [position, is_new] = entries_.try_emplace(record.id);

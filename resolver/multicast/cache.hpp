@@ -12,28 +12,28 @@
 
 namespace ripc::internal::resolver {
 
-// Not thread-safe. Bounded: the record learned longest ago makes room.
+// Not thread-safe. Bounded: when it is full, it drops the record that was learned longest ago.
 //
 // Entries only move forward: a smaller incarnation never takes the place of a larger one, unless replace() says so. An
-// entry may be *doubtful*: it still says which incarnation was the last, but is not used any more.
+// entry may be *doubtful*: it still holds the last known incarnation, but is no longer used to answer.
 class ServiceCache {
  public:
   ServiceCache(std::size_t max_services, Nanoseconds max_age) : max_services_(max_services), max_age_(max_age) {}
 
   enum class Learned : std::uint8_t {
     usable,    // the cache now has this record, and trusts it
-    doubtful,  // it is known already, and a send to it failed since then
+    doubtful,  // the record is known already, and a send to it has failed since then
     outdated,  // a larger incarnation is known, or an equal one of another context
   };
-  // `is_answer`: the holder replied to a question just now, which ends the doubt about this incarnation. So do other
-  // addresses. `timestamp`: of the packet, by the sender's clock. An older packet about the same incarnation changes
-  // nothing.
+  // `is_answer`: the holder has just replied to a question. This ends the doubt about this incarnation; so do changed
+  // addresses. `timestamp`: the time of the packet, by the sender's clock. An older packet about the same incarnation
+  // changes nothing.
   Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t timestamp = 0);
 
-  // The record, whatever is known: it is the only one that anyone answers for.
+  // Stores the record, whatever the cache knows: it is the only record for which anyone answers.
   void replace(const spi::ServiceRecord& record, Nanoseconds now, std::uint64_t timestamp = 0);
 
-  // The usable record that is young enough, or nullptr. Valid until the next change.
+  // The record, if it is usable and young enough, or nullptr. Valid until the next change.
   const spi::ServiceRecord* find(ripc_service_id id, Nanoseconds now) const;
 
   // The record learned last, usable or not, or nullptr. Valid until the next change.
@@ -42,10 +42,11 @@ class ServiceCache {
   // The incarnation learned last, usable or not; 0: none.
   std::uint64_t incarnation(ripc_service_id id) const noexcept;
 
-  // Whether something is known about the ID that is not used any more.
+  // Whether the entry of the ID is doubtful.
   bool is_doubtful(ripc_service_id id) const noexcept;
 
-  // A send to this record failed, or its holder said that it is gone: doubtful, unless a newer one is known.
+  // A send to this record failed, or its holder announced its end: makes the record doubtful, unless a newer one is
+  // known.
   void doubt(const spi::ServiceRecord& record) noexcept;
 
   // Every usable record that was learned at `since` or later.

@@ -10,13 +10,13 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// The first question for a group is asked twice, and waited for this long.
+// The first question for a group is asked twice, and its answers are awaited for this long.
 constexpr Nanoseconds kFirstWait = 100'000'000;
 constexpr Nanoseconds kFirstRepeat = 40'000'000;
 constexpr unsigned kFirstRounds = 2;
-// Joins, leaves and ends are announced: asking again only finds what was lost.
+// Joins, leaves and ends are announced, so asking again only finds announcements that were lost.
 constexpr Nanoseconds kAskAgain = 10'000'000'000;
-// A member that has answered none of so many questions is gone.
+// A member that has answered none of this many questions is gone.
 constexpr std::size_t kMaxSilence = 4;
 constexpr std::size_t kMaxInterests = 1024;
 
@@ -40,7 +40,7 @@ Status MulticastResolver::update(const spi::ServiceRecord& record) {
   return {};
 }
 
-// The one of the group; makes room for it. The lock is held.
+// The interest in the group; makes room for it if it is new. The lock is held.
 MulticastResolver::Interest& MulticastResolver::interest_in(ripc_service_id group, Nanoseconds now) {
   if (interests_.size() >= kMaxInterests && interests_.count(group) == 0) {
     const auto oldest = std::ranges::min_element(
@@ -53,7 +53,7 @@ MulticastResolver::Interest& MulticastResolver::interest_in(ripc_service_id grou
   return interest;
 }
 
-// A question with a nonce of its own. The lock is held before and after, not meanwhile.
+// Asks a question with its own nonce. The lock is held before and after, but not meanwhile.
 void MulticastResolver::ask_for_members(ripc_service_id group, Nanoseconds now, std::unique_lock<std::mutex>& lock) {
   Interest& interest = interest_in(group, now);
   if (interest.question) questions_.erase(interest.question->nonce);
@@ -77,7 +77,7 @@ Status MulticastResolver::members(ripc_service_id group, Deadline deadline, cons
     if (interest.started == 0) interest.started = began;
     const Nanoseconds started = interest.started;
     if (interest.asked.empty() || interest.asked.back() + kAskAgain < began) ask_for_members(group, began, lock);
-    // Others may ask for so many groups meanwhile that this one is forgotten: then there is nothing to wait for.
+    // Other threads may ask for so many groups meanwhile that this one is forgotten. Then there is nothing to wait for.
     const auto asked = interests_.find(group);
     const std::shared_ptr<Question> question = asked == interests_.end() ? nullptr : asked->second.question;
     const auto end = [&](Nanoseconds) {

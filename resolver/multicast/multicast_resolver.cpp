@@ -22,17 +22,17 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// What a question tells of its asker's services.
+// The size of a question, in bytes, up to which its asker's services are added.
 constexpr std::size_t kAdvertised = 512;
 constexpr unsigned kAnnouncementRounds = 2;
-// A list is over when nothing came for kQuiet, but not before kShortList; if something is missing, at kLongList.
+// A list is complete when nothing has come for kQuiet, but not before kShortList; if parts are missing, at kLongList.
 constexpr Nanoseconds kQuiet = 60'000'000;
 constexpr Nanoseconds kShortList = 150'000'000;
 constexpr Nanoseconds kLongList = 400'000'000;
-// Channels that are kept for the next question, and packets that are read from one at a time.
+// Channels that are kept for the next question, and packets that are read from a channel in one go.
 constexpr std::size_t kIdleChannels = 2;
 constexpr std::size_t kAnswerBurst = 64;
-// Any host can ask, perhaps in the name of another one: no more than this is sent because of questions.
+// Any host can ask, perhaps in another host's name, so no more replies than this are sent.
 constexpr double kRepliesPerSecond = 5000;
 constexpr double kReplyBurst = 1000;
 constexpr double kListsPerSecond = 20;
@@ -101,7 +101,7 @@ void MulticastResolver::count(const spi::SentPackets& sent) noexcept {
 }
 
 spi::PacketHeader MulticastResolver::new_header(spi::PacketType type) {
-  // Never the same twice: receivers tell packets apart by it.
+  // Never the same twice, because receivers tell packets apart by the time stamp.
   last_timestamp_ = std::max<std::uint64_t>(realtime_now(), last_timestamp_ + 1);
   spi::PacketHeader header;
   header.type = type;
@@ -120,7 +120,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.id = question.id;
   header.number = question.incarnation;
   spi::PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, common_limit_);
-  // The next services each time, so that in the end all were announced.
+  // Each question lists the next services, so that in the end all are announced.
   auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
     if (position == published_.end()) position = published_.begin();
@@ -131,9 +131,9 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   return builder.finish();
 }
 
-// Sends a round of the question; without the lock, which is held before and after.
+// Sends a round of the question without the lock, which is held before and after.
 void MulticastResolver::ask(const Question& question, std::unique_lock<std::mutex>& lock) {
-  // Only its owner may use the channel now: it can be gone as soon as the lock is given up.
+  // Only its owner may use the channel here: the channel can disappear as soon as the lock is released.
   const bool is_owner = question.channel != nullptr && question.channel_owner == std::this_thread::get_id();
   UdpNetwork::ReplyChannel* const channel = is_owner ? question.channel : nullptr;
   const bool is_repeated = question.rounds > 1;
@@ -141,8 +141,9 @@ void MulticastResolver::ask(const Question& question, std::unique_lock<std::mute
   Bytes bytes;
   spi::SentPackets sent;
   for (const auto& network : networks_) {
-    // A host that gets the first round by two networks answers by the faster one: the second packet is a copy. Its
-    // repetitions differ, and are answered by each, because an answer by the faster one may be what was lost.
+    // A host that gets the first round over two networks answers over the faster one, since the second packet is a
+    // copy. Repetitions are encoded separately and answered over each network, because an answer over the faster one
+    // may have been lost.
     if (bytes.empty() || is_repeated) bytes = encode_question(question);
     lock.unlock();
     const bool by_channel = channel != nullptr && network.get() == udp_;
@@ -152,7 +153,7 @@ void MulticastResolver::ask(const Question& question, std::unique_lock<std::mute
   count(sent);
 }
 
-// For the first asker; null for the others, without UDP, and where descriptors are short. The lock is held.
+// A channel for the first asker; nullptr for the others, without UDP, or if descriptors are short. The lock is held.
 MulticastResolver::ChannelPointer MulticastResolver::take_channel(Question& question) {
   if (question.channel != nullptr || udp_ == nullptr) return nullptr;
   ChannelPointer channel;
@@ -180,12 +181,13 @@ void MulticastResolver::wait(Question& question, const ChannelPointer& channel, 
   lock.unlock();
   channel->wait(until - now);
   spi::ReceivedPacket received;
-  // Replies only: a thread that waits at a channel answers no one.
+  // Handles replies only: a thread that waits on a channel answers no questions.
   for (std::size_t i = 0; i < kAnswerBurst && channel->receive(received); ++i) process(*udp_, received);
   lock.lock();
 }
 
-// Asks again and again, until there is an answer or the time that end(now) gives. The lock is held before and after.
+// Asks again and again, until there is an answer or until the time that end(now) returns. The lock is held before and
+// after.
 void MulticastResolver::ask_until(Question& question, const ChannelPointer& channel, std::unique_lock<std::mutex>& lock,
                                   const std::function<Nanoseconds(Nanoseconds)>& end) {
   while (!question.answer) {
@@ -201,8 +203,8 @@ void MulticastResolver::ask_until(Question& question, const ChannelPointer& chan
   }
 }
 
-// One asker, under the lock, which it has again when this ends. Then the question is forgotten if it is answered or no
-// one else waits for it. A channel that this asker brought is kept for the next.
+// One asker. The lock is held at the beginning and at the end. At the end the question is forgotten if it is answered
+// or no one else waits for it. A channel that this asker brought is kept for the next one.
 class MulticastResolver::Asking {
  public:
   Asking(MulticastResolver& resolver, std::shared_ptr<Question> question, std::unique_lock<std::mutex>& lock)
@@ -318,7 +320,7 @@ Status MulticastResolver::observe(EventLoop&, spi::Observer observer, spi::Obser
 
 // ---- Publish -------------------------------------------------------------------------------------------------
 
-// The other holder, if one answers.
+// Returns the other holder, if one answers.
 std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRecord& candidate) {
   const auto question = std::make_shared<Question>();
   question->id = candidate.id;
@@ -367,7 +369,7 @@ Status MulticastResolver::publish(spi::ServiceRecord& record, bool takeover,
     try {
       schedule(candidate, false);
     } catch (const std::bad_alloc&) {
-      // As it was.
+      // Restore the former state.
       std::swap(place, own);
       if (place.record.id == 0) published_.erase(record.id);
       throw;
@@ -390,7 +392,7 @@ void MulticastResolver::withdraw(const spi::ServiceRecord& record) noexcept {
       schedule(record, true);
     }
   } catch (const std::bad_alloc&) {
-    // No one is notified; peers find out when they send.
+    // No one is notified; peers notice when they send.
   }
 }
 
@@ -398,7 +400,7 @@ void MulticastResolver::withdraw(const spi::ServiceRecord& record) noexcept {
 void MulticastResolver::schedule(const spi::ServiceRecord& record, bool is_gone) {
   const Nanoseconds due = monotonic_now() + kGather;
   announcements_[record.id] = {record, is_gone, due, is_gone ? 1 : kAnnouncementRounds};
-  // The thread looks at what is due when it wakes; it must be woken only if it would sleep for longer.
+  // The thread checks what is due when it wakes, so it must be woken only if it would sleep for longer.
   if (due >= thread_wakes_at_) return;
   thread_wakes_at_ = due;
   wake_thread();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multicast resolver finds services on other hosts (and in other namespaces of this one) without a server. A
 // question goes to a multicast group that every context has joined; the holder of the ID replies to the asker alone.
-// Packets travel by UDP, by the datagrams of RDMA devices, or by both: all networks feed the one cache.
+// Packets travel by UDP, by the datagrams of RDMA devices, or by both: all networks fill the same cache.
 //
 // Four things keep the traffic low. Answers are cached until a send fails, so a living service is asked for once.
-// Threads that want the same ID share one question. Questions carry services of the asker, which all receivers learn.
-// Services that are published close together share announcements. When nothing changes nothing is sent.
+// Threads that want the same ID share one question. Questions also list services of the asker, which all receivers
+// learn. Services that are published close together share announcements. When nothing changes, nothing is sent.
 //
-// One thread of its own receives and replies; it sleeps in poll(). docs/internals/multicast.md says more,
-// docs/security.md what holds with and without a cluster key.
+// One thread of its own receives and replies; it sleeps in poll(). docs/internals/multicast.md has the details;
+// docs/security.md says what is protected with and without a cluster key.
 #pragma once
 
 #include <poll.h>
@@ -46,11 +46,11 @@ struct MulticastState {
     std::string_view name;                       // "udp", "fabric"
     std::string text;                            // groups and interfaces, for people
     std::vector<std::string> interfaces;         // joined
-    std::vector<std::string> silent_interfaces;  // with options.receives_own_packets: nothing came back
+    std::vector<std::string> silent_interfaces;  // with options.receives_own_packets: none of ours came back
   };
   std::vector<Network> networks;
-  std::size_t contexts = 0;  // others whose services are known
-  std::size_t services = 0;  // of others, in the cache
+  std::size_t contexts = 0;  // other contexts whose services are known
+  std::size_t services = 0;  // of other contexts, in the cache
   MulticastCounters counters;
 };
 
@@ -60,30 +60,31 @@ class MulticastResolver final : public spi::Resolver {
   using Networks = std::vector<std::unique_ptr<spi::MulticastNetwork>>;
 
   // own_context: the context whose services are published here; its own packets are ignored. options.groups and
-  // options.hash_name must be set. `others`: what it uses beside UDP, or without options.udp instead of it. Starts the
-  // thread. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // options.hash_name must be set. `others`: the networks that it uses in addition to UDP, or instead of UDP if
+  // options.udp is false. Starts the thread. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   static Result<std::unique_ptr<MulticastResolver>> create(const MulticastOptions& options, std::uint64_t own_context,
                                                            Networks others = {});
-  // Announces what was withdrawn and not announced yet, then ends. No other call may be running.
+  // Announces the withdrawals that were not announced yet, then ends the thread. No other call may be running.
   ~MulticastResolver() override;
 
   std::string_view name() const noexcept override { return "multicast"; }
 
-  // From the cache if it is there, else by asking: at once, then with growing pauses until the deadline. With a
-  // deadline that is over, only from the cache. RIPC_NO_SERVICE: no one answered.
+  // Looks in the cache first, else asks: at once, then with growing pauses until the deadline. If the deadline is over
+  // already, it looks only in the cache. RIPC_NO_SERVICE: no one answered.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
+
+  Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
 
   // Asks for options.probe_time whether someone has the ID (not for random IDs), then announces it. Two contexts that
   // ask at the same time find each other: the one that began earlier, by its incarnation, gets the ID. RIPC_ID_IN_USE,
   // RIPC_NAME_COLLISION, RIPC_LIMIT (its addresses do not fit in a packet), RIPC_INVALID_ARGUMENT.
-  Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
 
-  // Announces it. RIPC_FENCED: another context has the ID. RIPC_LIMIT, RIPC_INVALID_ARGUMENT as publish().
+  // Announces the record. RIPC_FENCED: another context has the ID. RIPC_LIMIT, RIPC_INVALID_ARGUMENT as publish().
   Status update(const spi::ServiceRecord& record) override;
 
-  // Those of the cache and of this context. The first call for a group asks the network and waits for 100 ms. Later
-  // calls ask every 10 s and do not wait. The 1024 groups asked for last are remembered.
+  // The members that are in the cache or in this context. The first call for a group asks the network and waits 100 ms.
+  // Later calls ask every 10 s and do not wait. The 1024 groups asked for last are remembered.
   Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
 
   // Announces the end.
@@ -92,10 +93,10 @@ class MulticastResolver final : public spi::Resolver {
   // The next resolve() asks again.
   void invalidate(const spi::ServiceRecord& record) noexcept override;
 
-  // Of what others announce and tell of themselves in their questions.
+  // Reports what other contexts announce, and which of their services they list in their questions.
   Status observe(EventLoop& loop, spi::Observer observer, spi::Observe what) override;
 
-  // Asks everyone, and visits those who answer within some tenths of a second and the services of this context.
+  // Asks everyone, and visits the services of those who answer within some tenths of a second, and of this context.
   Status list(const spi::Visit& visit) override;
 
   MulticastCounters counters() const;
@@ -127,7 +128,7 @@ class MulticastResolver final : public spi::Resolver {
   struct Interest {
     std::shared_ptr<Question> question;  // the last one; its late replies count too
     Nanoseconds started = 0;             // when the first question was asked
-    std::deque<Nanoseconds> asked;       // when the last ones were, the last at the end
+    std::deque<Nanoseconds> asked;       // when the last questions were asked, the latest at the end
     Nanoseconds used = 0;
   };
   using ChannelPointer = std::unique_ptr<UdpNetwork::ReplyChannel>;
@@ -160,7 +161,7 @@ class MulticastResolver final : public spi::Resolver {
   void ask_for_members(ripc_service_id group, Nanoseconds now, std::unique_lock<std::mutex>& lock);
 
   // responder.cpp: the thread
-  // What it sleeps on: its own descriptor first, which belongs to no network.
+  // The descriptors that the thread sleeps on: its own first, which belongs to no network.
   struct Watched {
     std::vector<pollfd> descriptors;
     std::vector<spi::MulticastNetwork*> owners;
@@ -187,12 +188,12 @@ class MulticastResolver final : public spi::Resolver {
   const MulticastOptions options_;
   const std::uint64_t own_context_;
   Networks networks_;
-  UdpNetwork* udp_ = nullptr;                    // one of them; null: it is not used
+  UdpNetwork* udp_ = nullptr;                    // one of networks_; nullptr: UDP is not used
   std::size_t common_limit_ = spi::kMaxPacket;   // bytes of a packet that every network carries
-  std::size_t largest_limit_ = spi::kMaxPacket;  // that one of them does
+  std::size_t largest_limit_ = spi::kMaxPacket;  // bytes of a packet that at least one network carries
   UniqueFd wake_;
 
-  mutable std::mutex mutex_;  // everything up to the next blank line; never held while packets are sent
+  mutable std::mutex mutex_;  // guards everything up to the next blank line; never held while packets are sent
   std::map<ripc_service_id, Published> published_;
   std::unordered_map<ripc_service_id, spi::ServiceRecord> probing_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;    // by nonce
@@ -206,7 +207,7 @@ class MulticastResolver final : public spi::Resolver {
   MulticastCounters counters_;
   std::unordered_set<std::string> echoing_interfaces_;
   std::uint64_t last_timestamp_ = 0;
-  ripc_service_id last_advertised_ = 0;  // up to where questions have announced our services
+  ripc_service_id last_advertised_ = 0;  // questions have announced our services up to this ID
   Nanoseconds thread_wakes_at_ = 0;
   bool stopping_ = false;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be chosen about the multicast resolver, and its one line of text:
+// The options of the multicast resolver, and the one line of text that sets them:
 //
 //   RIPC_MULTICAST=239.255.82.73                          this group only, at the default port
 //   RIPC_MULTICAST=239.1.2.3:5000%eth0,ttl=4              another group and port, one interface, four hops
@@ -8,9 +8,9 @@
 //   RIPC_MULTICAST=fabric                                 only the datagrams of RDMA devices, no UDP
 //   RIPC_MULTICAST=off                                    no multicast (read by the code that composes the context)
 //
-// Items are separated by commas, in any order. `udp` and `fabric` name the networks to use; without either, both are
-// used as far as there are RDMA devices. A group is ADDRESS[:PORT][%INTERFACE]; brackets enclose an IPv6 address before
-// a port. An option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
+// Items are separated by commas, in any order. `udp` and `fabric` name the networks to use; without either, UDP is
+// used, and RDMA devices if there are any. A group is ADDRESS[:PORT][%INTERFACE]; brackets enclose an IPv6 address
+// before a port. An option is ttl=HOPS (0: this host only), interface=NAME or probe=MILLISECONDS.
 #pragma once
 
 #include <netinet/in.h>
@@ -48,29 +48,29 @@ using spi::NameHash;
 
 struct MulticastOptions {
   bool udp = true;
-  bool fabric = true;  // the datagrams of RDMA devices, if the code that composes the context has some
+  bool fabric = true;  // the datagrams of RDMA devices, if the code that composes the context has any
   std::vector<MulticastGroup> groups;
   std::vector<std::string> interfaces;  // network interfaces; empty: every usable one (interfaces.hpp)
   unsigned ttl = 1;                     // hops that a question may take
-  // A service's name or fixed ID is asked for this long before it is published; 0: not at all.
+  // Before a service is published, its name or fixed ID is asked for during this time; 0: not at all.
   Nanoseconds probe_time = 30'000'000;
-  // What was learned this long ago is asked for again.
+  // A record that was learned this long ago is asked for again.
   Nanoseconds max_age = 300'000'000'000;
   std::size_t max_cached = 16384;  // services
   std::size_t max_peers = 4096;    // contexts whose packets are distinguished from copies
-  // With keys: packets whose time differs more than this from ours are refused.
+  // With keys: packets whose time differs from ours by more than this are refused.
   Nanoseconds clock_tolerance = 30'000'000'000;
   security::Credentials credentials;  // no keys: nothing is authenticated
   PeerPolicy peers;                   // which users of this host are admitted
-  // Names from peers are checked with it; called from any thread. Must be set.
+  // Checks names from peers. Any thread may call it. Must be set.
   NameHash hash_name;
-  // Our own packets come back from the group. Only a self-check wants to see them (MulticastState::silent_interfaces);
-  // otherwise the kernel drops them before they wake anyone.
+  // Whether to receive our own packets, which come back from the group. Only a self-check needs them
+  // (MulticastState::silent_interfaces); otherwise the kernel drops them before they wake a thread.
   bool receives_own_packets = false;
 };
 
-// The options that the text asks for, the others with their defaults; "" and "on" ask for nothing. keys and hash_name
-// stay unset. RIPC_INVALID_ARGUMENT with the item that is wrong and what it may be.
+// The options that the text sets, and the defaults of the others; "" and "on" set nothing. keys and hash_name stay
+// unset. RIPC_INVALID_ARGUMENT with the item that is wrong and what it may be.
 Result<MulticastOptions> parse_multicast_options(std::string_view text);
 
 }  // namespace ripc::internal::resolver

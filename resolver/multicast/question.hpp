@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question on its way: which threads ask, when it is repeated, what was answered.
+// A question under way: which threads ask, when it is repeated, and what was answered.
 #pragma once
 
 #include <algorithm>
@@ -25,25 +25,25 @@ inline constexpr Nanoseconds kLongestPause = 500'000'000;
 struct Question {
   ripc_service_id id = 0;         // 0: all
   bool is_probe = false;          // someone wants to publish the ID
-  std::uint64_t incarnation = 0;  // probe: that of the publication that wants
+  std::uint64_t incarnation = 0;  // probe: of the service that is to be published
   std::uint64_t nonce = random_u64() | 1;
 
   unsigned rounds = 0;         // sent so far
   Nanoseconds next_round = 0;  // monotonic; 0: at once
   Backoff pause{kFirstPause, kLongestPause};
-  bool reaches_more = false;  // than the last round did: a group was joined meanwhile
+  bool reaches_more = false;  // than the last round did, as a group has been joined since
 
   unsigned waiters = 0;
   std::condition_variable changed;
-  // The thread that asked first waits at a channel of its own, the others for `changed`.
+  // The thread that asked first waits on a channel of its own, the others on `changed`.
   UdpNetwork::ReplyChannel* channel = nullptr;
   std::thread::id channel_owner;
   std::optional<spi::ServiceRecord> answer;
-  // The only answer so far, with a smaller incarnation than the last holder known. Without a larger one until the next
-  // round, that holder is gone, and the clock of the new one's host is behind.
+  // The only answer so far, with a smaller incarnation than the last known holder. If no larger one comes until the
+  // next round, that holder is gone, and the clock of the new holder's host is behind.
   std::optional<spi::ServiceRecord> older;
 
-  // A list: which packets of each context came, and how many there are (0: not known).
+  // For a list: which packets of each context have come, and how many there are (0: not known).
   struct Parts {
     std::unordered_set<std::uint64_t> numbers;
     std::uint64_t count = 0;
@@ -52,13 +52,13 @@ struct Question {
   Nanoseconds last_received = 0;
   unsigned other_key_replies = 0;  // replies by hosts that do not have our cluster key, or have one where we have none
 
-  // Wakes all who wait.
+  // Wakes all waiting threads.
   void notify() noexcept {
     changed.notify_all();
     if (channel != nullptr && channel_owner != std::this_thread::get_id()) channel->wake();
   }
 
-  // The next round goes out now.
+  // Makes the next round go out now.
   void ask_again(Nanoseconds now) noexcept {
     reaches_more = true;
     next_round = std::min(next_round, now);

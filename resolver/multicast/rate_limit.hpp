@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// So many in a second, and a burst. Header-only.
+// A limit of so many events per second, with bursts. Header-only.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class RateLimit {
  public:
   RateLimit(double per_second, double burst) noexcept : per_second_(per_second), burst_(burst), tokens_(burst) {}
 
-  // Whether one more is allowed now, and takes it.
+  // Whether one more is allowed now; if so, counts it.
   bool take(Nanoseconds now) noexcept {
     if (last_ != 0 && now > last_)
       tokens_ = std::min(burst_, tokens_ + static_cast<double>(now - last_) * 1e-9 * per_second_);

@@ -23,7 +23,7 @@ ReplayGuard::Verdict ReplayGuard::check(std::uint64_t context, std::uint64_t tim
   const auto& packets = found->second.packets;
   const auto seen = std::ranges::find(packets, timestamp, &Packet::timestamp);
   if (seen != packets.end()) return elapsed(seen->came_at, now) <= kLongestWay ? Verdict::copy : Verdict::replayed;
-  // Where time stamps are not authenticated, one from the far future must not make those that follow look old.
+  // If time stamps are not authenticated, one from the far future must not make later ones look old.
   return tolerance_ != 0 && timestamp < packets.front().timestamp ? Verdict::replayed : Verdict::fresh;
 }
 
@@ -35,7 +35,7 @@ ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t ti
       contexts_.erase(order_.front());
       order_.pop_front();
     }
-    // What takes memory comes first: a context has its place, or is not known.
+    // Allocate first, so that a context either has its place or is not known.
     std::list<std::uint64_t> place{context};
     found = contexts_.try_emplace(context).first;
     found->second.order = place.begin();

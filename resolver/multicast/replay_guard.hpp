@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a packet from a copy of it: the second one that took another way, or one that someone recorded and sent again.
+// Tells a packet from a copy of it: one that came by another path, or one that someone recorded and sent again.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace ripc::internal::resolver {
 
-// Not thread-safe. Remembers the newest time stamps of each context: with a tolerance, what is older than all of them
-// counts as seen.
+// Not thread-safe. Remembers the newest time stamps of each context: with a tolerance, a packet that is older than all
+// of them counts as seen.
 // Bounded: at most max_contexts are remembered, and kRemembered time stamps of each.
 class ReplayGuard {
  public:
   static constexpr std::size_t kRemembered = 32;
-  static constexpr Nanoseconds kLongestWay = 1'000'000'000;  // of what is sent over several networks at once
+  static constexpr Nanoseconds kLongestWay = 1'000'000'000;  // between copies that travel by several paths
 
   // tolerance: how far a time stamp may be from our clock; 0: any (then time stamps only tell copies apart).
   ReplayGuard(std::size_t max_contexts, Nanoseconds tolerance) : max_contexts_(max_contexts), tolerance_(tolerance) {}
 
   enum class Verdict : std::uint8_t {
     fresh,
-    copy,      // seen a moment before: it took another way
-    replayed,  // seen before that
+    copy,      // seen a moment ago: it came by another path
+    replayed,  // seen longer ago
     stale,     // its time is too far from ours: recorded long ago, or a clock is wrong
     full,      // too many contexts are active to protect this one
   };

@@ -14,7 +14,7 @@ namespace {
 constexpr Nanoseconds kRepeat = 1'000'000'000;
 // All contexts receive a question for all services at once; their replies spread over this time.
 constexpr Nanoseconds kListSpread = 30'000'000;
-// The same for the members of a group: few contexts, and a sender waits.
+// The same for the members of a group: there are few contexts, and a sender is waiting.
 constexpr Nanoseconds kMembersSpread = 10'000'000;
 constexpr std::size_t kListPortion = 16;  // packets
 constexpr Nanoseconds kListPause = 2'000'000;
@@ -37,7 +37,7 @@ void MulticastResolver::reply(const spi::MulticastPacket& packet, spi::Multicast
     if (const auto own = published_.find(asked.id); own != published_.end() && !own->second.is_superseded)
       record = &own->second.record;
     if (const auto wanted = probing_.find(asked.id); record == nullptr && asked.is_probe && wanted != probing_.end()) {
-      // Both want it: the first one keeps it.
+      // Both contexts want the ID: the first one keeps it.
       const spi::ServiceRecord& ours = wanted->second;
       if (std::pair(ours.incarnation, own_context_) < std::pair(asked.number, asked.context)) record = &ours;
     }
@@ -54,7 +54,7 @@ void MulticastResolver::reply(const spi::MulticastPacket& packet, spi::Multicast
     if (!builder.add(*record, false)) return;
     bytes = builder.finish();
     if (bytes.size() > network.packet_limit()) {
-      // Sent by a network that carries it. An announcement during a question is an answer.
+      // Sent over a network that can carry it. An announcement during a question counts as an answer.
       schedule(*record, false);
       return;
     }
@@ -88,7 +88,7 @@ void MulticastResolver::reply_with_list(const spi::PacketHeader& asked, spi::Mul
                            .number = 0});
 }
 
-// is_last_chance: the resolver ends; only what is gone is announced now.
+// is_last_chance: the resolver is ending; only withdrawals are announced now.
 void MulticastResolver::announce_due(bool is_last_chance) {
   std::vector<Bytes> packets;
   std::unique_lock lock(mutex_);
@@ -103,7 +103,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
     if (builder && !builder->empty()) packets.push_back(builder->finish());
     builder.reset();
   };
-  // The first that is due takes those along that came while it waited, or each would cost a packet of its own.
+  // The first announcement that is due takes along those that came while it waited; otherwise each would cost a packet.
   const Nanoseconds until = now + kGather;
   for (const auto& [id, announcement] : announcements_) {
     if (!is_due(announcement, until)) continue;
@@ -115,7 +115,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
     }
   }
   finish();
-  // There was memory for all of them.
+  // From here on there is memory for all of them.
   for (auto entry = announcements_.begin(); entry != announcements_.end();) {
     const auto current = entry++;
     Announcement& announcement = current->second;
@@ -127,7 +127,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
   spi::SentPackets total;
   for (const Bytes& packet : packets) {
     for (const auto& network : networks_) {
-      // One of them carries it: check_packet_record().
+      // At least one network carries the packet: see check_packet_record().
       if (packet.size() <= network->packet_limit()) total += network->send_to_groups(packet);
     }
   }
@@ -139,7 +139,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
 void MulticastResolver::reply_lists_due() {
   std::unique_lock lock(mutex_);
   for (std::size_t i = 0; i < list_replies_.size();) {
-    // As it will be if there is memory for all of this portion.
+    // A copy, stored back only if there was memory for all of this portion.
     ListReply job = list_replies_[i];
     const Nanoseconds now = monotonic_now();
     if (job.due > now) {
@@ -161,7 +161,7 @@ void MulticastResolver::reply_lists_due() {
         const bool is_wanted = !is_superseded && (job.group == 0 || record.is_in(job.group));
         if (is_wanted && !builder.add(record, false)) {
           if (!builder.empty()) break;
-          // Too large for this network: sent by one that carries it.
+          // Too large for this network: sent over one that can carry it.
           schedule(record, false);
         }
         job.after = position->first;
@@ -173,7 +173,7 @@ void MulticastResolver::reply_lists_due() {
     counters_.replies_sent += packets.size();
     spi::MulticastNetwork& network = *job.network;
     const spi::PeerAddress to = job.to;
-    // Only this thread touches the list, so the place stays.
+    // Only this thread changes the list, so the position stays valid.
     if (is_last || job.number > 0xffff) {
       list_replies_.erase(list_replies_.begin() + static_cast<std::ptrdiff_t>(i));
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver's thread: what is due, and what comes in. replies.cpp has what it sends.
+// The multicast resolver's thread: handles due work and incoming packets. replies.cpp has what it sends.
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,11 +16,11 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// Packets of one socket before the next one has its turn.
+// How many packets of one socket are read before the next socket has its turn.
 constexpr int kQuestionBurst = 16;
-// What a list may make us remember, whatever is answered.
+// How many parts of a list are remembered at most, whatever is answered.
 constexpr std::size_t kMaxListParts = 65536;
-// Where there is no memory now, there may be some later.
+// The pause after a lack of memory, which may pass.
 constexpr timespec kRest{0, 1'000'000};
 
 }  // namespace
@@ -63,7 +63,7 @@ void MulticastResolver::run(Watched watched) noexcept {
       announce_due(false);
       reply_lists_due();
     } catch (const std::bad_alloc&) {
-      // A packet that has come is lost, as packets are; what is due is sent a moment later.
+      // A received packet is lost, as packets may be; due work is done a moment later.
       if (stopping) return;
       ::nanosleep(&kRest, nullptr);
     }
@@ -91,18 +91,18 @@ void MulticastResolver::read_all(spi::MulticastNetwork& network, int fd) {
   }
 }
 
-// A host that missed the last round shall not have to wait for the next one.
+// A host that missed the last round should not have to wait for the next one.
 void MulticastResolver::ask_again() {
   const std::lock_guard lock(mutex_);
   const Nanoseconds now = monotonic_now();
   for (const auto& [nonce, question] : questions_) {
-    // With an older answer, a round more would mean that there is no better one.
+    // If there is an older answer, one more round would be taken to mean that there is no better one.
     if (!question->older) question->ask_again(now);
   }
 }
 
-// By the thread, and for replies also by the threads that wait for them: only what is_expected() refuses to others may
-// touch the replay guard.
+// Called by the thread, and for replies also by the threads that wait for them. So only packets that is_expected()
+// refuses to those threads may touch the replay guard.
 void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
   spi::PacketHeader header;
   const spi::DecodeStatus decoded = spi::decode_header(received.bytes, header);
@@ -152,7 +152,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     }
   }
   if (!is_authorized(network, received.from, packet)) return;
-  // Only now: what is not authentic must not make later packets look like copies.
+  // Only now: a packet that is not authentic must not make later packets look like copies.
   if (header.type != spi::PacketType::reply)
     static_cast<void>(guard_.accept(header.context, header.timestamp, realtime_now()));
   {
@@ -162,9 +162,9 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
   if (header.type == spi::PacketType::question) reply(packet, network, received.from);
 }
 
-// To a host that does not have our key, or has one where we have none. An asker learns that there are others, and no
-// more: the same whatever is asked for, in less than 100 bytes, and seldom. The MAC is random, because a right one
-// would be a reply that someone could use.
+// Replies to a host that does not have our key, or has one while we have none. The asker learns only that there are
+// others: the reply is the same whatever is asked for, has less than 100 bytes, and is limited in rate. The MAC is
+// random, because a right one would make the reply usable by someone.
 void MulticastResolver::reply_without_key(const spi::PacketHeader& header, spi::MulticastNetwork& network,
                                           const spi::PeerAddress& from) {
   Bytes hint;
@@ -201,13 +201,13 @@ bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi:
     return false;
   }
   ++counters_.unknown_users;
-  // A process that ends says so, and has closed its socket. A false word of it only makes this side ask again.
+  // A process that ends announces it after closing its socket. A false announcement only makes this side ask again.
   std::erase_if(packet.services, [](const spi::PacketService& service) { return !service.is_gone; });
   if (packet.header.type == spi::PacketType::announcement) learn(packet);
   return false;
 }
 
-// Everything that can be said without looking at the MAC or the services, the cheapest first. The lock is held.
+// All checks that need neither the MAC nor the services, the cheapest first. The lock is held.
 bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header) {
   if (received.to_group == (header.type == spi::PacketType::reply)) {
     ++counters_.malformed;
@@ -248,7 +248,7 @@ bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
 void MulticastResolver::learn(const spi::MulticastPacket& packet) {
   Question* question = nullptr;
   if (packet.header.type == spi::PacketType::reply) {
-    // It may have been answered since the header was looked at.
+    // The question may have been answered since the header was checked.
     const auto found = questions_.find(packet.header.nonce);
     if (found == questions_.end()) return;
     question = found->second.get();
@@ -260,7 +260,7 @@ void MulticastResolver::learn(const spi::MulticastPacket& packet) {
     } else {
       learn_alive(service.record, question, packet.header.timestamp);
     }
-    // The asker sees the answer.
+    // An answer is not reported here: the asker sees it.
     if (observer_ && question == nullptr) observer_({.id = service.record.id});
   }
 }
@@ -269,7 +269,8 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   const bool is_member = question != nullptr && record.is_in(question->id);
   const bool is_asked = question != nullptr && (question->id == 0 || question->id == record.id || is_member);
   if (is_asked && question->is_probe) {
-    // A holder, or a context that wants the ID too and began earlier: neither is known to be there in a moment.
+    // The sender holds the ID, or wants it too and began earlier. In neither case is it sure to be there a moment
+    // later.
     if (!question->answer) question->answer = record;
     question->notify();
     return;
@@ -284,16 +285,16 @@ void MulticastResolver::learn_alive(const spi::ServiceRecord& record, Question* 
   const ServiceCache::Learned learned = cache_.learn(record, is_asked, now, timestamp);
   if (learned == ServiceCache::Learned::outdated) {
     ++counters_.outdated;
-    // Nobody asked for it, so it may be one from before a takeover, sent again.
+    // Nobody asked for it, so it may be a replay from before a takeover.
     if (question == nullptr) security::Counters::add(options_.credentials.counters->records_refused);
   }
-  // The holder that was known is gone, and the clock of the new one's host is behind.
+  // The known holder is gone, and the clock of the new holder's host is behind.
   if (is_member && learned == ServiceCache::Learned::outdated && cache_.is_doubtful(record.id))
     cache_.replace(record, now, timestamp);
   const auto waiting = resolving_.find(record.id);
   if (waiting == resolving_.end()) return;
   Question& asked = *waiting->second;
-  // Announced in this moment is as good as an answer.
+  // An announcement at this moment is as good as an answer.
   if (const spi::ServiceRecord* known = cache_.find(record.id, now)) {
     asked.answer = *known;
     asked.notify();

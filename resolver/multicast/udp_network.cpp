@@ -20,14 +20,14 @@ namespace {
 
 // Room for the replies of many contexts that are asked at once; the kernel gives what net.core.rmem_max allows.
 constexpr int kReceiveBuffer = 1 << 20;
-// Packets that are dropped at once before receive() gives others a turn.
+// How many packets receive() drops in a row before it gives others a turn.
 constexpr int kReceiveAttempts = 64;
 
 bool set_option(int fd, int level, int name, int value) noexcept {
   return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
 }
 
-// Lets the kernel drop the packets of one context. Without it they are dropped later, which only costs time.
+// Makes the kernel drop the packets of one context. If this fails they are dropped later, which only costs time.
 void ignore_context(int fd, std::uint64_t context) noexcept {
   constexpr std::uint32_t kUdpHeader = 8;
   constexpr auto kOffset = static_cast<std::uint32_t>(kUdpHeader + spi::kContextOffset);
@@ -36,7 +36,7 @@ void ignore_context(int fd, std::uint64_t context) noexcept {
   const auto second = __builtin_bswap32(static_cast<std::uint32_t>(context >> 32));
   std::array<sock_filter, 8> program{{
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-      // What is too short for a context is for the decoder to count.
+      // The decoder counts packets that are too short to name a context.
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOffset + 8, 0, 4),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kOffset),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 0, 2),
@@ -109,7 +109,7 @@ Status UdpNetwork::start() {
   for (const MulticastGroup& group : options_.groups) {
     if (Status status = open_group(group); !status.ok()) return status;
     UniqueFd& sender = group.is_ipv6 ? sender6_ : sender4_;
-    // No group socket: this system has no IPv6.
+    // There is no group socket if this system has no IPv6.
     if (sender || !groups_.back()) continue;
     if (Status status = open_sender(group.is_ipv6, sender); !status.ok()) return status;
   }
@@ -130,7 +130,7 @@ Status UdpNetwork::open_group(const MulticastGroup& group) {
   bool prepared = set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1) &&
                   set_option(fd.get(), level, group.is_ipv6 ? IPV6_RECVPKTINFO : IP_PKTINFO, 1);
   if (group.is_ipv6) prepared = prepared && set_option(fd.get(), level, IPV6_V6ONLY, 1);
-  // Only what this socket joined, not what other sockets of the host did.
+  // Receive only from groups that this socket has joined, not from those of the host's other sockets.
   prepared = prepared && set_option(fd.get(), level, group.is_ipv6 ? IPV6_MULTICAST_ALL : IP_MULTICAST_ALL, 0);
   static_cast<void>(set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBuffer));
   if (own_context_ != 0) ignore_context(fd.get(), own_context_);
@@ -229,11 +229,11 @@ bool UdpNetwork::change_membership(const Membership& membership, bool join) noex
 
 void UdpNetwork::refresh() {
   const Result<std::vector<Interface>> usable = usable_interfaces(options_.interfaces);
-  // Without a list the old one is the best guess.
+  // If there is no new list, the old one is the best guess.
   if (!usable.ok()) return;
   auto fresh = std::make_shared<Memberships>();
   const std::shared_ptr<const Memberships> old = memberships();
-  // What is gone first: the kernel limits how many a socket may have.
+  // Leave first: the kernel limits how many memberships a socket may have.
   for (const Membership& membership : *old) {
     const auto is_same = [&](const Interface& interface) { return interface == membership.interface; };
     if (std::ranges::none_of(*usable, is_same)) static_cast<void>(change_membership(membership, false));
@@ -367,7 +367,7 @@ spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::Recei
     message.msg_controllen = control.bytes.size();
     const ssize_t size = ::recvmsg(fd, &message, MSG_DONTWAIT);
     if (size < 0 && errno == EAGAIN) return spi::Arrival::nothing;
-    // Anything else is what some earlier packet of ours met (such as: no one listens at its destination).
+    // Any other error belongs to an earlier packet of ours (such as: no one listens at its destination).
     if (size < 0) continue;
     if ((message.msg_flags & MSG_TRUNC) != 0) continue;
     received.bytes = buffer.first(static_cast<std::size_t>(size));
@@ -389,7 +389,7 @@ spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::Recei
         interface = static_cast<unsigned>(info.ipi_ifindex);
       }
     }
-    // Sent to the port but not to the group: nothing of ours does that.
+    // The packet was sent to the port but not to the group, which libripc never does.
     if (!received.to_group) continue;
     for (const Membership& membership : *memberships_) {
       if (membership.interface.index == interface) received.interface = membership.interface.name;

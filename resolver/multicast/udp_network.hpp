@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multicast resolver's packets as UDP datagrams. Each group has a socket that receives from it. Each address family
-// has one that sends everything and receives the replies.
+// has one socket that sends everything and receives the replies.
 //
 // Several contexts of one host share the group's port (SO_REUSEADDR: the kernel gives each a copy of every multicast
 // packet). Questions go out on each joined interface by its number, so no route is needed.
@@ -35,16 +35,16 @@ SocketAddress group_address(const MulticastGroup& group, unsigned interface) noe
 
 class UdpNetwork final : public spi::MulticastNetwork {
  public:
-  // Sockets of one thread's own, from which it asks and where it waits for the reply itself: one thread less to wake.
-  // One thread at a time; wake() may be called by any. The network outlives it.
+  // Sockets through which one thread asks and itself waits for the reply, so no second thread has to wake. One thread
+  // at a time; any thread may call wake(). The network outlives it.
   class ReplyChannel {
    public:
     explicit ReplyChannel(const UdpNetwork& network) : network_(network) {}
     // Before any other call. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
     Status open();
-    // As that of the network; replies come to the channel.
+    // Like the function of the network, but replies come to the channel.
     spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept;
-    // Until a packet is there, wake() was called, or the time is over.
+    // Waits until a packet is there, wake() was called, or the time is over.
     void wait(Nanoseconds timeout) noexcept;
     void wake() noexcept;
     // The next packet, in a buffer of this object. False: there is none.
@@ -58,9 +58,9 @@ class UdpNetwork final : public spi::MulticastNetwork {
     std::vector<std::byte> buffer_;
   };
 
-  // Opens the sockets and joins the groups. What own_context sent to them is not received (0: everything is). That no
-  // interface is usable is no error. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM (such as:
-  // another program has the port for itself).
+  // Opens the sockets and joins the groups. Packets that own_context sent to the groups are not received (0: all are).
+  // It is no error if no interface is usable. RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM (such
+  // as: another program has the port for itself).
   static Result<std::unique_ptr<UdpNetwork>> open(const MulticastOptions& options, std::uint64_t own_context);
 
   std::size_t packet_limit() const noexcept override { return spi::kMaxPacket; }
@@ -68,7 +68,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   PeerAuthorizer::Verdict authorize(const spi::PeerAddress& from) override;
   std::vector<pollfd> descriptors() const override;
-  // News about interfaces are dealt with here: new ones are joined, those that are gone left.
+  // Also handles changes of the interfaces: joins the groups on new ones, and leaves those that are gone.
   spi::Arrival receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) override;
   std::string_view name() const noexcept override { return "udp"; }
   std::string text() const override;
@@ -100,7 +100,7 @@ class UdpNetwork final : public spi::MulticastNetwork {
   UniqueFd sender4_;
   UniqueFd sender6_;
   UniqueFd watch_;
-  bool is_outdated_ = false;  // memberships_; of the thread that receives
+  bool is_outdated_ = false;  // memberships_ is; used by the receiving thread
   mutable std::mutex mutex_;
   std::shared_ptr<const Memberships> memberships_ = std::make_shared<Memberships>();
 };

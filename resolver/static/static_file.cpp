@@ -19,7 +19,7 @@ bool is_space(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c 
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// One line, taken apart from left to right.
+// One line, parsed from left to right.
 class Line {
  public:
   explicit Line(std::string_view text) : rest_(text) {}
@@ -37,7 +37,7 @@ class Line {
     while (size < rest_.size() && !is_space(rest_[size])) ++size;
     return take(size);
   }
-  // What is between quotation marks; nothing if the second is missing or something touches it.
+  // The text between quotation marks; nothing if the second mark is missing or followed directly by other text.
   std::optional<std::string_view> quoted() noexcept {
     rest_.remove_prefix(1);
     const std::size_t size = rest_.find('"');
@@ -80,7 +80,7 @@ std::string shown(std::string_view text) {
   return result + (text.size() > kLongest ? "...'" : "'");
 }
 
-// Who the line is about. An empty result: see `fault`.
+// The service that the line names. If the result is empty, `fault` says why.
 std::optional<spi::ServiceRecord> parse_service(Line& line, const NameHash& hash_name, std::string& fault) {
   spi::ServiceRecord record;
   if (is_digit(line.front())) {
@@ -138,7 +138,7 @@ bool parse_address(std::string_view word, const AddressCheck& check_address, spi
   return true;
 }
 
-// What follows group:.
+// Parses the text after "group:".
 bool parse_group(std::string_view word, const NameHash& hash_group, spi::ServiceRecord& record, std::string& fault) {
   ripc_service_id group = 0;
   if (!word.empty() && is_digit(word.front())) {

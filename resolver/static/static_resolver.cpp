@@ -122,7 +122,7 @@ Status StaticResolver::read_file(std::string& text) {
       return {};
     }
   }
-  // It keeps changing; take what was there, and look again next time.
+  // The file keeps changing: take this text, and look again next time.
   return {};
 }
 

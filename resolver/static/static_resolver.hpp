@@ -20,7 +20,7 @@ namespace ripc::internal::resolver {
 // While the file is missing or has a mistake, calls fail with a sentence that names the file, and the line.
 class StaticResolver final : public spi::Resolver {
  public:
-  // Completes a record of the file, or tells why it names no living service.
+  // Completes a record of the file, or returns why it names no living service.
   using Lookup = std::function<Result<spi::ServiceRecord>(spi::ServiceRecord, Deadline)>;
 
   // hash_name, hash_group, check_address: see static_file.hpp. All functions are called from any thread.
@@ -36,14 +36,14 @@ class StaticResolver final : public spi::Resolver {
   // RIPC_NO_SERVICE: not in the file. Else the errors of check() and of the lookup.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
 
-  // The file is its author's, and edits are noticed anyway.
+  // These do nothing: only its author changes the file, and resolve() notices edits anyway.
   Status publish(spi::ServiceRecord&, bool, std::vector<spi::ServiceRecord>*) override { return {}; }
   Status update(const spi::ServiceRecord&) override { return {}; }
   void withdraw(const spi::ServiceRecord&) noexcept override {}
   void invalidate(const spi::ServiceRecord&) noexcept override {}
   Status observe(EventLoop&, spi::Observer, spi::Observe) override { return {}; }
 
-  // Both visit what the lookup finds, in the order of the file. The errors of check().
+  // Both visit the services that the lookup finds, in the order of the file. Errors as check().
   Status members(ripc_service_id group, Deadline deadline, const spi::Visit& visit) override;
   Status list(const spi::Visit& visit) override;
 
@@ -65,7 +65,7 @@ class StaticResolver final : public spi::Resolver {
   std::shared_ptr<const Table> table_;  // nullptr: not read, or a mistake in it (error_)
   Status error_;
   bool was_read_ = false;
-  struct stat read_info_ {};  // of what table_ or error_ was made from
+  struct stat read_info_ {};  // of the file that table_ or error_ was made from
   Nanoseconds read_at_ = 0;   // wall clock
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory: a tree of small nodes that several servers keep in agreement. Clients hold sessions with it; nodes may
 // end with the session that made them, and a watch of a node reports its next change. ZooKeeper is one
-// (zookeeper_directory.hpp); another one, such as etcd, needs no more than this.
+// (zookeeper_directory.hpp); another, such as etcd, would need only this interface.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ class Directory {
   struct Node {
     std::string data;
     std::uint64_t created = 0;  // larger for a node that was made later, in the whole directory
-    std::uint64_t owner = 0;    // the session that it ends with; 0: none
+    std::uint64_t owner = 0;    // the session with which the node ends; 0: none
     std::int64_t born = 0;      // by the clock of the servers, in milliseconds since 1970
-    std::int32_t version = 0;   // counts what was written into it
-    std::int32_t guard = 0;     // with Read::exact: for commit(), which finds out by it whether anything came between
+    std::int32_t version = 0;   // counts the writes to it
+    std::int32_t guard = 0;     // with Read::exact: tells commit() whether anything has changed since the read
   };
 
   enum class Outcome : std::uint8_t {
     done,
     absent,   // there is no such node
-    exists,   // commit(): a node to be made is there
-    changed,  // commit(): a node is not the one that was seen, or came or went meanwhile
-    unknown,  // the connection was lost: it may have happened, or not
+    exists,   // commit(): a node to be made exists already
+    changed,  // commit(): a node is not the one that was seen, or was made or removed since
+    unknown,  // the connection was lost: the change may have happened or not
     refused,  // the servers do not allow it
   };
   struct Answer {
@@ -39,8 +39,8 @@ class Directory {
     std::vector<std::string> children;  // children(): done; names, in no order
     std::string reason;                 // refused: in the words of the servers
   };
-  // Called once for each question, by the directory's thread, never inside the call that asks. If it throws
-  // std::bad_alloc, and so with the listener's, link_up() is called for a new session, with the session there is.
+  // Called once for each question, by the directory's thread, never inside the call that asks. If it or a function of
+  // the listener throws std::bad_alloc, link_up() is called as for a new session, with the present session.
   using Done = std::function<void(const Answer&)>;
 
   enum class Read : std::uint8_t {
@@ -48,9 +48,9 @@ class Directory {
     watched,  // and the listener is notified of the next change, also when an absent node appears
     exact,    // with Node::guard
   };
-  // One step of a commit; what is made ends with this session. `create`: a node that others may want too, where there
-  // is none, or after the `remove` of the same path. `replace`, `remove`: what was seen by an exact read, and only if
-  // it is that node still. `add`, `drop`: a node that no one else makes.
+  // One step of a commit. The nodes that it makes end with this session. `create`: makes a node that others may want
+  // too, if there is none, or after the `remove` of the same path. `replace`, `remove`: change the node that an exact
+  // read saw, and only if it is still that node. `add`, `drop`: a node that no one else makes.
   struct Write {
     enum class Kind : std::uint8_t { create, replace, remove, add, drop };
     Kind kind = Kind::create;
@@ -59,30 +59,33 @@ class Directory {
     Node seen;
   };
 
-  // By the directory's thread.
+  // The directory's thread calls it.
   class Listener {
    public:
     virtual ~Listener() = default;
-    // It can be asked. is_new: another session than before, so all watches and all nodes of the former one are gone.
+    // The directory can be asked now. is_new: the session is a new one, so all watches and nodes of the former one are
+    // gone.
     virtual void link_up(std::uint64_t session, bool is_new) = 0;
-    // No server answers. The session may live on; what is asked meanwhile is asked when one does.
+    // No server answers. The session may live on; questions that are asked meanwhile go out when a server answers
+    // again.
     virtual void link_down() = 0;
-    // A watch of the node or of its children has fired, and is over.
+    // A watch of the node or of its children has fired and has thereby ended.
     virtual void changed(std::string_view path) = 0;
   };
 
   virtual ~Directory() = default;
   // Once. The listener outlives stop().
   virtual Status start(Listener& listener) = 0;
-  // Ends the session, and with it all that it made; nothing is called afterwards. Questions may go unanswered.
+  // Ends the session, and with it all nodes that it made. No callback runs afterwards. Questions may go unanswered.
   virtual void stop() noexcept = 0;
 
-  // Any thread. Questions are answered in the order in which they were asked. Folders that a new node needs are made.
+  // Any thread may call these. Questions are answered in the order in which they were asked. A commit makes the folders
+  // that a new node needs.
   virtual void get(std::string path, Read how, Done done) = 0;
   virtual void children(std::string path, bool is_watched, Done done) = 0;
-  // All of it or nothing.
+  // Makes all of the changes or none.
   virtual void commit(std::vector<Write> writes, Done done) = 0;
-  // Answers that follow have all that any client had received before this was asked.
+  // Later answers include everything that any client had received before this call.
   virtual void sync(Done done) = 0;
   // Ends the watches of a node.
   virtual void forget(std::string path) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the resolver knows of services of others, and how it learns of changes.
+// What the resolver knows about other contexts' services, and how it learns of changes.
 #include <new>
 #include <unordered_set>
 
@@ -8,7 +8,7 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// Reads under way: enough to fill the way there and back, and few enough for others to have their turn.
+// The most reads under way: enough to fill the connection, and few enough for other requests to have their turn.
 constexpr std::size_t kAskedAtOnce = 256;
 
 }  // namespace
@@ -26,7 +26,7 @@ DirectoryResolver::Entry& DirectoryResolver::entry_of(ripc_service_id id) {
   return entry;
 }
 
-// Those used longest ago go, with their watches, but not those that someone waits for.
+// Removes the entries used longest ago, with their watches, except those that someone waits for.
 void DirectoryResolver::make_room() {
   for (auto next = order_.begin(); next != order_.end() && entries_.size() >= options_.max_cached;) {
     const auto current = next++;
@@ -63,13 +63,13 @@ void DirectoryResolver::ask(ripc_service_id id, Entry& entry) {
   ask_waiting();
 }
 
-// While there is no link they stay in the queue.
+// While there is no link, the questions stay in the queue.
 void DirectoryResolver::ask_waiting() {
   while (is_linked_ && asking_ < kAskedAtOnce && !to_ask_.empty()) {
     const ripc_service_id id = to_ask_.front();
     const auto found = entries_.find(id);
     if (found != entries_.end()) {
-      // What a lagging server says is not what a failed send wants to know.
+      // After a failed send, the answer of a lagging server would not help.
       if (found->second.is_doubtful) directory_->sync({});
       directory_->get(service_path(id), Directory::Read::watched,
                       [this, id](const Directory::Answer& answer) { answered(id, answer); });
@@ -83,7 +83,7 @@ void DirectoryResolver::ask_waiting() {
 void DirectoryResolver::ask_group(ripc_service_id group, Group& known) {
   if (known.is_asked) return;
   known.refusal.clear();
-  if (is_linked_) {  // else link_up() asks
+  if (is_linked_) {  // otherwise link_up() asks
     directory_->children(group_path(group), true,
                          [this, group](const Directory::Answer& answer) { group_answered(group, answer); });
     ++counters_.reads;
@@ -132,15 +132,15 @@ void DirectoryResolver::tell(const spi::Change& change) {
 
 bool DirectoryResolver::displaces_known(const spi::ServiceRecord& record, const Entry& entry) const {
   if (!spi::may_displace(record, *entry.record, options_.credentials)) return false;
-  // A takeover makes the incarnation larger, whatever the clocks say, so this one is from before it. But where the
-  // known holder ended unseen, one with a slower clock may have come: then sends to the known one fail.
+  // A takeover makes the incarnation larger, whatever the clocks say, so a smaller one is from before the takeover. But
+  // if the known holder ended unnoticed, one with a slower clock may have come: then sends to the known holder fail.
   if (record.context == entry.record->context || entry.is_doubtful || spi::displaces(record, *entry.record))
     return true;
   security::Counters::add(options_.credentials.counters->records_refused);
   return false;
 }
 
-// Where there is no memory for what it says, no one is asked any more, until link_up() asks anew.
+// If there is no memory for the answer, no further questions are asked until link_up() asks anew.
 void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& answer) try {
   {
     const std::lock_guard lock(mutex_);
@@ -173,7 +173,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
     }
     Entry& entry = found->second;
     const bool was_known = entry.is_known;
-    // A server that lags behind another one.
+    // The server lags behind another one.
     const bool is_older = answer.outcome == Outcome::done &&
                           (answer.node.created < entry.created ||
                            (answer.node.created == entry.created && answer.node.version < entry.version));
@@ -258,7 +258,7 @@ void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
   session_ = session;
   if (is_new && !is_first) {
     ++counters_.sessions_lost;
-    // A new session may meet a server that is behind the one of the former.
+    // A new session may use a server that lags behind the one of the former session.
     directory_->sync({});
     for (auto& [id, entry] : entries_) {
       entry.is_watched = false;
@@ -296,7 +296,7 @@ void DirectoryResolver::changed(std::string_view path) {
   }
   const ripc_service_id id = id_of_service(path);
   if (const auto entry = entries_.find(id); entry != entries_.end()) {
-    // What is on its way comes after this, so it has the change.
+    // An answer that is on its way comes after this event, so it includes the change.
     entry->second.is_watched = false;
     ask(id, entry->second);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Own services: what is wanted is compared with what the directory has, and the difference is written, step by step.
-// Each step ends with an answer of the directory; after a lost connection the service waits for the next one, and is
-// read first.
+// Each step ends with an answer of the directory. After a lost connection the service waits for the next one, and is
+// then read first.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -18,11 +18,11 @@ namespace {
 
 using WriteKind = Directory::Write::Kind;
 
-// Steps under way.
+// The most steps under way.
 constexpr std::size_t kSettledAtOnce = 256;
-// Attempts in a row: others change the same folder at the same time, but not for ever.
+// The most attempts in a row: others change the same folder at the same time, but not for ever.
 constexpr unsigned kMostAttempts = 64;
-// How often a record that is not authentic is replaced, in each session: someone else writes there too.
+// How often a record that is not authentic is replaced in each session, since someone else writes there too.
 constexpr unsigned kMaxRewrites = 8;
 
 bool is_same_record(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
@@ -55,7 +55,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
   own->takes_over = takeover;
-  // A takeover succeeds, also from a holder that has displaced this context in this moment.
+  // A takeover succeeds even from a holder that has just displaced this context.
   own->is_established = was_established && !takeover;
   own->is_fenced = false;
   own->failure = {};
@@ -109,7 +109,7 @@ void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try 
     settle(own);
   }
 } catch (const std::bad_alloc&) {
-  // It ends with the session, or is withdrawn in the next one.
+  // The node ends with the session, or is withdrawn in the next one.
 }
 
 // ---- Steps ---------------------------------------------------------------------------------------------------
@@ -123,18 +123,18 @@ void DirectoryResolver::settle(const OwnPointer& own) {
   settle_waiting();
 }
 
-// While there is no link they stay in the queue.
+// While there is no link, the services stay in the queue.
 void DirectoryResolver::settle_waiting() {
   while (is_linked_ && settling_ < kSettledAtOnce && !to_settle_.empty()) {
     const OwnPointer own = to_settle_.front();
     own->step_goal = own->goal;
-    // No one has most IDs: that is found out by making the node.
+    // Most IDs have no holder, and making the node shows whether that is so.
     if (own->is_new && own->is_wanted && !own->takes_over) {
       write(own, nullptr, {});
     } else {
       read(own);
     }
-    // It is asked, and what follows takes no memory.
+    // The directory has been asked, and the rest allocates no memory.
     to_settle_.pop_front();
     own->is_queued = false;
     own->is_busy = true;
@@ -143,7 +143,7 @@ void DirectoryResolver::settle_waiting() {
   }
 }
 
-// Where there is no memory for it the service is settled anew by link_up(). A question that was asked has had it all.
+// If there is no memory for a step, link_up() settles the service anew. A question that was asked has had all it needs.
 template <typename Step>
 void DirectoryResolver::step(const OwnPointer& own, const Step& take) {
   const std::uint64_t steps = [&] {
@@ -154,7 +154,7 @@ void DirectoryResolver::step(const OwnPointer& own, const Step& take) {
     take();
   } catch (const std::bad_alloc&) {
     const Lock lock(mutex_);
-    // Another step of it may be under way by now.
+    // Another step of this service may be under way by now.
     if (own->steps == steps && std::exchange(own->is_busy, false)) --settling_;
     throw;
   }
@@ -166,7 +166,7 @@ void DirectoryResolver::read(const OwnPointer& own) {
                   [this, own](const Directory::Answer& answer) { step(own, [&] { read_answered(own, answer); }); });
 }
 
-// former: the node in whose place it comes. groups: those that this session's record there is a member of.
+// former: the node that the new one replaces. groups: those in which this session's record there is a member.
 void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* former,
                               const std::vector<ripc_service_id>& groups) {
   const spi::ServiceRecord& record = own->record;
@@ -200,7 +200,7 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
                      [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
-// So that the end of the node is reported, whichever side ends it.
+// Watches the own node, so that its end is reported, whoever ends it.
 void DirectoryResolver::watch_own(const OwnPointer& own) {
   ++counters_.reads;
   const ripc_service_id id = own->id;
@@ -235,7 +235,7 @@ void DirectoryResolver::forget(const OwnPointer& own) {
   if (found != own_.end() && found->second == own) own_.erase(found);
 }
 
-// What was established waits for the next session: someone may correct the access list.
+// A service that was established waits for the next session, because someone may correct the access list.
 void DirectoryResolver::fail(const OwnPointer& own, Status failure) {
   own->failure = std::move(failure);
   if (!own->is_established) forget(own);
@@ -263,7 +263,7 @@ void DirectoryResolver::write_answered(const OwnPointer& own, const Directory::A
                                              " cannot be published: others keep changing its node in the directory " +
                                              directory_->text() + ". Find and stop them."));
   }
-  // What was written may be less than what is wanted by now, or belong to a service that was withdrawn meanwhile.
+  // More may be wanted by now than was written, or the service may have been withdrawn meanwhile.
   if (!own->is_wanted && own->step_goal == own->goal) {
     forget(own);
   } else if (own->is_wanted) {
@@ -290,7 +290,7 @@ void DirectoryResolver::read_answered(const OwnPointer& own, const Directory::An
   if (winner) tell({.id = winner->id, .now = &*winner});
 }
 
-// Without the lock. winner: the context that has taken the ID over.
+// Called without the lock. winner: the context that has taken the ID over.
 void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& answer,
                                 std::optional<spi::ServiceRecord>& winner) {
   spi::ServiceRecord holder;
@@ -318,7 +318,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
                                            " that is not of this cluster: give each cluster a folder of its own."));
   }
   if (own->is_established) {
-    // It was there before: no one could displace it but by a larger incarnation.
+    // This service was there before, so only a larger incarnation could displace it.
     const bool is_allowed = spi::may_displace(holder, own->record, options_.credentials);
     if (!is_allowed) ++counters_.refusals.not_permitted;
     if (!is_allowed || !spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
@@ -334,7 +334,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
   }
   if (Status status = spi::check_holder(own->record, holder, own->takes_over); !status.ok()) {
     if (std::exchange(own->is_in_sync, true)) return fail(own, std::move(status));
-    // A server that lags may still have a holder that has gone.
+    // A lagging server may still show a holder that is gone.
     directory_->sync({});
     return read(own);
   }

@@ -13,9 +13,9 @@ namespace {
 
 // A doubtful record that the directory has confirmed is not asked for again within this time.
 constexpr Nanoseconds kConfirmedFor = 100'000'000;
-// A list gives up when nothing has come for so long.
+// A list gives up when nothing has come for this long.
 constexpr Nanoseconds kListSilence = 10'000'000'000;
-// Reads under way at a time: they share the round trips, and the connection with other requests.
+// The most reads under way at a time: they share round trips, and share the connection with other requests.
 constexpr std::size_t kListedAtOnce = 256;
 // A read whose connection is lost is made again over the next one.
 constexpr unsigned kListAttempts = 4;
@@ -26,7 +26,7 @@ Nanoseconds half_way(Nanoseconds now, Nanoseconds until) noexcept {
 
 }  // namespace
 
-// Counts a thread that waits for an entry or a group, which stays meanwhile.
+// Counts a thread that waits for an entry or a group, which is kept meanwhile.
 class DirectoryResolver::Waiting {
  public:
   explicit Waiting(unsigned& waiters) noexcept : waiters_(waiters) { ++waiters_; }
@@ -73,7 +73,7 @@ Status DirectoryResolver::not_reached(std::string_view what) const {
                                   ": see whether most of its servers run (ripc doctor asks each).");
 }
 
-// No one waits for it then.
+// If so, no one waits for the directory.
 bool DirectoryResolver::is_unreachable(Nanoseconds now) const noexcept {
   return !is_linked_ && down_since_ + options_.patience <= now;
 }
@@ -103,7 +103,7 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
   const Waiting waiting(entry.waiters);
   const Nanoseconds began = monotonic_now();
   if (!entry.is_known || (entry.is_doubtful && entry.confirmed_at + kConfirmedFor < began)) ask(id, entry);
-  // Where others are asked next they get some of the time.
+  // If other resolvers are asked next, they get some of the time.
   const Nanoseconds end = options_.waits_for_services ? deadline.at() : half_way(began, deadline.at());
   for (;;) {
     const bool is_open = entry.is_asked && is_linked_;
@@ -213,7 +213,7 @@ Status DirectoryResolver::members(ripc_service_id id, Deadline deadline, const s
 
 namespace {
 
-// A list under way. The directory's thread may still have questions of it when the asker is gone.
+// A list under way. The directory's thread may still have its questions when the asker is gone.
 struct Listing {
   std::mutex mutex;
   std::condition_variable changed;

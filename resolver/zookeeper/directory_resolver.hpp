@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds and publishes services by a directory (directory.hpp). Each service is a node that ends with its context's
-// session. What was looked up is kept and watched, so the directory tells of moves and ends; no one has to ask twice.
+// Finds and publishes services through a directory (directory.hpp). Each service is a node that ends with its context's
+// session. The resolver keeps and watches what was looked up, so the directory reports when a service moves or ends,
+// and no one has to ask twice.
 //
-// Own services are "settled": what is wanted is compared with what the directory has, and the difference is written.
-// The same few steps publish, take over, repeat after a lost connection, and make everything anew in a new session.
-// docs/internals/zookeeper.md says more.
+// Own services are "settled": the resolver compares what is wanted with what the directory has, and writes the
+// difference. The same few steps publish, take over, repeat after a lost connection, and make everything anew in a new
+// session. docs/internals/zookeeper.md has the details.
 #pragma once
 
 #include <condition_variable>
@@ -31,9 +32,10 @@ struct DirectoryOptions {
   spi::NameHash hash_name;            // must be set
   std::size_t max_cached = 16384;     // services that are watched, present or not
   std::size_t max_groups = 1024;
-  // publish() waits this long for the directory, and for one that is not reached from the beginning.
+  // publish() waits this long for the directory, also for one that has not been reached since the start.
   Nanoseconds patience = 1'000'000'000;
-  // Whether resolve() waits until its deadline for what is not there. False where another resolver is asked next.
+  // Whether resolve() waits until its deadline for a service that is not there. False if another resolver is asked
+  // next.
   bool waits_for_services = true;
 };
 
@@ -41,14 +43,14 @@ struct DirectoryCounters {
   std::uint64_t reads = 0;  // of nodes and of groups
   std::uint64_t writes = 0;
   std::uint64_t changes = 0;        // that watches reported
-  std::uint64_t sessions_lost = 0;  // everything was made anew
+  std::uint64_t sessions_lost = 0;  // after each, everything was made anew
   std::uint64_t fenced = 0;         // own services that another context has taken over
-  std::uint64_t not_permitted = 0;  // questions that the servers refused
+  std::uint64_t not_permitted = 0;  // requests that the servers refused
   // Records that were ignored:
   std::uint64_t malformed = 0;
   std::uint64_t other_version = 0;
   std::uint64_t unsigned_ones = 0;  // we have a key, it has no MAC
-  std::uint64_t signed_ones = 0;    // it has a MAC, and we have no key to check it
+  std::uint64_t signed_ones = 0;    // it has a MAC, but we have no key to check it
   std::uint64_t forged = 0;         // its MAC, or its signature, is wrong
   spi::Refusals refusals;           // the trust file does not allow it; groups of a record, too
 
@@ -60,34 +62,35 @@ struct DirectoryCounters {
 
 struct DirectoryState {
   bool is_linked = false;
-  std::string trouble;        // why not
-  std::string refusal;        // the servers' last word on what they do not allow
-  std::size_t services = 0;   // known, of others
+  std::string trouble;        // why it is not linked
+  std::string refusal;        // the last reason the servers gave for refusing something
+  std::size_t services = 0;   // of others, in the cache
   std::size_t published = 0;  // own ones that the directory has
-  std::size_t unsettled = 0;  // own ones that it does not have yet
+  std::size_t unsettled = 0;  // own ones that the directory does not have yet
   DirectoryCounters counters;
 };
 
 // Thread-safe. No call needs the context's responder, so the responder may call too.
 class DirectoryResolver final : public spi::Resolver, private Directory::Listener {
  public:
-  // Starts the directory, and does not wait for it. Errors of Directory::start().
+  // Starts the directory, and does not wait for it. Errors as Directory::start().
   static Result<std::unique_ptr<DirectoryResolver>> create(std::unique_ptr<Directory> directory,
                                                            const DirectoryOptions& options, std::uint64_t own_context);
-  // Ends the session, and with it what was published. No other call may be running.
+  // Ends the session, and with it all published services. No other call may be running.
   ~DirectoryResolver() override;
 
   std::string_view name() const noexcept override { return directory_->name(); }
 
-  // From the cache if it is there, also while no server answers; else by asking, until the deadline. RIPC_NO_SERVICE:
-  // it is not there. RIPC_TIMEOUT: no server has answered. RIPC_VERSION_MISMATCH: another libripc has published it.
+  // Looks in the cache first, even while no server answers; else asks until the deadline. RIPC_NO_SERVICE: there is no
+  // such service. RIPC_TIMEOUT: no server has answered. RIPC_VERSION_MISMATCH: another version of libripc published it.
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline deadline) override;
-  // Asks the directory, whatever is known.
+  // Asks the directory, whatever the cache knows.
   Result<spi::ServiceRecord> successor(const spi::ServiceRecord& former, Deadline deadline) override;
 
-  // Waits for the directory, but not longer than options.patience: without it the service is published as soon as there
-  // is one. Should someone else have the ID then, the larger incarnation wins. Random IDs are not waited for.
-  // RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_LIMIT, RIPC_INVALID_ARGUMENT, RIPC_PERMISSION (the servers refuse it).
+  // Waits for the directory, but not longer than options.patience. If no server answers by then, the service is
+  // published as soon as one does; if someone else has the ID then, the larger incarnation wins. Random IDs do not
+  // wait. RIPC_ID_IN_USE, RIPC_NAME_COLLISION, RIPC_LIMIT, RIPC_INVALID_ARGUMENT, RIPC_PERMISSION (the servers refuse
+  // it).
   Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override;
   // Does not wait. RIPC_FENCED: another context has the ID.
   Status update(const spi::ServiceRecord& record) override;
@@ -107,16 +110,16 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   DirectoryState state() const;
 
  private:
-  // A service that someone asked for. What is known of it stays true until its watch fires.
+  // A service that someone asked for. What the entry says stays true until its watch fires.
   struct Entry {
     std::optional<spi::ServiceRecord> record;  // nullopt: absent, or not known
-    std::uint64_t created = 0;                 // of its node; it never goes back
+    std::uint64_t created = 0;                 // of its node; never decreases
     std::int32_t version = 0;
     bool is_known = false;
-    bool is_asked = false;             // waits in to_ask_, or is on its way
+    bool is_asked = false;             // waits in to_ask_, or was asked and not answered yet
     bool is_watched = false;           // the servers have a watch
     bool is_doubtful = false;          // a send to it failed since it was read
-    bool is_of_other_version = false;  // there is a record, and only another libripc can read it
+    bool is_of_other_version = false;  // there is a record, but only another version of libripc can read it
     Nanoseconds confirmed_at = 0;
     unsigned waiters = 0;
     std::string refusal;
@@ -139,12 +142,12 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_wanted = true;  // false: it is to be withdrawn
     bool takes_over = false;
     bool is_established = false;  // publish() has succeeded
-    bool is_new = true;           // nothing of it is in the directory in this session
+    bool is_new = true;           // this session has written nothing of it into the directory
     bool is_fenced = false;
     bool is_queued = false;   // in to_settle_
     bool is_busy = false;     // a step is under way
-    bool is_in_sync = false;  // what is read is no older than the beginning of this step
-    std::uint64_t goal = 1;   // counts what was wanted
+    bool is_in_sync = false;  // reads are no older than the beginning of this step
+    std::uint64_t goal = 1;   // counts the changes that were wanted
     std::uint64_t reached = 0;
     std::uint64_t step_goal = 0;
     std::uint64_t steps = 0;  // begun
@@ -167,7 +170,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void wait(Lock& lock, Nanoseconds until);
   const spi::ServiceRecord* own_record(ripc_service_id id) const noexcept;
 
-  // directory_cache.cpp: what is known of others. The lock is held.
+  // directory_cache.cpp: what is known of other contexts' services. The lock is held.
   Entry& entry_of(ripc_service_id id);
   Group& group_of(ripc_service_id group);
   void make_room();
@@ -186,7 +189,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void link_down() override;
   void changed(std::string_view path) override;
 
-  // directory_publisher.cpp: own services. The lock is held, but in `..._answered`.
+  // directory_publisher.cpp: own services. The lock is held, except in `..._answered`.
   void settle(const OwnPointer& own);
   void settle_waiting();
   void read(const OwnPointer& own);
@@ -208,7 +211,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   const DirectoryOptions options_;
   const std::uint64_t own_context_;
 
-  mutable std::mutex mutex_;  // all below; not held while others are called
+  mutable std::mutex mutex_;  // guards all below; not held while other objects are called
   std::condition_variable changed_;
   spi::Observer observer_;
   bool is_linked_ = false;

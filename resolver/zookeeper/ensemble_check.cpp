@@ -22,7 +22,7 @@
 namespace ripc::internal::resolver {
 namespace {
 
-// Someone waits for `ripc doctor`: what takes longer is reported as silent.
+// A user is waiting for `ripc doctor`, so a server that takes longer is reported as silent.
 constexpr Nanoseconds kServerTime = 1'000'000'000;
 constexpr Nanoseconds kSessionTime = 3'000'000'000;
 constexpr std::size_t kMostAnswer = 4096;
@@ -32,7 +32,7 @@ bool wait_for(int fd, short events, Deadline deadline) {
   return ::poll(&descriptor, 1, deadline.remaining_milliseconds()) > 0;
 }
 
-// What is between `name: ` and one of these characters. It is shown on terminals, and anyone may say it.
+// The text between `name: ` and one of these characters. It comes from anyone, and is shown on terminals.
 std::string value_of(std::string_view text, std::string_view name, std::string_view ends) {
   const std::size_t start = text.find(name);
   if (start == std::string_view::npos) return {};
@@ -88,7 +88,7 @@ ServerAnswer ask_server(const ZooKeeperServer& server) {
   return answer;
 }
 
-// One that is notified when it can ask, and waits for its answers.
+// A listener that is notified when it can ask, and that waits for its answers.
 class Checker final : public Directory::Listener {
  public:
   explicit Checker(Directory& directory) : directory_(directory) {}
@@ -105,7 +105,7 @@ class Checker final : public Directory::Listener {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::nanoseconds(kSessionTime), [this] { return is_linked_; });
   }
-  // An answer that does not come in time is `unknown`.
+  // If no answer comes in time, it is `unknown`.
   template <typename Ask>
   Directory::Answer answer_to(const Ask& ask) {
     const auto place = std::make_shared<std::optional<Directory::Answer>>();
@@ -134,10 +134,10 @@ class Checker final : public Directory::Listener {
 
 void write_and_read(Checker& checker, std::uint64_t context, EnsembleCheck& check) {
   using Outcome = Directory::Outcome;
-  // Where services are, so that what holds for it holds for them.
+  // In a folder of services, so that the result holds for services too.
   const std::string path = service_folder(0) + "/check-" + std::to_string(context);
   check.is_first = checker.get("/s", Directory::Read::plain).outcome == Outcome::absent;
-  // The first attempt may make folders.
+  // The first attempt may have to make folders.
   const Directory::Answer made = checker.commit({Directory::Write::Kind::create, path, "", {}});
   const std::int64_t now = static_cast<std::int64_t>(realtime_now() / 1'000'000);
   const Directory::Answer seen = checker.get(path, Directory::Read::exact);

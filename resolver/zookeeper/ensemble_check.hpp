@@ -15,16 +15,16 @@ namespace ripc::internal::resolver {
 // One server's answer to `srvr`.
 struct ServerAnswer {
   std::string server;              // HOST:PORT
-  std::string failure;             // why it was not reached; empty: it was
-  std::string mode;                // "leader", "follower", ...; empty: it does not say
-  std::string version;             // likewise
-  bool is_without_quorum = false;  // it runs, and serves no one
+  std::string failure;             // why the server was not reached; empty: it was
+  std::string mode;                // "leader", "follower", ...; empty: the server does not say
+  std::string version;             // empty: the server does not say
+  bool is_without_quorum = false;  // it runs, but serves no one
 };
 
-// What a server, or anyone in its place, has said to `srvr`.
+// Reads what a server, or anyone in its place, has replied to `srvr`.
 void read_answer(std::string_view text, ServerAnswer& answer);
 
-// Each in turn; a server that does not answer takes a second.
+// Asks one server after the other; a server that does not answer takes a second.
 std::vector<ServerAnswer> ask_servers(const ZooKeeperOptions& options);
 
 struct EnsembleCheck {
@@ -35,13 +35,13 @@ struct EnsembleCheck {
   std::string trouble;                // why there is no session
   std::string refusal;                // what the servers do not allow
   Nanoseconds waited = 0;             // for a session
-  Nanoseconds round_trip = 0;         // of one write
+  Nanoseconds round_trip = 0;         // the time of one write
   std::int64_t clock_difference = 0;  // milliseconds; more than 0: the leader is ahead of this host
   std::size_t services = 0;
   std::uint64_t ignored = 0;  // records that are not authentic
 };
 
-// Some seconds at most.
+// Takes some seconds at most.
 EnsembleCheck check_ensemble(const ZooKeeperOptions& options, const DirectoryOptions& rules, std::uint64_t context);
 
 }  // namespace ripc::internal::resolver

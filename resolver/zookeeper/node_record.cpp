@@ -19,7 +19,7 @@ std::string hex_text(std::uint64_t number, std::size_t digits) {
   return text.substr(text.size() - digits);
 }
 
-// As it is written here, so that each number has one name.
+// Accepts only the form that this file writes, so that each number has one name.
 std::uint64_t read_hex(std::string_view text) noexcept { return RuntimeDirectory::number_of(text).value_or(0); }
 
 }  // namespace
@@ -27,7 +27,7 @@ std::uint64_t read_hex(std::string_view text) noexcept { return RuntimeDirectory
 std::string service_folder(unsigned number) { return "/s/" + hex_text(number, 2); }
 
 std::string service_path(ripc_service_id id) {
-  // IDs that programs choose are often neighbours.
+  // IDs that programs choose are often consecutive.
   const std::uint64_t mixed = id * 0x9e3779b97f4a7c15;
   return service_folder(static_cast<unsigned>(mixed >> 56)) + "/" + hex_text(id, kHexSize);
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the resolver keeps in a directory: where, and in which form.
 //
-//   /s/BB/ID          a service: a packet with one service (spi/service_packet.hpp), signed where there is a cluster
-//   key.
-//                     BB is a hash of the ID, so that no folder has too many nodes.
-//   /g/GROUP/ID.S     that a service of the session S is in a group; empty. The service's record says so too, and
-//   counts
+//   /s/BB/ID      a service: a packet with one service (spi/service_packet.hpp), signed if there is a cluster key. BB
+//                 is a hash of the ID, so that no folder has too many nodes.
+//   /g/GROUP/ID.S says that a service of the session S is in a group; empty. The service's record says so too, and
+//                 decides.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +38,12 @@ enum class RecordCheck : std::uint8_t {
   unsigned_one,
   signed_one,
   forged,
-  unproven,       // by the trust file: spi::Refusals
-  not_permitted,  // likewise
+  unproven,       // refused by the trust file: see spi::Refusals
+  not_permitted,  // refused by the trust file: see spi::Refusals
 };
 
-// Any text. What is not good must not be used; what is good may have lost groups, which `refusals` counts.
-// `id`: that of the path.
+// `text`: any bytes. Unless the result is `good`, the record must not be used. A good record may have lost groups,
+// which `refusals` counts. `id`: the ID in the path.
 RecordCheck decode_record(std::string_view text, ripc_service_id id, const security::Credentials& credentials,
                           const spi::NameHash& hash_name, spi::ServiceRecord& record, spi::Refusals& refusals);
 

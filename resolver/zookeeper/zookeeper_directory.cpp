@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread, and what it does with the connection.
+// The thread, and how it handles the connection.
 #include "resolver/zookeeper/zookeeper_directory.hpp"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr Nanoseconds kFirstOpenPause = 100'000'000;
 constexpr Nanoseconds kLongestOpenPause = 5'000'000'000;
-// Where no server accepts a connection the client tells no time to wait.
+// If no server accepts a connection, the client does not say how long to wait.
 constexpr Nanoseconds kConnectPause = 100'000'000;
 constexpr timespec kMemoryRest{0, 1'000'000};
 
@@ -90,7 +90,7 @@ void ZooKeeperDirectory::run() noexcept {
   close_handle();
 }
 
-// False: it is to end.
+// Returns false when the thread has to end.
 bool ZooKeeperDirectory::turn() {
   {
     const std::lock_guard lock(mutex_);
@@ -115,7 +115,7 @@ bool ZooKeeperDirectory::turn() {
     deliver();
     look_at_state();
     if (handle_ == nullptr) return true;
-    // Answers may have led to questions.
+    // Answers may have led to new questions.
     if (is_up_) {
       const std::lock_guard lock(mutex_);
       if (!asked_.empty()) client_due_ = 0;
@@ -134,7 +134,7 @@ bool ZooKeeperDirectory::turn() {
   int events = 0;
   if ((descriptors[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) events |= zk::kRead;
   if ((descriptors[1].revents & POLLOUT) != 0) events |= zk::kWrite;
-  // It may close its connection, whose number another thread could get.
+  // The client may close its connection, and another thread could get that descriptor's number.
   fork_guard_.follow([&] {
     const int before = fd_;
     const int code = library_->process(handle_, events);
@@ -186,11 +186,11 @@ void ZooKeeperDirectory::look_at_state() {
     if (trouble_.empty()) trouble_ = "no server has answered yet";
   }
   if (state >= 0) return;
-  // The session has expired; the handle is of no use any more.
+  // The session has expired, so the handle is of no more use.
   close_handle();
   open_at_ = 0;
   deliver();
-  // There is room for them: submit() has made it.
+  // There is room for them, reserved by submit().
   for (auto& [raw, request] : pending_) {
     request->answer = {};
     arrived_.push_back({.request = std::move(request), .path = {}});
@@ -199,8 +199,8 @@ void ZooKeeperDirectory::look_at_state() {
   deliver();
 }
 
-// What is reported here may lead to questions, which are asked in the next turn. What there is no memory for takes
-// nothing else with it.
+// Callbacks may lead to questions, which are asked in the next turn. An event that is lost for lack of memory does not
+// affect the others.
 void ZooKeeperDirectory::deliver() {
   std::vector<Arrival> arrived;
   arrived.reserve(pending_.size());

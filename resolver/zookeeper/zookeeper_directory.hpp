@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A ZooKeeper ensemble as a directory, through ZooKeeper's C client for one thread.
 //
-// That one thread, `ripc-zookeeper`, is ours, and alone touches the client. Others leave questions in a queue. The
-// thread sleeps in poll() for the client's descriptor, and gives answers when the client has returned, so they may take
-// locks. The client shares some state between handles without a lock, so the contexts of a process take turns in it.
-// All calls but those for its state are made inside of ForkGuard::follow().
+// That one thread, `ripc-zookeeper`, belongs to this class, and it alone uses the client. Other threads put requests
+// into a queue. The thread sleeps in poll() on the client's descriptor. It calls back with the answers after the client
+// has returned, so callbacks may take locks. The client shares some state between handles without a lock, so the
+// contexts of a process take turns in it. All calls except those that read its state are made inside
+// ForkGuard::follow().
 //
-// A node's version does not tell a holder from the next one: both begin at 0. So each create() writes its folder too,
-// whose version an exact read remembers; a commit is refused if a node of the folder was made since then.
+// A node's version does not tell a holder from the next one: both begin at 0. So each create() also writes the node's
+// folder, and an exact read remembers the folder's version. A commit is refused if a node of the folder was made since
+// then.
 #pragma once
 
 #include <deque>
@@ -58,16 +60,16 @@ class ZooKeeperDirectory final : public Directory {
     Done done{};
     Answer answer{};
     unsigned attempts = 0;
-    int failure = 0;  // of the second half of an exact read, which could not be asked
+    int failure = 0;  // the second half of an exact read could not be asked, for this reason
     // What the client reads and writes while a transaction is under way.
     std::vector<std::string> folders{};
     std::vector<zk::Operation> operations{};
     std::vector<zk::OperationResult> results{};
-    std::vector<bool> is_folder{};  // of operations: it needs only the folder
+    std::vector<bool> is_folder{};  // for each operation: it needs only the folder
   };
-  // What the client has reported, in its order.
+  // An event that the client has reported; they are kept in order.
   struct Arrival {
-    std::unique_ptr<Request> request;  // answered; nullptr: a watch
+    std::unique_ptr<Request> request;  // that was answered; nullptr: a watch has fired
     std::string path;                  // of the watch
   };
 
@@ -107,7 +109,7 @@ class ZooKeeperDirectory final : public Directory {
   const std::shared_ptr<const zk::Library> library_;
   UniqueFd wake_;
 
-  mutable std::mutex mutex_;  // the next three
+  mutable std::mutex mutex_;  // guards the next three
   std::deque<std::unique_ptr<Request>> asked_;
   std::string trouble_;
   bool stopping_ = false;
@@ -126,7 +128,7 @@ class ZooKeeperDirectory final : public Directory {
   std::unordered_map<const Request*, std::unique_ptr<Request>> pending_;
   std::vector<Arrival> arrived_;
   int folder_failure_ = 0;  // why the folders of the next commit that is answered could not be made; 0: they were
-  bool has_lost_ = false;   // there was no memory for what came, so the listener is to begin anew
+  bool has_lost_ = false;   // an event was lost for lack of memory, so the listener has to begin anew
   std::thread thread_;
 };
 

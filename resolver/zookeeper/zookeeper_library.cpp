@@ -22,7 +22,7 @@ Result<std::shared_ptr<const Library>> Library::load() {
   auto library = std::make_shared<Library>();
   const char* missing = nullptr;
   const auto find = [&](auto& function, const char* name) {
-    // POSIX has functions and data in one address space, C++ does not know it.
+    // POSIX lets a data pointer hold a function's address, but C++ does not.
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
     if (function == nullptr) missing = name;
   };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZooKeeper's C client for one thread (Debian: libzookeeper-st2), loaded when a context asks for it. Nothing links with
-// it, and its headers are not needed: what is used of its interface, that of libzookeeper_st.so.2, is declared here.
-// Where the headers are installed, zookeeper_library_test.cpp compares the declarations with them.
+// it, and its headers are not needed: this file declares the part of its interface that is used, as
+// libzookeeper_st.so.2 has it. Where the headers are installed, zookeeper_library_test.cpp compares the declarations
+// with them.
 #pragma once
 
 #include <sys/time.h>
@@ -103,10 +104,10 @@ enum Flags : int { kPersistent = 0, kEphemeral = 1, kContainer = 4 };
 inline constexpr int kCreateOperation = 1;  // Operation::type
 inline constexpr int kAnyWatch = 3;
 
-// The functions of the library. It has state that all handles of a process share, without a lock: two threads must not
-// be in it at once, but for init().
+// The functions of the library. The library has state that all handles of a process share, without a lock: two threads
+// must not call it at once, except for init().
 struct Library {
-  // Switches the library's log off, which is such state. RIPC_UNSUPPORTED names the package that is missing.
+  // Switches the library's log off, which is part of that state. RIPC_UNSUPPORTED names the package that is missing.
   static Result<std::shared_ptr<const Library>> load();
 
   Handle* (*init)(const char* hosts, Watcher, int timeout, const ClientId*, void* context, int flags, Log);

@@ -52,7 +52,7 @@ Result<ZooKeeperServer> parse_server(std::string_view item) {
   return server;
 }
 
-// As ZooKeeper demands of a path, and plain.
+// Checks the path as ZooKeeper requires, and allows only plain characters.
 bool is_chroot(std::string_view path) {
   if (path.size() > kMaxChrootSize) return false;
   while (!path.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ZooKeeper ensemble is asked: HOST[:PORT],...[/CHROOT].
+// Which ZooKeeper ensemble to use: HOST[:PORT],...[/CHROOT].
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr std::string_view kDefaultChroot = "/ripc";
 inline constexpr std::size_t kMaxZooKeeperServers = 16;
 
 struct ZooKeeperServer {
-  std::string host;  // a name or an address; of IPv6 without brackets
+  std::string host;  // a name or an address; IPv6 without brackets
   std::uint16_t port = kDefaultZooKeeperPort;
 
   // HOST:PORT, [HOST]:PORT
@@ -26,16 +26,16 @@ struct ZooKeeperServer {
 
 struct ZooKeeperOptions {
   std::vector<ZooKeeperServer> servers;
-  std::string chroot{kDefaultChroot};  // the folder of everything; "": the root
+  std::string chroot{kDefaultChroot};  // the folder that holds all nodes; "": the root
   // The servers end a session that was silent for this long.
   Nanoseconds session_timeout = 10'000'000'000;
 
-  // All servers, as the client library wants them.
+  // All servers, in the form that the client library needs.
   std::string connect_text() const;
   std::string text() const { return connect_text() + chroot; }
 };
 
-// RIPC_INVALID_ARGUMENT with what is wrong and how it is written.
+// RIPC_INVALID_ARGUMENT with what is wrong and how to write it.
 Result<ZooKeeperOptions> parse_zookeeper_options(std::string_view text);
 
 }  // namespace ripc::internal::resolver

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to ZooKeeper and its answers. What the client calls only notes; deliver() tells.
+// Questions to ZooKeeper and its answers. The client's callbacks only note events; deliver() reports them.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -72,7 +72,7 @@ void ZooKeeperDirectory::submit_all() {
     asked.swap(asked_);
   }
   if (asked.empty()) return;
-  // Not for the descriptor: this keeps the other contexts of the process out of the library.
+  // Not for the descriptor's sake: this keeps the other contexts of the process out of the library.
   fork_guard_.follow([&] {
     for (std::unique_ptr<Request>& request : asked) submit(std::move(request));
     return fd_;
@@ -83,7 +83,7 @@ void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
   Request& request = *owned;
   request.directory = this;
   ++request.attempts;
-  // Before the client has it: it may answer at any time.
+  // Before the client has the request, because it may answer at any time.
   pending_.emplace(&request, std::move(owned));
   arrived_.reserve(pending_.size());
   int code = zk::kOk;
@@ -99,7 +99,7 @@ void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
       code = library_->sync(handle_, request.path.c_str(), &string_done, &request);
       break;
     case Request::Kind::forget:
-      // One that has fired meanwhile is no error.
+      // It is no error if the watch has fired meanwhile.
       (void)library_->remove_watches(handle_, request.path.c_str(), zk::kAnyWatch, &watched, this, 0, &ignore_void,
                                      nullptr);
       pending_.erase(&request);
@@ -113,14 +113,14 @@ int ZooKeeperDirectory::submit_read(Request& request) {
   if (request.kind == Request::Kind::children)
     return library_->children(handle_, request.path.c_str(), watch, this, &children_done, &request);
   if (request.how == Read::exact) {
-    // First the folder: what comes between changes its version.
+    // First the folder: a change between the two reads changes its version.
     const int code =
         library_->exists(handle_, folder_of(request.path).c_str(), nullptr, nullptr, &folder_looked_at, &request);
     if (code != zk::kOk) return code;
   }
   const int code = library_->get(handle_, request.path.c_str(), watch, this, &get_done, &request);
   if (request.how != Read::exact) return code;
-  // The first half still comes back, and ends it.
+  // The answer to the first half still comes, and ends the request.
   request.failure = code;
   return zk::kOk;
 }
@@ -175,8 +175,8 @@ int ZooKeeperDirectory::submit_commit(Request& request) {
                          request.results.data(), &void_done, &request);
 }
 
-// Those of new nodes, from above. That they exist is no error; what else is wrong counts where the next attempt lacks
-// one. A folder of nodes that come and go with their makers goes with the last of them.
+// Makes the folders of new nodes, from the top down. It is no error if they exist; any other error counts only if the
+// next attempt lacks a folder. A folder of nodes that come and go with their makers is removed with the last of them.
 void ZooKeeperDirectory::make_folders(const Request& request) {
   for (const Write& write : request.writes) {
     if (write.kind != Write::Kind::create && write.kind != Write::Kind::add) continue;
@@ -198,14 +198,14 @@ bool ZooKeeperDirectory::has_missing_folder(const Request& request, int code) co
   for (std::size_t i = 0; i < request.results.size(); ++i) {
     if (request.results[i].error != zk::kNoNode) continue;
     if (request.is_folder[i]) return true;
-    // A create_op fails with it only for its folder.
+    // A create_op fails with this code only for lack of its folder.
     return request.operations[i].type == zk::kCreateOperation;
   }
   return false;
 }
 
-// Answers come in the order of the questions, so this is before that of the commit. A client that may not make an
-// existing folder may still make those below.
+// Answers come in the order of the questions, so this one comes before the commit's. A client that may not make an
+// existing folder may still make the folders below it.
 void ZooKeeperDirectory::folder_made(int code, const char*, const void* data) noexcept {
   auto& directory = *static_cast<ZooKeeperDirectory*>(const_cast<void*>(data));
   if (code == zk::kOk || code == zk::kNodeExists) {
@@ -259,12 +259,12 @@ void ZooKeeperDirectory::finish(Request& request, int code) {
 }
 
 void ZooKeeperDirectory::watched(zk::Handle*, int type, int, const char* path, void* context) noexcept {
-  // Every watch gets the session's state too, which look_at_state() sees by itself.
+  // Every watch also gets the session's state, which look_at_state() reads by itself.
   if (type != zk::kCreated && type != zk::kDeleted && type != zk::kChanged && type != zk::kChildren) return;
   auto& directory = *static_cast<ZooKeeperDirectory*>(context);
   try {
     directory.arrived_.push_back({.request = nullptr, .path = path});
-    // Also for the answers that are still to come.
+    // Reserve room also for the answers that are still to come.
     directory.arrived_.reserve(directory.arrived_.size() + directory.pending_.size());
   } catch (const std::bad_alloc&) {
     directory.has_lost_ = true;
@@ -277,7 +277,7 @@ void ZooKeeperDirectory::folder_looked_at(int code, const zk::Stat* stat, const 
   if (request.failure != zk::kOk) request.directory->finish(request, request.failure);
 }
 
-// What is not there is watched until it comes. It may have come in this moment: then there is more to read.
+// An absent node is watched until it appears. It may have appeared just now: then there is more to read.
 void ZooKeeperDirectory::read_done(Request& request, int code) {
   if (code == zk::kNoNode && request.how == Read::watched && handle_ != nullptr) {
     code = library_->exists(handle_, request.path.c_str(), &watched, this, &exists_done, &request);

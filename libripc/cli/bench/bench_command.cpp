@@ -103,7 +103,7 @@ std::string problem_with(const BenchOptions& options) {
   return {};
 }
 
-// A cluster key that only the two sides have, unless the user has said what key they use, or that they use none.
+// A cluster key that only the two sides have, unless the user has chosen a key, or none.
 class OwnKey {
  public:
   OwnKey() {
@@ -136,7 +136,7 @@ int run_bench(BenchOptions options) {
   const OwnKey key;
   options.key_file = key.file();
   std::vector<Json> runs;
-  // Rounds of its own.
+  // This benchmark repeats its rounds itself.
   const std::uint64_t count = options.bench == "protocols" ? 1 : options.runs;
   for (std::uint64_t run = 0; run < count; ++run) {
     auto result = run_once(options);

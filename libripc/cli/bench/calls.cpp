@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: a window of them is under way all the time. The payload travels there and, or its beginning, back: in the
-// message if it fits, else lent from leased buffers, and back into return buffers. Every payload is checked.
+// Calls: a window of them is under way all the time. The payload travels there, and all or the beginning of it travels
+// back. It goes in the message if it fits; else it is lent from leased buffers, and comes back into return buffers.
+// Every payload is checked.
 // Symmetric: both sides call and answer, and the calls of a window begin together when the last ones have ended.
 #include <algorithm>
 #include <atomic>
@@ -26,9 +27,9 @@ constexpr std::uint32_t kBadCode = 1;  // the request was not what was sent
 constexpr auto kTurn = std::chrono::milliseconds(10);
 constexpr auto kCallTimeout = std::chrono::seconds(30);
 constexpr std::uint64_t kCheckWholeEvery = 16;  // of large payloads
-constexpr std::uint64_t kTimeEvery = 16;  // of calls that are under way together: two looks at the clock cost 40 ns
+constexpr std::uint64_t kTimeEvery = 16;        // of concurrent calls: reading the clock twice costs 40 ns
 
-// Of run(): nothing has happened, which is no failure.
+// Whether run() found nothing to do, which is no failure.
 bool is_quiet(const ripc::Error& error) {
   return error.code() == RIPC_TIMEOUT || error.code() == RIPC_EMPTY || error.code() == RIPC_INTERRUPTED;
 }
@@ -71,7 +72,7 @@ class Caller {
     return {};
   }
 
-  // `count` calls, of which the times of some are appended to samples. Returns how long they took, in nanoseconds.
+  // Makes `count` calls, and appends the times of some to samples. Returns how long all took, in nanoseconds.
   ripc::Result<double> block(std::uint64_t count, std::vector<double>& samples) {
     if (!side_.control.send({}) || !side_.control.receive()) return other_side_ended();
     samples_ = &samples;
@@ -89,13 +90,13 @@ class Caller {
     return nanoseconds;
   }
 
-  // In the other side, while the measuring one calls: answers, and calls in a symmetric measurement.
+  // For the other side, while the measuring side calls: answers, and also calls in a symmetric measurement.
   ripc::Error accompany() {
     std::vector<double> samples;
     samples_ = &samples;
     end_ = options_.symmetric ? UINT64_MAX : 0;
     begin_all();
-    // An answer may have to be sent again, and a caller is never quiet.
+    // An answer may have to be sent again even while the caller keeps calling.
     for (std::uint64_t turns = 1;; ++turns) {
       bool is_idle = false;
       if (const auto error = run(is_idle); !error.ok()) return error;
@@ -123,7 +124,7 @@ class Caller {
  private:
   static constexpr std::uint64_t kTurnsBetweenLooks = 256;
 
-  // The other side's last calls are answered, too.
+  // Makes sure that the other side's last calls are answered, too.
   ripc::Error end_symmetric() {
     if (!side_.control.send({})) return other_side_ended();
     while (!side_.control.has_said())
@@ -208,7 +209,7 @@ class Caller {
     }
   }
 
-  // The server lets go of a request soon after its answer.
+  // The server releases a request soon after its answer.
   void begin_with_what_came_back() {
     std::erase_if(still_lent_, [&](Slot* slot) {
       if (slot->lent) return false;
@@ -225,7 +226,7 @@ class Caller {
     } else if (options_.size <= kSmall) {
       tally_.check(check_pattern(bytes, slot.sequence));
     } else if (options_.answer < options_.size) {
-      // The beginning of a large payload: its number, and what was prepared once.
+      // The beginning of a large payload: its sequence number, then the bytes that were prepared once.
       scratch_.assign(bytes.begin(), bytes.end());
       const bool good = sequence_of(bytes) == slot.sequence || bytes.size() < sizeof(slot.sequence);
       std::memcpy(scratch_.data(), &slot.index, std::min(scratch_.size(), sizeof(slot.index)));
@@ -286,7 +287,7 @@ ripc::Error calls_side(Side& side, const BenchOptions& options) {
 BenchResult measure_calls(Side& side, const BenchOptions& options) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
-  // Those of a window begin when the last one is answered, but its memory may be lent for longer.
+  // The calls of a window begin when the last one is answered, but its memory may be lent for longer.
   if (options.symmetric && library->kind == "long")
     return ripc::Error(RIPC_INVALID_ARGUMENT,
                        "--symmetric takes payloads that fit into a packet: use a smaller --size.");

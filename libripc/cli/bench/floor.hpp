@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What round trips are compared with, in the same run: bare cache-line round trips between the two processors for
-// shared memory. For sockets, bare UDP round trips with as many bytes and the same way of waiting; for what does not
-// fit into a datagram of Ethernet, TCP ones.
+// The baseline that round trips are compared with, in the same run. For shared memory it is bare cache-line round trips
+// between the two processors. For sockets it is bare UDP round trips of the same size and with the same way of waiting.
+// Payloads that do not fit into an Ethernet datagram are compared with TCP.
 #pragma once
 
 #include <algorithm>
@@ -36,20 +36,20 @@ class Floor {
     return {};
   }
 
-  // Round trips of one block. A sleeping receiver's floor in shared memory is the scheduler, not the cache, and round
-  // trips of sockets need no large number. One short look is enough for each.
+  // The number of round trips in one block. The floor of a sleeping receiver in shared memory is the scheduler, not the
+  // cache, and round trips of sockets need no large number. One short measurement is enough for each.
   std::uint64_t rounds(std::uint64_t block_rounds, bool is_first) const {
     if (kind_ != Kind::cacheline) return std::min<std::uint64_t>(block_rounds, 10'000);
     return spins() || is_first ? std::min<std::uint64_t>(block_rounds, 100'000) : 0;
   }
-  // Of the fields in the result.
+  // The name of the fields in the result.
   std::string name() const { return kind_ == Kind::udp ? "udp" : kind_ == Kind::tcp ? "tcp" : "cacheline"; }
 
  private:
   enum class Kind { cacheline, udp, tcp };
   static Kind kind_of(const BenchOptions& options) {
     constexpr std::size_t kDatagram = 1400;
-    // The others have a short request and a long reply.
+    // The other kinds have a short request and a long reply.
     const bool is_even = options.kind == "short" || options.kind == "auto" || options.kind == "long";
     if (options.transport != "socket" || !is_even) return Kind::cacheline;
     return options.size <= kDatagram && options.kind != "long" ? Kind::udp : Kind::tcp;
@@ -57,7 +57,7 @@ class Floor {
   const std::array<int, 2>& sockets() const { return kind_ == Kind::udp ? sockets_.datagram : sockets_.stream; }
   bool spins() const { return options_.wait == "spin"; }
 
-  // An empty datagram would look like the end.
+  // An empty datagram would look like the end of the connection.
   std::size_t size() const { return std::max<std::size_t>(options_.size, 1); }
 
   const BenchOptions& options_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine itself can do, without libripc: the figures that libripc is to be judged by.
+// What the machine itself can do without libripc: the baseline for libripc's figures.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ constexpr std::size_t kStreamBuffer = std::size_t{256} << 10;  // sent and recei
 
 enum LimitsCommand : std::uint64_t { kFill = 1, kTwoLines, kSameLine, kUdp, kTcp, kTcpStream };
 
-// A memfd as libripc makes them: 2 MiB aligned mappings, with huge pages where the kernel gives them. One process
-// writes it, the other maps it for reading only.
+// A memfd like libripc's: 2 MiB aligned mappings, with huge pages if the kernel provides them. One process writes it,
+// the other maps it read-only.
 class SharedFile {
  public:
   explicit SharedFile(std::size_t size) : size_(size) {}

@@ -16,12 +16,12 @@ struct BenchOptions {
   std::string transport = "shm";  // for the context
   std::string kind = "short";     // short, long, auto, return, lend
   std::uint64_t size = 64;        // bytes of payload
-  std::uint64_t iterations = 0;   // of one run; 0: chosen by size
-  // block: sleep at once; adaptive: as the library does by default; thread: another one receives and hands over
+  std::uint64_t iterations = 0;   // of one run; 0: chosen by the size
+  // block: sleep at once; adaptive: as the library does by default; thread: another thread receives and hands over
   std::string wait = "spin";
   std::uint64_t runs = 1;
   std::uint64_t depth = 2;  // messages under way at once, for long, return and lent streams
-  // Messages of one send call; 0: 64 short ones, as bare datagrams, or as many long ones as there is room for.
+  // Messages in one send call; 0: 64 short ones, like bare datagrams, or as many long ones as there is room for.
   std::uint64_t batch = 0;
   std::string source = "kept";   // or lease, malloc: where a stream's large payloads are sent from
   std::string landing = "heap";  // or registered, lease: where a stream's large payloads land
@@ -30,19 +30,19 @@ struct BenchOptions {
   std::uint32_t queue_bytes = 0;
   bool pin = true;
   bool json = false;
-  // The service that is asked for by clients.
-  double service_time = 0;  // microseconds that it computes for each request
-  double rate = 0;          // requests per second of all clients; 0: each sends when the last one is answered
+  // For `ripc bench service`.
+  double service_time = 0;  // microseconds that the service computes for each request
+  double rate = 0;          // requests per second of all clients together; 0: each sends when its last one is answered
   std::uint64_t clients = 1;
   std::uint64_t neighbours = 0;  // processes that compute all the time, one on each processor in turn
   double duration = 2;           // seconds
   // Calls.
-  std::uint64_t window = 1;           // under way at once
+  std::uint64_t window = 1;           // calls under way at once
   std::uint64_t answer = UINT64_MAX;  // bytes of the answer, at most the size
   bool symmetric = false;             // both sides call, a window at a time
-  std::string key_file;               // of both sides; empty: what the environment says
+  std::string key_file;               // of both sides; empty: from the environment
 
-  // Of a context on the path to measure.
+  // The options of a context on the transport to measure.
   ripc::ContextOptions context() const {
     ripc::ContextOptions options;
     options.transports = transport;

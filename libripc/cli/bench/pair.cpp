@@ -30,7 +30,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);
 
-// Reaps the child; ends it first if it does not end by itself.
+// Reaps the child; kills it first if it does not end by itself.
 bool wait_for_child(pid_t child) {
   const std::uint64_t started = monotonic_now();
   bool killed = false;
@@ -49,7 +49,8 @@ bool wait_for_child(pid_t child) {
   }
 }
 
-// Without a pause, which would add to what is measured. When the other side is not running at all, gives way.
+// Spins without a pause, which would add to the measured time. Yields the processor if the other side is not running at
+// all.
 void spin_until(const std::atomic<std::uint64_t>& line, std::uint64_t value) noexcept {
   constexpr int kRounds = 1 << 16;
   while (true) {
@@ -165,7 +166,7 @@ BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Erro
 
 ripc::Result<Library> open_library(const Side& side, const BenchOptions& options) {
   ripc::ContextOptions context_options = options.context();
-  // Longer than any round trip, but not for ever: on a busy machine the two may be running at different times only.
+  // Longer than any round trip, but not for ever: on a busy machine the two sides may only ever run at different times.
   constexpr std::chrono::milliseconds kLongSpin{5};
   if (options.wait == "spin") context_options.spin = kLongSpin;
   if (options.wait == "block") context_options.spin = ripc::kNoWait;
@@ -217,7 +218,7 @@ ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message
   return try_patiently(library, [&] { return library.service.reply(message, items); });
 }
 
-// Both sides count rounds from what the last block left behind; the lines of a kind are equal between blocks.
+// Both sides count rounds from the value that the last block left; between blocks the lines of a kind are equal.
 void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples) {
   static const TickClock clock;
   const bool is_same = lines == Lines::same_line;

@@ -14,12 +14,12 @@
 
 namespace cli::bench {
 
-// The failure of the system call `what`, as errno says it.
+// The failure of the system call `what`, from errno.
 ripc::Error system_error(const char* what);
 
 // What the measuring side asks of the other.
 struct Order {
-  std::uint64_t kind = 0;  // means something to the two only
+  std::uint64_t kind = 0;  // its meaning is agreed between the two sides
   std::uint64_t count = 0;
   std::uint64_t first = 0;  // sequence number
 };
@@ -29,7 +29,7 @@ class Control {
  public:
   explicit Control(int fd) noexcept : fd_(fd) {}
   bool send(const Order& order) const noexcept;
-  // Nothing if the other side has ended, or said nothing for a minute.
+  // Empty if the other side has ended, or sent nothing for a minute.
   std::optional<Order> receive() const noexcept;
   // True if receive() would not wait.
   bool has_said() const noexcept;
@@ -39,7 +39,7 @@ class Control {
   int fd_;
 };
 
-// Memory that both processes map: cache lines far enough apart that no prefetcher takes them for one.
+// Memory that both processes map: cache lines far enough apart that no prefetcher fetches them together.
 struct SharedLines {
   alignas(256) std::atomic<std::uint64_t> there{0};
   alignas(256) std::atomic<std::uint64_t> back{0};
@@ -52,36 +52,36 @@ struct Side {
   int processor;  // -1: not pinned
 };
 
-// Runs `other` in a child process, which ends with it, and `measure` in this one. The other side should end when its
-// control says nothing any more.
+// Runs `other` in a child process, which ends when `other` returns, and `measure` in this one. The other side should
+// end when its Control::receive() returns nothing.
 BenchResult run_pair(const BenchOptions& options, const std::function<ripc::Error(Side&)>& other,
                      const std::function<BenchResult(Side&)>& measure);
 
-// Those that this process may use.
+// The processors that this process may use.
 std::vector<int> allowed_processors();
 
-// Of all threads of this process, in nanoseconds.
+// The processor time of all threads of this process, in nanoseconds.
 std::uint64_t processor_time() noexcept;
 
 // Runs the calling thread on one processor, if it is not negative.
 void pin_to(int processor) noexcept;
 
-// The library on one side, with the way to the other side made. Pins the calling thread when all is set up.
+// The library on one side, connected to the other side. Pins the calling thread when all is set up.
 struct Library {
   ripc::Context context;
   ripc::Service service;
   ripc::ServiceId peer = 0;
-  std::string kind;  // how the payload travels: of kind `auto` short or long, by its size
+  std::string kind;  // how the payload travels; `auto` has become short or long, by its size
 };
 ripc::Result<Library> open_library(const Side& side, const BenchOptions& options);
 
-// The payload, or its part that is sent at once.
+// The payload, or the part of it that is sent at once.
 ripc::Item payload_item(const BenchOptions& options, ripc::Bytes bytes) noexcept;
 
-// Sends, waiting for room as long as it takes. Fails if there is none for some seconds.
+// Sends, and waits for room if necessary. Fails if there is no room for some seconds.
 ripc::Result<ripc::Ticket> send_patiently(Library& library, std::span<const ripc::Item> items,
                                           const ripc::SendOptions& options = {});
-// The same for several, with as few calls as there is room for.
+// The same for several messages, with as few calls as the room allows.
 ripc::Error send_many_patiently(Library& library, std::span<const ripc::OutgoingMessage> messages,
                                 std::span<ripc::Ticket> tickets, const ripc::SendOptions& options);
 ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message,
@@ -91,7 +91,7 @@ ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message
 //   two_lines  one line for each direction, each written by one side and read by the other, as in any pair of queues
 //   same_line  both directions in one line, which no two queues can do, and which is faster
 enum class Lines : std::uint64_t { two_lines = 0, same_line = 1 };
-// Both sides call it with the same count. samples: nanoseconds, appended.
+// Each side calls its function with the same count. samples: nanoseconds, appended.
 void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples);
 void answer_cacheline(const Side& side, Lines lines, std::uint64_t count);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads that prove themselves. Every byte depends on its position and on the message's sequence number. In large
-// payloads, which are prepared once, it depends on its position and the buffer; those carry the number at both ends.
+// Payloads that prove themselves. Every byte depends on its position and on the message's sequence number. Large
+// payloads are prepared once: there, every byte depends on its position and the buffer, and only both ends carry the
+// sequence number.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace cli::bench {
 
-// Up to this size a payload is written and checked whole for every message.
+// Payloads up to this size are written and checked whole for every message.
 inline constexpr std::size_t kSmall = 4096;
 
 inline std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) noexcept {
@@ -45,14 +46,14 @@ inline bool check_pattern(ripc::Bytes bytes, std::uint64_t seed) noexcept {
 
 // ---- Large payloads ------------------------------------------------------------------------------------------
 
-// The sequence number a short message carries in its first bytes; only the low bytes of it if it is shorter than 8.
+// The sequence number in the first bytes of a short message; only its low bytes if the message is shorter than 8.
 inline std::uint64_t sequence_of(ripc::Bytes bytes) noexcept {
   std::uint64_t sequence = 0;
   std::memcpy(&sequence, bytes.data(), bytes.size() < sizeof(sequence) ? bytes.size() : sizeof(sequence));
   return sequence;
 }
 
-// Once for each buffer that large messages are sent from.
+// Call it once for each buffer that large messages are sent from.
 inline void prepare_large(ripc::WritableBytes bytes, std::uint64_t buffer) noexcept {
   if (bytes.size() > kSmall) fill_pattern(bytes, buffer);
 }
@@ -64,14 +65,14 @@ inline void write_large(ripc::WritableBytes bytes, std::uint64_t sequence) noexc
   std::memcpy(bytes.data() + bytes.size() - sizeof(sequence), &sequence, sizeof(sequence));
 }
 
-// Every message: whole if it is small, else both ends.
+// For every message: checks it whole if it is small, else both ends.
 inline bool check_large(ripc::Bytes bytes, std::uint64_t sequence) noexcept {
   if (bytes.size() <= kSmall) return check_pattern(bytes, sequence);
   return std::memcmp(bytes.data(), &sequence, sizeof(sequence)) == 0 &&
          std::memcmp(bytes.data() + bytes.size() - sizeof(sequence), &sequence, sizeof(sequence)) == 0;
 }
 
-// Some messages: every byte.
+// For some messages: checks every byte.
 inline bool check_large_whole(ripc::Bytes bytes, std::uint64_t sequence, std::uint64_t buffer) noexcept {
   if (!check_large(bytes, sequence)) return false;
   if (bytes.size() <= kSmall) return true;

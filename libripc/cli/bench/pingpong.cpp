@@ -21,8 +21,8 @@ using ripc::Item;
 
 enum PingpongCommand : std::uint64_t { kEcho = 1, kFloor = 2 };
 constexpr auto kReplyPatience = std::chrono::seconds(2);
-constexpr std::size_t kBuffers = 4;        // a buffer is used again when the message sent from it is long complete
-constexpr std::uint64_t kWholeEvery = 16;  // of large payloads at most every so-manyth is compared whole
+constexpr std::size_t kBuffers = 4;        // a buffer is reused long after the message sent from it is complete
+constexpr std::uint64_t kWholeEvery = 16;  // at most one in this many large payloads is compared whole
 constexpr std::uint64_t kWholeBytes = std::uint64_t{4} << 30;  // and about this much in all
 
 // Buffers for large payloads, and the tickets of the messages last sent from them.
@@ -39,7 +39,7 @@ struct Buffers {
     }
     return {};
   }
-  // The buffer for message `sequence`, when the peer has what was sent from it before.
+  // The buffer for message `sequence`; waits until the peer has taken the last message sent from it.
   ripc::Result<ripc::WritableBytes> take(std::uint64_t sequence) {
     const std::size_t index = sequence % kBuffers;
     if (const ripc::Error error = tickets[index].wait(kReplyPatience); !error.ok()) return error;
@@ -109,7 +109,7 @@ ripc::Error pingpong_side(Side& side, const BenchOptions& options, Floor& floor)
                                              : answer(*library, options, buffers, order->count, order->first);
     if (!error.ok()) return error;
   }
-  // What was sent last may be travelling still; the tickets go before the context in any case.
+  // The last messages may still be travelling; the tickets must end before the context in any case.
   for (ripc::Ticket& ticket : buffers.tickets) (void)ticket.wait(kReplyPatience);
   return {};
 }
@@ -132,7 +132,7 @@ class Pinger {
     return library_.kind == "long" ? buffers_.make(library_.context, options_.size) : ripc::Error();
   }
 
-  // `count` round trips; the times of all but the first `warm_up` go to samples.
+  // Makes `count` round trips, and appends the times of all but the first `warm_up` to samples.
   ripc::Error block(std::uint64_t count, std::uint64_t warm_up, std::vector<double>& samples) {
     if (const auto error = order(kEcho, count); !error.ok()) return error;
     const std::uint64_t end = sequence_ + count;
@@ -188,7 +188,7 @@ class Pinger {
     if (library_.kind == "long") buffers_.tickets[sequence_ % kBuffers] = *std::move(ticket);
     if (!message.ok()) {
       if (message.code() != RIPC_TIMEOUT) return message.error();
-      // On a path that loses packets the rest of the block is lost with it: the other side counts messages.
+      // On a path that loses packets the rest of the block is lost too, because the other side counts messages.
       ++tally_.lost;
       return {RIPC_TIMEOUT,
               "A message was lost, which a round-trip measurement cannot go on without. Use a path "

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool saves. A buffer is leased and given back for every message. This is compared with malloc and free,
-// malloc and a registration, and fresh memory from the kernel, which malloc gives above 32 MiB. Each buffer is touched
-// once in every page. What it saves to a whole message: `ripc bench bandwidth --source lease` and `malloc`.
+// Measures what the pool saves. A buffer is leased and given back for every message. This is compared with malloc and
+// free, malloc and a registration, and fresh memory from the kernel, which malloc returns above 32 MiB. Each buffer is
+// touched once in every page. For the saving in a whole message, compare `ripc bench bandwidth --source lease` with
+// `malloc`.
 #include <sys/mman.h>
 
 #include <algorithm>

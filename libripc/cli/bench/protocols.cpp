@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of a message over its size, for each way that a payload can travel on a path. It also shows which way AUTO
-// takes. Round trips of pingpong.cpp, a fresh pair of processes for each; rounds take turns through all points.
+// takes. Uses the round trips of pingpong.cpp, with a fresh pair of processes for each. Each round goes through all
+// points.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -12,7 +13,7 @@
 namespace cli::bench {
 namespace {
 
-// AUTO goes first: what it takes says whether a payload of this size can be short at all.
+// AUTO goes first: the way it takes shows whether a payload of this size can be short at all.
 constexpr std::array<const char*, 5> kProtocols = {"auto", "short", "long", "return", "lend"};
 constexpr std::uint64_t kStep = 4;
 constexpr double kClose = 1.1;  // of the best
@@ -27,8 +28,8 @@ std::uint64_t round_trips(const BenchOptions& options, std::uint64_t size) {
   return options.iterations != 0 ? options.iterations : std::clamp<std::uint64_t>(kBytes / size, 20, 4000);
 }
 
-// A request of a few bytes, or its answer. Measured in each round, to be taken from the round trips that carry their
-// payload one way only.
+// The time of a request of a few bytes, or of its answer. It is measured in each round, and subtracted from round trips
+// that carry their payload only one way.
 ripc::Result<double> small_way(const BenchOptions& options, Json& sums) {
   BenchOptions one = options;
   one.bench = "pingpong";
@@ -80,8 +81,8 @@ BenchResult run_protocols(const BenchOptions& options) {
       const auto found = point.times.find(protocol);
       times[protocol] = found == point.times.end() ? Json(nullptr) : Json(median(found->second));
     }
-    // The others need the receiver's consent, or memory that the sender leaves alone: AUTO cannot take them. What
-    // cannot be short leaves it no choice.
+    // AUTO cannot take the other ways, which need the receiver's consent, or memory that the sender does not change. It
+    // has no choice for payloads that cannot be short.
     if (!times["short"].is_null()) {
       const double best = std::min(times["short"].get<double>(), times["long"].get<double>());
       if (times["auto"].get<double>() > best * kClose) json["not_within_10_percent"].push_back(size);

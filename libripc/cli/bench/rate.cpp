@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sender to one receiver, short messages as fast as they go. Every payload is compared, every gap is counted. Over
-// sockets, blocks of messages alternate with blocks of bare datagrams of the same size.
+// One sender sends short messages to one receiver as fast as possible. Every payload is compared, and every gap is
+// counted. Over sockets, blocks of messages alternate with blocks of bare datagrams of the same size.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -19,13 +19,13 @@ namespace {
 enum RateCommand : std::uint64_t { kMessages = 0, kBare = 1 };
 constexpr std::size_t kBatch = 64;
 constexpr std::uint64_t kBlocks = 10;               // of each kind, where there are two
-constexpr auto kSilence = std::chrono::seconds(2);  // after this long what is missing is lost
+constexpr auto kSilence = std::chrono::seconds(2);  // after this long, missing messages count as lost
 
 bool has_bare(const BenchOptions& options) { return options.transport == "socket"; }
 // Room for a sequence number.
 std::size_t bare_size(const BenchOptions& options) { return std::max(options.size, sizeof(std::uint64_t)); }
 
-// Messages `first` to `first` + `count`, options.batch with each call.
+// Sends `count` messages from number `first` on, options.batch with each call.
 ripc::Error send_all(Library& library, const BenchOptions& options, std::uint64_t first, std::uint64_t count) {
   std::vector<std::vector<std::byte>> payloads(options.batch, std::vector<std::byte>(options.size));
   std::vector<ripc::Item> items;
@@ -77,7 +77,7 @@ struct Received {
   std::vector<double> rates;      // messages per second of each of some fifty parts
 };
 
-// Takes `count` messages that begin with sequence number `first`.
+// Receives `count` messages, which begin with sequence number `first`.
 ripc::Result<Received> receive_all(Library& library, const BenchOptions& options, std::uint64_t first,
                                    std::uint64_t count, Tally& tally) {
   std::array<ripc::Message, kBatch> messages;
@@ -108,7 +108,7 @@ ripc::Result<Received> receive_all(Library& library, const BenchOptions& options
       const ripc::ItemView view = messages[index].item(0);
       bool good = view.ok() && view.size() == options.size && check_pattern(view.bytes(), expected);
       if (!good && view.ok() && view.size() == options.size && options.size >= sizeof(expected)) {
-        // Not the next one. If it is whole, those between are lost.
+        // This is not the next message. If it is intact, those in between are lost.
         const std::uint64_t sequence = sequence_of(view.bytes());
         if (sequence > expected && sequence < first + count && check_pattern(view.bytes(), sequence)) {
           tally.lost += sequence - expected;
@@ -174,7 +174,7 @@ BenchResult measure_rate(Side& side, const BenchOptions& options, const SocketPa
   Json json;
   json["messages_per_second"] = rate;
   json["bytes_per_second"] = rate * static_cast<double>(options.size);
-  // Where other programs disturb the measurement, this is nearer to what the path can do.
+  // If other programs disturb the measurement, this figure is nearer to what the path can do.
   json["batch"] = options.batch;
   json["median_part_messages_per_second"] = median(received.rates);
   if (has_bare(options)) {

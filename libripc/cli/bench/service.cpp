@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to a service that computes for some time for each: how the ways to wait do under load. Clients send by the
-// clock, whether answers come or not, and an answer's time counts from the moment at which its request was due.
+// Requests to a service that computes for some time for each of them: shows how the ways to wait perform under load.
+// Clients send by the clock, whether answers come or not. An answer's time counts from the moment when its request was
+// due.
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -78,7 +79,7 @@ class Intake {
     thread_.join();
   }
 
-  // RIPC_TIMEOUT or RIPC_EMPTY: nothing came.
+  // RIPC_TIMEOUT or RIPC_EMPTY: no message came.
   ripc::Result<ripc::Message> take(std::chrono::nanoseconds timeout) {
     if (!thread_.joinable()) return service_.receive(timeout);
     std::unique_lock lock(mutex_);
@@ -123,7 +124,7 @@ void compute(std::uint64_t duration) noexcept {
   }
 }
 
-// Answers each request with its payload. Says before and after how much processor time it has used.
+// Answers each request with its payload. Reports before and after how much processor time it has used.
 ripc::Error service_side(Side& side, const BenchOptions& options) {
   auto library = open_library(side, options);
   if (!library.ok()) return library.error();
@@ -133,7 +134,7 @@ ripc::Error service_side(Side& side, const BenchOptions& options) {
   while (true) {
     auto message = intake.take(kAnswerPatience);
     if (message.code() == RIPC_TIMEOUT) {
-      if (side.control.has_said()) return {};  // its last request was lost, or it has died
+      if (side.control.has_said()) return {};  // the client's last request was lost, or it has died
       continue;
     }
     if (!message.ok()) return message.error();
@@ -169,10 +170,10 @@ class Client {
         intake_(service, options),
         payload_(options.size) {}
 
-  // The requests that are due from `start` to `end`; those before `measured` are for warming up.
+  // Sends the requests that are due from `start` to `end`; those before `measured` are for warming up.
   ripc::Error run(std::uint64_t start, std::uint64_t measured, std::uint64_t end) {
     measured_ = measured;
-    // A sleep may end when it should.
+    // Sleeps should end on time.
     prctl(PR_SET_TIMERSLACK, 1UL);
     std::uint64_t scheduled = 0;
     const auto due_at = [&] { return start + static_cast<std::uint64_t>(static_cast<double>(scheduled) * interval_); };
@@ -193,7 +194,7 @@ class Client {
         }
       }
       if (now >= end) break;
-      // When the queue is full the next answer tells of room.
+      // When the queue is full, the next answer shows that there is room.
       const std::uint64_t until = is_full ? end : std::min(due, end);
       now = monotonic_now();
       if (const auto error = take(until > now ? until - now : 0); !error.ok() && error.code() != RIPC_TIMEOUT)
@@ -326,7 +327,7 @@ BenchResult measure_service(Side& side, const BenchOptions& options) {
 
 BenchResult run_service(const BenchOptions& options) {
   BenchOptions actual = options;
-  // The thread that receives may run where there is room.
+  // The receiving thread may run on any free processor.
   if (options.wait == "thread") actual.pin = false;
   const Neighbours neighbours(options.neighbours);
   auto result = run_pair(

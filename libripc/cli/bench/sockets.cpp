@@ -20,7 +20,7 @@ constexpr std::uint64_t kPacketPatience = 5'000'000'000;
 constexpr std::size_t kPiece = std::size_t{256} << 10;  // of one read or write of the stream
 constexpr std::size_t kDatagrams = 64;                  // datagrams of one call
 
-// Exactly `bytes`: one datagram, or as many reads of a stream as it takes.
+// Receives exactly `bytes`: one datagram, or as many reads of a stream as necessary.
 ripc::Error receive_exactly(int fd, ripc::WritableBytes bytes, bool spin) {
   std::uint64_t started = 0;
   while (!bytes.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UDP and TCP over the loopback interface, as a program without libripc would use them: what the socket transport is to
-// be judged by.
+// UDP and TCP over the loopback interface, as a program without libripc would use them: the baseline for the socket
+// transport.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct SocketPair {
   ripc::Error open();
 };
 
-// Round trips of `size` bytes each way: `count` on each side. Waiting is polling with MSG_DONTWAIT if `spin`, else a
+// Round trips of `size` bytes each way: `count` on each side. `spin`: waits by polling with MSG_DONTWAIT, else in a
 // blocking call.
 ripc::Error measure_round_trips(const std::array<int, 2>& sockets, std::size_t size, std::uint64_t count, bool spin,
                                 std::vector<double>& samples, Tally& tally);
@@ -35,10 +35,10 @@ ripc::Error answer_round_trips(const std::array<int, 2>& sockets, std::size_t si
 ripc::Error send_stream(const SocketPair& sockets, ripc::Bytes bytes);
 ripc::Error receive_stream(const SocketPair& sockets, ripc::WritableBytes bytes);
 
-// Datagrams of `size` bytes (8 at least) one way, 64 for each sendmmsg() and recvmmsg(). What does not fit into the
-// socket's buffer is dropped by the kernel: they are not flow-controlled.
+// Datagrams of `size` bytes (8 at least) one way, 64 for each sendmmsg() and recvmmsg(). The kernel drops what does not
+// fit into the socket's buffer, because datagrams have no flow control.
 ripc::Error send_datagrams(const SocketPair& sockets, std::size_t size, std::uint64_t count);
-// Those that arrive until `is_over` and no more are there: how many, and nanoseconds from the first batch to the last.
+// Receives until `is_over` and no datagram is left: how many arrived, and the time from the first batch to the last.
 struct Arrived {
   std::uint64_t messages = 0;  // after the first batch
   std::uint64_t nanoseconds = 0;

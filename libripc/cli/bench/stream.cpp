@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large payloads one after the other, `depth` under way at once: pulled into windows, written into return buffers, or
-// lent; of kind auto also in the messages, if they fit. Blocks of messages alternate with blocks of what they are
-// compared with. That is plain memcpy of the same size, out of lent views of the same sender buffers into the same
-// landing memory. The library itself copies from the mapping of these views. For sockets, the same bytes travel between
+// lent; of kind auto also in the messages, if they fit. Blocks of messages alternate with blocks of the baseline. In
+// shared memory this is a plain memcpy of the same size, from lent views of the same sender buffers into the same
+// landing memory; the library itself copies from the mapping of these views. For sockets, the same bytes travel between
 // the same memory over a bare TCP connection.
 #include <algorithm>
 #include <array>
@@ -39,8 +39,8 @@ struct FreeMemory {
   void operator()(std::byte* memory) const noexcept { std::free(memory); }
 };
 
-// One of the buffers that are sent from in turn. Kept for the whole measurement, or got anew for every message and then
-// written whole, from the pool or from malloc.
+// One of the buffers that messages are sent from in turn. It is kept for the whole measurement, or obtained anew for
+// every message, from the pool or from malloc, and then written whole.
 struct Slot {
   ripc::Buffer lease;
   std::unique_ptr<std::byte, FreeMemory> heap;
@@ -65,14 +65,14 @@ struct Slot {
   }
 };
 
-// The slot of a message, when the last one that was sent from it is through.
+// Prepares the slot of a message, after the last message sent from it is complete.
 ripc::Error prepare(Library& library, const BenchOptions& options, std::vector<Slot>& slots, std::uint64_t sequence) {
   Slot& slot = slots[sequence % slots.size()];
   if (const auto error = slot.ticket.wait(kStreamPatience); !error.ok()) return error;
   return options.source == "kept" ? ripc::Error() : slot.renew(library.context, options, sequence % slots.size());
 }
 
-// As many with one call as there are slots whose messages are through, but no more than were asked for.
+// Sends as many messages in one call as there are slots whose messages are complete, but no more than were ordered.
 ripc::Error send_longs(Library& library, const BenchOptions& options, std::vector<Slot>& slots, const Order& order) {
   ripc::SendOptions send_options;
   send_options.timeout = ripc::kForever;  // a lent view is held as long as the measurement likes
@@ -175,8 +175,8 @@ class Receiver {
       : side_(side), options_(options), library_(library), sockets_(sockets) {}
 
   ripc::Error make_landings() {
-    // For what is under way, and for what is received at once. While those are received, as many more are sent, and a
-    // window is posted again only after its message was looked at.
+    // Windows for the messages under way, and for those received at once. While these are received, as many more are
+    // sent, and a window is posted again only after its message was checked.
     windows_ = options_.depth + most_at_once();
     landings_.resize(options_.kind == "lend" ? 0 : options_.one_buffer ? 1 : windows_);
     for (Landing& landing : landings_) {
@@ -222,7 +222,7 @@ class Receiver {
     return per_second(count, monotonic_now() - start);
   }
 
-  // Bytes per second of `count` + 1 times the payload: the time runs from the end of the first to the end of the last.
+  // Bytes per second for `count` + 1 payloads: the time runs from the end of the first to the end of the last.
   ripc::Result<double> tcp_block(std::uint64_t count) {
     const std::uint64_t processor_started = processor_time();
     if (!side_.control.send({kStreamTcp, count + 1, 0})) return other_side_ended();
@@ -238,8 +238,8 @@ class Receiver {
   // Seconds of processor time of both sides for each GB (10^9 bytes), in the block measured last.
   double processor_seconds() const noexcept { return processor_seconds_; }
 
-  // Messages per second of some more than `count` messages. The time runs from the end of those that came first,
-  // together, to the end of the last. Long ones come by as many as are under way: so do the last.
+  // Messages per second, for a few more than `count` messages. The time runs from the end of the first batch to the end
+  // of the last message. Long messages come in batches of as many as are under way, and so do the last.
   ripc::Result<double> message_block(std::uint64_t count) {
     const bool is_long = library_.kind == "long";
     if (options_.size > kSmall)
@@ -266,7 +266,7 @@ class Receiver {
         before = *count_now;
         start = monotonic_now();
       }
-      // The windows of the messages after the ones that have theirs already; the last ones get none.
+      // Windows for the messages after those that have theirs already; the last windows are not posted again.
       for (std::uint64_t next = came + windows_; next < sequence_ + windows_; ++next)
         if (is_long && next < first + total)
           if (const auto error = post(next); !error.ok()) return error;
@@ -274,7 +274,7 @@ class Receiver {
     const std::uint64_t duration = monotonic_now() - start;
     if (!finish_block(processor_started, total)) return other_side_ended();
     check_landed(first);
-    // Windows of a block shorter than their number were not used.
+    // If a block has fewer messages than windows, some windows were not used.
     if (is_long)
       for (std::uint64_t index = 0; index < windows_; ++index) (void)library_.service.withdraw_windows(first + index);
     return static_cast<double>(total - before) * 1e9 / static_cast<double>(std::max<std::uint64_t>(duration, 1));
@@ -296,12 +296,12 @@ class Receiver {
     return static_cast<double>(count) * static_cast<double>(options_.size) * 1e9 /
            static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1));
   }
-  // Else it is looked at where it comes.
+  // Otherwise the payload is checked in place.
   bool lands() const { return library_.kind == "long" || library_.kind == "return"; }
   std::size_t most_at_once() const { return std::min<std::size_t>(options_.depth, kMostAtOnce); }
   ripc::WritableBytes landing_of(std::uint64_t sequence) const { return landings_[sequence % landings_.size()].bytes; }
 
-  // What its sender has written into the buffer of a message, and which that is.
+  // The sequence number that the sender has written into a message's buffer, and the index of that buffer.
   std::uint64_t written_of(std::uint64_t sequence) const { return options_.one_buffer ? first_ : sequence; }
   std::uint64_t slot_of(std::uint64_t sequence) const { return options_.one_buffer ? 0 : sequence % options_.depth; }
 
@@ -315,7 +315,7 @@ class Receiver {
     return send_patiently(library_, items, send_options).error();
   }
 
-  // Those that have come, at least one and at most `most`: how many.
+  // Takes the messages that have come, at least one and at most `most`. Returns how many.
   ripc::Result<std::size_t> take(std::uint64_t most) {
     const bool is_lend = options_.kind == "lend";
     std::array<ripc::Message, kMostAtOnce> messages;
@@ -337,7 +337,7 @@ class Receiver {
       tally_.check_whole(check_large_whole(view.bytes(), sequence, sequence % options_.depth));
   }
 
-  // The last messages of the block lie in the landing memory still.
+  // Checks the last messages of the block, which are still in the landing memory.
   void check_landed(std::uint64_t first) {
     if (options_.size <= kSmall || !lands()) return;
     const std::uint64_t count = std::min<std::uint64_t>(landings_.size(), sequence_ - first);
@@ -368,7 +368,7 @@ BenchResult measure_bandwidth(Side& side, const BenchOptions& options, const Soc
   if (baseline == Baseline::memcpy)
     if (const auto error = receiver.borrow_views(); !error.ok()) return error;
 
-  // Short blocks: their median is hardly moved by what other programs do now and then.
+  // Short blocks, because occasional disturbances by other programs hardly change their median.
   constexpr std::uint64_t kBlockBytes = std::uint64_t{32} << 20;
   constexpr std::uint64_t kMostBlocks = 200;
   constexpr std::uint64_t kFewestBlocks = 3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong in a measurement, and how many payloads were looked at.
+// Counts what went wrong in a measurement, and how many payloads were checked.
 #pragma once
 
 #include <cstdint>

@@ -67,7 +67,7 @@ FileStatus ChunkCache::read(OpenFile& file, const Key& key, ripc::Buffer& buffer
   if (const FileStatus status = read_exactly(file.descriptor.get(), lease->bytes(), key.offset);
       status != FileStatus::ok)
     return status;
-  // Written to while it was read: then the bytes may be of two versions.
+  // If the file was written while it was read, the bytes may be of two versions.
   if (const FileStatus status = ServedDirectory::refresh(file); status != FileStatus::ok) return status;
   if (file.version != key.version) return FileStatus::changed;
   buffer = *std::move(lease);

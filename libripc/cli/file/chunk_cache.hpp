@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded cache of pieces of files in leased pool memory, from which the service sends without copying. Least
-// recently used pieces go first; a piece that is still travelling is kept alive by the library.
+// A bounded cache of pieces of files in leased pool memory, from which the service sends without copying. The least
+// recently used piece is dropped first. The library keeps a piece alive while it is being sent.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,12 @@ class ChunkCache {
     std::optional<std::array<std::byte, 16>> digest;
   };
 
-  // limit: bytes kept at most; a piece larger than that is read, sent and dropped. The context must outlive the cache.
+  // limit: the most bytes that are kept; a piece larger than that is read, sent and dropped. The context must outlive
+  // the cache.
   ChunkCache(ripc::Context& context, std::uint64_t limit) noexcept : context_(context), limit_(limit) {}
 
-  // `length` bytes (not 0) from `offset` of the file, which must lie inside it. `chunk` is valid until the next call.
+  // Gets `length` bytes (not 0) from `offset` of the file; the range must lie inside the file. `chunk` is valid until
+  // the next call.
   FileStatus get(OpenFile& file, std::uint64_t offset, std::uint64_t length, bool with_digest, const Chunk*& chunk);
 
   std::uint64_t hits() const noexcept { return hits_; }
@@ -59,7 +61,7 @@ class ChunkCache {
   Chunk passing_;  // a piece that is not kept
 };
 
-// Reads exactly `bytes.size()` bytes. io_error, or changed if the file ends before.
+// Reads exactly `bytes.size()` bytes. Returns io_error, or changed if the file ends before that.
 FileStatus read_exactly(int fd, ripc::WritableBytes bytes, std::uint64_t offset) noexcept;
 
 }  // namespace cli::file

@@ -45,9 +45,9 @@ ripc::Error Connection::find() {
                                  std::string(info.error().text())};
   }
   info_ = *std::move(info);
-  // Which way it goes, for people; a service that moves just now is found by the send.
+  // The path is for display; if the service is moving just now, the send finds it.
   auto path = context_.find_path(info_.id);
-  if (!path.ok() && another_would_be_late()) return path.error();  // a send would look for the same once more
+  if (!path.ok() && another_would_be_late()) return path.error();  // a send would look for the path again
   if (path.ok()) info_ = *std::move(path);
   seen_ = true;
   return {};
@@ -143,7 +143,7 @@ bool Connection::has_moved() {
   return !now.ok() || now->incarnation != info_.incarnation || now->id != info_.id;
 }
 
-// Looking may take a while, if other hosts have to be asked.
+// Looking may take some time if other hosts have to be asked.
 bool Connection::may_look() const noexcept {
   constexpr auto kLongestLook = std::chrono::seconds(1);
   return patience_ <= 2 * kLongestLook || time_left(last_progress_, patience_) > kLongestLook;

@@ -36,8 +36,8 @@ std::uint64_t Fetch::length_of(std::uint64_t index) const noexcept {
 }
 
 // Asks what the file is, then gets the content. This is also the way back into a transfer that lost something. The
-// service answers in order, and no window is posted now. So when this reply is here, late replies to requests that were
-// given up have come and gone. None of them can take a window of the requests to come.
+// service answers in order, and no window is posted now. So when this reply arrives, all late replies to abandoned
+// requests have already come, and none of them can take a window of later requests.
 Fetch::Step Fetch::open() {
   RequestHeader request;
   request.flags = static_cast<std::uint16_t>((options_.verify ? RequestHeader::kWantDigest : 0) |
@@ -92,8 +92,8 @@ Fetch::Step Fetch::take_inline(const Message& message, const ReplyHeader& header
   return error.ok() ? Step::done : fail(kFailure, error.text());
 }
 
-// Keeps requests for two chunks under way. Replies come in the order of the requests; after anything else nothing is
-// outstanding any more and open() begins anew, with the first chunk that is missing.
+// Keeps requests for two chunks under way. Replies come in the order of the requests. After anything else, nothing is
+// outstanding and open() begins anew, with the first missing chunk.
 Fetch::Step Fetch::transfer() {
   Progress progress(path_, options_.progress);
   while (completed_ < chunk_count()) {
@@ -150,8 +150,8 @@ Fetch::Step Fetch::take_reply(Message& message, const ReplyHeader& header) {
       if (pending.request == content.cookie()) pending.has_window = false;
   }
   if (pending_.empty() || header.request != pending_.front().request) {
-    // A late answer to a request that was given up, of a service that is dead by now. If it took a window of a newer
-    // request, that one must be asked for again.
+    // This is a late answer to an abandoned request, from a service that is dead by now. If it took a window of a newer
+    // request, that request must be repeated.
     return content.kind() == RIPC_VIEW_WINDOW ? Step::again : Step::done;
   }
   const FileStatus status = static_cast<FileStatus>(message.tag());
@@ -204,13 +204,13 @@ Fetch::Step Fetch::content_failed(const ItemView& content) {
   }
   ++report_.retries;
   if (content.status() == RIPC_NO_WINDOW) options_.return_buffer = false;  // the service could not write: pull
-  // Nothing is being pulled into its window any more; whether it is still posted or used up does not matter.
+  // Nothing is being pulled into its window now; whether the window is still posted or used up does not matter.
   Pending& pending = pending_.front();
   if (std::exchange(pending.has_window, false)) (void)connection_.service().withdraw_windows(pending.request);
   return Step::again;
 }
 
-// Takes back windows and return buffers of what is outstanding; when it returns the library uses none of them.
+// Takes back the windows and return buffers of outstanding requests. When it returns, the library uses none of them.
 Fetch::Step Fetch::give_up_pending() {
   ripc::Service& service = connection_.service();
   const auto take_back = [&](Pending& pending) {
@@ -225,7 +225,7 @@ Fetch::Step Fetch::give_up_pending() {
   while (true) {
     std::erase_if(pending_, take_back);
     if (pending_.empty()) return Step::done;
-    // A message is being pulled into this window: that ends with the message, or with the death of its sender.
+    // A message is being pulled into this window, which ends with the message, or with the death of its sender.
     auto message = service.receive(std::chrono::milliseconds(10));
     for (std::size_t index = 0; message.ok() && index < message->item_count(); ++index) {
       const ItemView view = message->item(index);
@@ -243,7 +243,7 @@ Fetch::Step Fetch::give_up_pending() {
   }
 }
 
-// The network may be too slow for pieces of this size. What is there already stays a whole number of them.
+// The network may be too slow for pieces of this size. The part that is already there stays a whole number of pieces.
 void Fetch::ask_for_less() {
   constexpr std::uint64_t kParts = 8;
   constexpr std::uint64_t kLeast = std::uint64_t{1} << 20;

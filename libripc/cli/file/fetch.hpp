@@ -47,7 +47,7 @@ class Fetch {
   struct Pending {
     std::uint64_t request;
     std::uint64_t index;  // of the chunk
-    bool has_window;      // the library has it; not seen in a message yet
+    bool has_window;      // the library has its window; no message has filled it yet
     std::uint64_t return_request;
     std::uint64_t incarnation;  // of the service that was asked
   };

@@ -35,13 +35,13 @@ enum class FileStatus : std::uint32_t {
   is_directory = 4,
   not_regular = 5,
   outside = 6,  // the path leaves the served directory
-  changed = 7,  // the file is not the version that was asked for any more: open it again
+  changed = 7,  // the file is no longer the version that was asked for: open it again
   io_error = 8,
   no_memory = 9,  // try again, or ask for smaller pieces
   limit = 10,     // too many subscribers
 };
 
-// A sentence on what it means and what to do. Static.
+// A sentence that says what the status means and what to do. Static memory.
 std::string_view to_text(FileStatus status) noexcept;
 
 struct RequestHeader {
@@ -69,7 +69,7 @@ struct ReplyHeader {
 
 std::array<std::byte, RequestHeader::kSize> encode(const RequestHeader& header) noexcept;
 std::array<std::byte, ReplyHeader::kSize> encode(const ReplyHeader& header) noexcept;
-// Nothing if the size or the protocol version is another.
+// Empty if the size or the protocol version is wrong.
 std::optional<RequestHeader> decode_request(ripc::Bytes bytes) noexcept;
 std::optional<ReplyHeader> decode_reply(ripc::Bytes bytes) noexcept;
 

@@ -18,7 +18,7 @@ using ripc::Message;
 
 namespace {
 
-// Of a file that comes in the answer. A larger one is pulled, over all rails.
+// The largest file that comes in the answer. A larger one is pulled, over all rails.
 constexpr std::uint64_t kMostInline = std::uint64_t{128} << 10;
 
 }  // namespace
@@ -115,7 +115,7 @@ void FileServer::subscribe(const Message& message, const RequestHeader& request)
   const auto notification = decode_notification(message.item(1).bytes());
   if (!notification || notification->service != message.source())
     return refuse(message, request.request, FileStatus::bad_request);
-  // One each: a subscriber that asks again (its first request may have been lost) replaces its older entry.
+  // One entry for each subscriber: one that asks again (its first request may have been lost) replaces its older entry.
   std::erase_if(subscribers_, [&](const ripc_notification& known) { return known.service == message.source(); });
   if (subscribers_.size() >= kMaxSubscribers) return refuse(message, request.request, FileStatus::limit);
   subscribers_.push_back(*notification);
@@ -128,7 +128,7 @@ void FileServer::subscribe(const Message& message, const RequestHeader& request)
 
 void FileServer::notify_closing() {
   for (const ripc_notification& subscriber : subscribers_) {
-    // A client that is gone, or has no room, is not waited for: watchers also look whether the service is still there.
+    // Does not wait for a client that is gone, or has no room: watchers also check whether the service is still there.
     (void)service_.notify(subscriber, {ripc::short_item("closing")});
   }
   subscribers_.clear();
@@ -148,7 +148,7 @@ void FileServer::send(const Message& message, std::uint32_t tag, std::span<const
   options.tag = tag;
   options.timeout = std::chrono::seconds(60);
   look_at_tickets();
-  // A client that leaves its queue full is not waited for long; it asks again when it has room.
+  // Does not wait long for a client that leaves its queue full; it asks again when it has room.
   constexpr std::uint64_t kPatience = 100'000'000;
   constexpr auto kSlice = std::chrono::milliseconds(10);
   const std::uint64_t started = monotonic_now();
@@ -171,10 +171,10 @@ void FileServer::look_at_tickets() {
     if (!status.ok()) ++counters_.not_taken;
     return true;
   };
-  // They end nearly in the order they began; only where a slow client is among others the rest is looked at.
+  // They end nearly in the order in which they began; the rest is checked only if a slow client is among them.
   while (!tickets_.empty() && is_over(tickets_.front())) tickets_.pop_front();
   if (tickets_.size() > kMaxTickets / 8) std::erase_if(tickets_, is_over);
-  if (tickets_.size() > kMaxTickets) tickets_.pop_front();  // the library goes on with it
+  if (tickets_.size() > kMaxTickets) tickets_.pop_front();  // the library still sends it
 }
 
 void FileServer::log(const Message& message, std::uint32_t tag, ripc_status sent) const {

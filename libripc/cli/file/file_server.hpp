@@ -20,17 +20,18 @@ class FileServer {
     std::uint64_t chunks = 0;        // sent long or into a return buffer
     std::uint64_t bytes = 0;
     std::uint64_t unanswered = 0;  // replies that could not be sent; the client asks again
-    std::uint64_t not_taken = 0;   // contents that were sent and that the client did not take
+    std::uint64_t not_taken = 0;   // contents that were sent but that the client did not take
   };
 
   FileServer(ripc::Context& context, ripc::Service& service, ServedDirectory directory, std::uint64_t cache_limit,
              bool verbose)
       : service_(service), directory_(std::move(directory)), cache_(context, cache_limit), verbose_(verbose) {}
 
-  // Answers one message. What is no request of the file protocol, and no ping, is answered with bad_request.
+  // Answers one message. A message that is neither a request of the file protocol nor a ping gets the answer
+  // bad_request.
   void handle(const ripc::Message& message);
 
-  // Tells every subscriber that the service ends now.
+  // Tells every subscriber that the service is ending.
   void notify_closing();
 
   const Counters& counters() const noexcept { return counters_; }

@@ -45,7 +45,7 @@ class MappedMemory {
   }
   ripc::WritableBytes part(std::uint64_t offset, std::uint64_t length) const noexcept {
     const ripc::WritableBytes result = bytes_.subspan(offset, length);
-    // All pages in one call instead of one fault each; an old kernel does not know it, and then they fault.
+    // All pages in one call instead of one fault each. An old kernel does not know this call; then the pages fault.
     constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(result.data()) & ~(page - 1);
@@ -58,10 +58,10 @@ class MappedMemory {
   ripc::WritableBytes bytes_;
 };
 
-// Two chunks of memory in turn, written out in order.
+// Two chunks of memory, used in turn and written out in order.
 class StreamOutput final : public Output {
  public:
-  // A descriptor that is not there: the bytes go nowhere.
+  // fd -1: the bytes are discarded.
   StreamOutput(Descriptor owned, int fd) noexcept : owned_(std::move(owned)), fd_(fd) {}
 
   ripc::Error prepare(std::uint64_t size, std::uint64_t chunk) override {
@@ -90,7 +90,7 @@ class StreamOutput final : public Output {
   ripc::Error finish() override { return {}; }
 
  private:
-  // Chunks may become smaller by a whole factor, so none of them goes over the end.
+  // Chunks may become smaller by a whole factor, so no chunk crosses the end.
   std::uint64_t place_of(std::uint64_t offset) const noexcept { return offset % (chunk_ * kChunksAtOnce); }
 
   Descriptor owned_;
@@ -121,7 +121,7 @@ class FileOutput final : public Output {
       has_temporary_name_ = static_cast<bool>(file_);
     }
     if (!file_) return system_error("Cannot create a file in '" + directory_ + "'", errno);
-    // With all blocks there, writing through the mapping cannot fail for want of room.
+    // If all blocks are allocated, writing through the mapping cannot fail for lack of room.
     if (const int error = size == 0 ? 0 : posix_fallocate(file_.get(), 0, static_cast<off_t>(size)); error != 0)
       return system_error("No room for '" + path_ + "'", error);
     if (!memory_.map(size, file_.get())) return system_error("Cannot map '" + path_ + "'", errno);

@@ -56,7 +56,7 @@ ripc::Result<ServedDirectory> ServedDirectory::open(const std::string& path) {
   if (!root)
     return ripc::Error(RIPC_INVALID_ARGUMENT,
                        "Cannot serve '" + path + "': " + std::strerror(errno) + ". Name a directory that exists.");
-  // O_PATH opens what this process may not enter, and then no file below it could be read.
+  // O_PATH opens even a directory that this process may not enter, where it could read no file.
   if (::faccessat(root.get(), ".", R_OK | X_OK, AT_EACCESS) != 0)
     return ripc::Error(RIPC_PERMISSION, "Cannot serve '" + path + "': " + std::strerror(errno) +
                                             ". Give this user the right to read and enter it (chmod u+rx), or run "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory that is served: opens regular files below it and nothing else.
+// The directory that is served. Opens regular files below it and nothing else.
 #pragma once
 
 #include <cstdint>
