@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that Java calls by name: the native methods of org.libripc.internal.NativeCalls and LibC, which have
-// the same names. J is a long, a pointer or a size_t, I an int, V nothing; first the result.
+// the same names. J is a long, a pointer or a size_t, I an int, V nothing; the result comes first.
 //
-// Both lists make Cn(name, result, arguments ...) of each function with n arguments.
+// Both lists expand to Cn(name, result, arguments ...) for each function with n arguments.
 #pragma once
 
 #define RIPC_CALLS(C0, C1, C2, C3, C4, C5, C6, C7, C9) \

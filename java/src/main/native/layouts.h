@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Java knows by number (org.libripc.internal.Layout), checked when this is compiled.
+// The sizes and offsets that Java has as numbers (org.libripc.internal.Layout), checked when this file is compiled.
 #pragma once
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Java needs to call libripc without another library: the native methods of org.libripc.internal.NativeCalls, LibC
-// and JniCalls, and the functions that call Upcalls.
+// Lets Java call libripc without another library: has the native methods of org.libripc.internal.NativeCalls, LibC and
+// JniCalls, and the functions that call Upcalls.
 //
-// No libripc is linked: the one that Java names is loaded.
+// This library does not link libripc: it loads the one that Java names.
 #include <dlfcn.h>
 #include <errno.h>
 #include <jni.h>
@@ -18,8 +18,8 @@ static void *pointer(jlong address) { return (void *)(uintptr_t)address; }
 
 // ---- The functions that are called by name ---------------------------------------------------------------------
 //
-// Every argument is an integer or a pointer, each of which has a register, or a place on the stack, of its own on the
-// processors that there are.
+// Every argument is an integer or a pointer. On all supported processors, each of these has its own register or place
+// on the stack.
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the arguments are names of types and functions
 #define TYPE_J jlong
@@ -44,7 +44,7 @@ static _Thread_local int last_error_number;
 
 #define CALL(name, R, types, arguments) ((TYPE_##R(*) types)functions[k_##name]) arguments
 
-// Of libripc: whose errors are told by ripc_last_error().
+// For libripc: ripc_last_error() reports errors.
 #define RETURN_J return
 #define RETURN_I return
 #define RETURN_V
@@ -54,7 +54,7 @@ static _Thread_local int last_error_number;
     RETURN_##R CALL(name, R, types, arguments);   \
   }
 
-// Of the C library: the JVM may make other calls before Java asks for the error number.
+// For the C library: errno is kept, because the JVM may make other calls before Java asks for the error number.
 #define LIBC_STUB(name, R, types, arguments, ...)            \
   static TYPE_##R call_##name(__VA_ARGS__) {                 \
     (void)env, (void)type;                                   \
@@ -129,14 +129,14 @@ static struct {
   jmethodID service_changed;
 } upcalls;
 
-// At the end of a thread that was attached here.
+// Runs at the end of a thread that was attached here.
 static void detach(void *machine) {
   JavaVM *const there = machine;
   (*there)->DetachCurrentThread(there);
 }
 
-// A responder thread stays known to the JVM until it ends, and does not keep the JVM from ending. NULL: the JVM does
-// not take it.
+// A responder thread stays known to the JVM until it ends, and does not keep the JVM from ending. NULL: the JVM refuses
+// it.
 static JNIEnv *attach(void) {
   void *env = NULL;
   JavaVM *const machine = upcalls.machine;
@@ -147,7 +147,7 @@ static JNIEnv *attach(void) {
   return env;
 }
 
-// Upcalls throws nothing that anybody could catch here.
+// Upcalls must throw nothing, because nobody could catch it here.
 static void end_upcall(JNIEnv *env) {
   if (!(*env)->ExceptionCheck(env)) return;
   (*env)->ExceptionDescribe(env);
@@ -169,7 +169,7 @@ static void notification_came(void *user, ripc_service_id source, const ripc_ite
   end_upcall(env);
 }
 
-// Any visitor of ripc.h.
+// Serves as any visitor of ripc.h.
 static void visit(void *user, const void *found) {
   JNIEnv *const env = attach();
   if (env == NULL) return;
@@ -202,7 +202,7 @@ static jboolean find_upcalls(JNIEnv *env) {
 
 // ---- The methods of JniCalls -----------------------------------------------------------------------------------
 
-// NULL, or what is missing.
+// Returns NULL, or what is missing.
 static const char *find_functions(const char *path, char *text, size_t room) {
   void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) return dlerror();
@@ -222,7 +222,7 @@ static jboolean add_methods(JNIEnv *env, const char *name, const JNINativeMethod
   return type != NULL && (*env)->RegisterNatives(env, type, methods, (jint)count) == JNI_OK;
 }
 
-// NULL also with an exception.
+// Returns NULL also if there is an exception.
 static jstring open_library(JNIEnv *env, jclass type, jstring library) {
   (void)type;
   const char *const path = (*env)->GetStringUTFChars(env, library, NULL);
@@ -268,7 +268,7 @@ static jlong upcall(JNIEnv *env, jclass type, jint which) {
   return (jlong)(uintptr_t)kFunctions[which];
 }
 
-// By System.load(). The name is the JVM's.
+// Called by System.load(). The JVM prescribes the name.
 JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *machine, void *reserved) {  // NOLINT(readability-identifier-naming)
   (void)reserved;
   static const JNINativeMethod kMethods[] = {

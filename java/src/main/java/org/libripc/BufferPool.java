@@ -8,8 +8,8 @@ import java.util.concurrent.ConcurrentSkipListMap;
 import org.libripc.internal.NativeBlock;
 
 /**
- * The leases of a context that Java has, those in use and those kept for the next who wants one of
- * their size.
+ * The leases that Java holds in a context: those in use, and those kept for the next lease of the
+ * same size.
  */
 final class BufferPool {
   private static final int SMALLEST = 256;
@@ -59,7 +59,8 @@ final class BufferPool {
       RipcException failure = RipcException.ofLastCall(status);
       ripc.guard().leave();
       if (failure.status() != Status.NO_MEMORY || attempt == ATTEMPTS) throw failure;
-      // Released memory waits until no buffer over it can be reached: have the JVM find that out.
+      // Released memory is freed only when no buffer over it can be reached, which the JVM has to
+      // find out.
       dropFree();
       if (attempt % 5 == 0) System.gc();
       pause();
@@ -74,7 +75,7 @@ final class BufferPool {
     }
   }
 
-  /** From the last user. */
+  /** Called by the last user. */
   void takeBack(PoolMemory memory) {
     synchronized (free) {
       if (!closed && !memory.isAbandoned() && freeBytes + memory.capacity <= keep) {
@@ -97,13 +98,13 @@ final class BufferPool {
     return memory;
   }
 
-  /** Whether memory that has users holds so many bytes from an address on. */
+  /** Whether memory that has users contains {@code size} bytes from an address on. */
   boolean holds(long address, long size) {
     PoolMemory memory = find(address);
     return memory != null && address + size <= memory.address + memory.capacity && memory.isUsed();
   }
 
-  /** Of all memory that has users. */
+  /** The bytes of all memory that has users. */
   long bytesInUse() {
     long bytes = 0;
     for (PoolMemory each : byAddress.values()) if (each.isUsed()) bytes += each.capacity;

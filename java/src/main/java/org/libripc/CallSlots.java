@@ -5,10 +5,10 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReference;
 import org.libripc.internal.AutoLock;
 
-/** Who waits for the ends of calls, by numbers that native code knows. Makes no garbage. */
+/** The waiters for the ends of calls, by numbers that native code knows. Makes no garbage. */
 @SuppressWarnings("try") // locks
 final class CallSlots {
-  /** Of one call. */
+  /** The slot of one call. */
   static final class Slot {
     private final int index;
     private Slot next;
@@ -29,7 +29,7 @@ final class CallSlots {
   private volatile Slot[] all = {};
   private Slot free;
 
-  /** Any thread. Until {@link #giveBack}. */
+  /** Takes a slot until {@link #giveBack}. Any thread. */
   Slot take(Object caller) {
     try (AutoLock held = lock.held()) {
       if (free == null) grow();
@@ -50,12 +50,12 @@ final class CallSlots {
     all = more;
   }
 
-  /** The slot whose number native code gives back. */
+  /** The slot with a number that native code has returned. */
   Slot find(long number) {
     return all[(int) (number - 1)];
   }
 
-  /** Its call has ended, or never began. */
+  /** Frees the slot: its call has ended, or never began. */
   void giveBack(Slot slot) {
     slot.caller = null;
     slot.returns = null;

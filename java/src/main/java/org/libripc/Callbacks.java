@@ -19,8 +19,8 @@ import org.libripc.internal.Uncaught;
 import org.libripc.internal.Upcalls;
 
 /**
- * Whom native code calls. The {@code user} argument says for whom, as a number that is never used
- * again, so that a call that comes too late finds nobody.
+ * The targets of native callbacks. The {@code user} argument names the target. It is a number that
+ * is never reused, so a callback that comes too late finds none.
  */
 final class Callbacks {
   private static final long CLOSE_PAUSE = 1_000_000;
@@ -71,7 +71,7 @@ final class Callbacks {
 
   private Callbacks() {}
 
-  // ---- Who is called ----
+  // ---- Targets ----
 
   static long add(Ticket ticket) {
     long user = NEXT.getAndIncrement();
@@ -103,7 +103,7 @@ final class Callbacks {
     HANDLERS.remove(user);
   }
 
-  /** How many tickets, handlers and watchers may still be called. */
+  /** The number of tickets, handlers and watchers that may still be called. */
   static int waiting() {
     return TICKETS.size() + HANDLERS.size() + WATCHERS.size();
   }
@@ -112,7 +112,7 @@ final class Callbacks {
 
   /**
    * Runs an action that must not run inside a callback, because it waits for the thread of the
-   * callbacks. It runs at once, or, if this is a callback, in a thread of its own.
+   * callbacks. The action runs at once, or, inside a callback, in a thread of its own.
    */
   static void outside(Runnable action) {
     if (RUNNING.get() == null) {
@@ -125,10 +125,10 @@ final class Callbacks {
   }
 
   /**
-   * Closes a guard, and wakes the threads inside until they have left. False if it is closed
-   * already.
+   * Closes a guard, and wakes the threads inside until they have left. Returns false if it is
+   * closed already.
    *
-   * @param isBusy whether someone still works who is not inside
+   * @param isBusy whether a thread that is not inside still works
    * @param wake ends one wait
    */
   static boolean close(Guard guard, BooleanSupplier isBusy, Runnable wake) {
@@ -139,11 +139,11 @@ final class Callbacks {
     }
     outside(
         () -> {
-          // Each wait in turn: one interrupt ends one.
+          // Ends one wait after the other: one interrupt ends one wait.
           while (guard.inside() > 1 || isBusy.getAsBoolean()) {
             wake.run();
             LockSupport.parkNanos(CLOSE_PAUSE);
-            // An interrupted thread does not park; it closes all the same.
+            // An interrupted thread does not park, but must still close the guard.
             Thread.yield();
           }
           guard.leave();
@@ -151,13 +151,13 @@ final class Callbacks {
     return true;
   }
 
-  /** Runs what must not wait for this thread, and throws nothing. */
+  /** Runs code that must not wait for this thread. Throws nothing. */
   static void run(Runnable body) {
     RUNNING.set(true);
     try {
       body.run();
     } catch (Throwable thrown) {
-      // Nothing may leave a function that native code has called.
+      // No exception may leave a function that native code has called.
       Uncaught.tell(thrown);
     } finally {
       RUNNING.remove();
@@ -194,7 +194,7 @@ final class Callbacks {
     }
   }
 
-  /** Calls {@code body} with a user, whose visits are for {@code visitor}, in this thread. */
+  /** Calls {@code body} with a user number whose visits go to {@code visitor}, in this thread. */
   static void visit(LongConsumer visitor, LongConsumer body) {
     Visit visit = new Visit(visitor);
     long user = NEXT.getAndIncrement();

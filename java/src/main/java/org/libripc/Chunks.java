@@ -24,7 +24,7 @@ final class Chunks {
       if (each.isFree() && each.size() >= size) current = each;
     }
     if (current == null) {
-      // Messages that are held for long keep theirs, without being in the list.
+      // Messages that are held for long keep their chunks, which need not be in the list.
       if (all.size() == MOST) all.remove(0);
       all.add(current = new Chunk(size));
     }

@@ -22,24 +22,24 @@ abstract class CountedMemory {
   /** The first {@code size} bytes. */
   abstract ByteBuffer slice(int size);
 
-  /** A buffer over it is given to the application. */
+  /** Called when a buffer over it is given to the application. */
   abstract void show();
 
-  /** Nobody is counted any more, but someone may still use a buffer over it. */
+  /** Called when it has no counted users, but someone may still use a buffer over it. */
   abstract void abandon();
 
-  /** From the last user. */
+  /** Called by the last user. */
   abstract void unused();
 
-  /** Whether the application must not take it away, though it may have released it. */
+  /** Whether the application must leave the memory in place, though it may have released it. */
   abstract boolean isKept();
 
-  /** Its first user, of memory that nobody else can have. */
+  /** Sets the first user of memory that nobody else can have. */
   void lend() {
     users.set(1);
   }
 
-  /** One user more; false if there is none any more: it is, or will be, someone else's. */
+  /** Adds a user; false if there are none: the memory belongs, or will belong, to someone else. */
   boolean tryRetain() {
     int before;
     do {

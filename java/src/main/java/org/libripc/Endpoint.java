@@ -20,15 +20,15 @@ import org.libripc.internal.RpcRequest;
 import org.libripc.internal.Spares;
 
 /**
- * The calls of a service, as org.libripc.rpc has them. Requests and ends come as records, many with
- * one native call. It does not refer to the {@link Service}: so the garbage collector finds that
- * the application has lost that one.
+ * The calls of a service, for org.libripc.rpc. Requests and ends of calls come as records, many
+ * with one native call. The endpoint does not refer to the {@link Service}, so that the garbage
+ * collector finds a service that the application has lost.
  */
 final class Endpoint implements RpcEndpoint {
   private static final int CHUNK = 256 << 10;
-  private static final int FEW = 8 * CallRecord.LARGEST; // for which a chunk always has room
+  private static final int FEW = 8 * CallRecord.LARGEST; // a chunk always has room for these
   private static final long DEFAULT_TIMEOUT = 5_000_000_000L;
-  // Of answers that travel long: whether their clients have them is asked for.
+  // How often to ask whether clients have taken the answers that travel long.
   private static final long LOOK = 5_000_000;
   // The options of a call, then its name.
   private static final int NAME = CallOptions.BYTES;
@@ -53,7 +53,7 @@ final class Endpoint implements RpcEndpoint {
 
   private volatile Thread runner;
 
-  // Below: the thread that runs.
+  // Below: used by the thread that runs the endpoint.
   private final Waiting.Wait wait = this::runOnce;
   private final NativeBlock count = new NativeBlock(8);
   private final Chunks chunks = new Chunks();
@@ -159,7 +159,7 @@ final class Endpoint implements RpcEndpoint {
       if (status != 0) throw RipcException.ofLastCall(status);
       return block.bytes.getLong(NAME);
     } finally {
-      // Once it has begun, the slot belongs to whoever hears of the end.
+      // Once the call has begun, the slot belongs to whoever receives its end.
       if (status != 0) slots.giveBack(slot);
       ARGUMENTS.giveBack(block);
       guard.leave();
@@ -191,7 +191,7 @@ final class Endpoint implements RpcEndpoint {
         block.address + NAME);
   }
 
-  // Long arguments, return buffers.
+  // For long arguments and return buffers.
   private int callAny(
       ServiceId to, int method, Outgoing arguments, NativeBlock block, CallSlots.Slot slot) {
     arguments.begin();
@@ -258,7 +258,7 @@ final class Endpoint implements RpcEndpoint {
 
   // ---- Answers ----
 
-  /** By the request, which is open: ends it, or throws. */
+  /** Called by the request, which is open: ends it, or throws. */
   Ticket reply(long open, ServiceId to, int code, Outgoing message) {
     if (!message.isPlain()) return replyAny(open, to, code, message);
     try {
@@ -294,7 +294,7 @@ final class Endpoint implements RpcEndpoint {
       ticket.sent(message.ticketHandle());
       service.sender().keepQuiet(ticket);
       kept = true;
-      // It may wait without a limit.
+      // The running thread may be waiting without a limit.
       if (runner != Thread.currentThread()) binding.interrupt(service.handle());
       return ticket;
     } finally {
@@ -306,7 +306,7 @@ final class Endpoint implements RpcEndpoint {
     }
   }
 
-  // ---- The thread that runs ----
+  // ---- The thread that runs the endpoint ----
 
   @Override
   public Thread runner() {
@@ -325,7 +325,7 @@ final class Endpoint implements RpcEndpoint {
 
   @Override
   public int run(long nanos) throws InterruptedException {
-    // Requests are the context's, whatever is closed in their handlers.
+    // Requests need the context, even if a handler closes it.
     ripc.enter();
     try {
       chunk = chunks.withRoom(CHUNK, FEW);
@@ -337,7 +337,7 @@ final class Endpoint implements RpcEndpoint {
     }
   }
 
-  // One native wait: how many records there are, or a status as a negative number.
+  // One native wait. Returns the number of records, or a status as a negative number.
   private int runOnce(long timeout) {
     enter();
     try {
@@ -383,7 +383,7 @@ final class Endpoint implements RpcEndpoint {
   private void requested(int at, boolean first) {
     request.load(chunk, at);
     long deadline = chunk.block.bytes.getLong(at + CallRecord.DEADLINE);
-    // The handlers of those before it may have taken long.
+    // The handlers of earlier requests may have taken long.
     if (!first && deadline != Layout.FOREVER && System.nanoTime() >= deadline) {
       request.end(Status.TIMEOUT, false);
       return;
@@ -459,7 +459,7 @@ final class Endpoint implements RpcEndpoint {
     service.guard().leave();
   }
 
-  // The thread that runs may be in a handler, with the records of its run.
+  // The thread that runs the endpoint may be in a handler, which uses the records of its run.
   private void tellTheRest() {
     NativeBlock found = new NativeBlock(8);
     Message message = new Message(null, true);

@@ -7,20 +7,21 @@ import org.libripc.internal.Binding;
 import org.libripc.internal.LibC;
 
 /**
- * Buffers over mapped files. Their memory is gone as soon as somebody makes the file shorter.
- * Whoever touches it then is sent a signal. Outside of the JVM's own code this signal ends the JVM.
- * So native code never touches it: the kernel does, and answers that there is no such memory.
+ * Buffers over mapped files. Their memory disappears when somebody makes the file shorter. A thread
+ * that touches it then gets a signal. Outside the JVM's own code this signal ends the JVM. So
+ * native code never touches such memory: it has the kernel copy it, which returns an error if the
+ * memory is gone.
  */
 final class FileMemory {
   private FileMemory() {}
 
   /**
-   * Whether a buffer is over a file, as {@link java.nio.channels.FileChannel#map} makes it, and
-   * whatever was made of such a buffer.
+   * Whether a buffer is over a file: one made by {@link java.nio.channels.FileChannel#map}, or
+   * derived from such a buffer.
    */
   static boolean isMapped(ByteBuffer buffer) {
-    // Every direct buffer has this class. One that is not mapped ignores the call; others look at
-    // the range, which is wrong.
+    // Every direct buffer has this class. One that is not mapped ignores the call; a mapped one
+    // checks the range, which is invalid.
     if (!(buffer instanceof MappedByteBuffer direct)) return false;
     try {
       direct.force(direct.capacity(), 1);
@@ -31,9 +32,9 @@ final class FileMemory {
   }
 
   /**
-   * Copies where either end may be over a file.
+   * Copies memory; either end may be over a file.
    *
-   * @throws RipcException {@link Status#INVALID_ARGUMENT} if that is shorter now
+   * @throws RipcException {@link Status#INVALID_ARGUMENT} if the file is shorter now
    */
   static void copy(long to, long from, long size) {
     if (!LibC.copySafely(to, from, size)) {
@@ -43,7 +44,7 @@ final class FileMemory {
     }
   }
 
-  /** Copies all of a buffer to the position of another, which moves. */
+  /** Copies all of a buffer to another one, at its position, and advances that position. */
   static void copy(ByteBuffer to, ByteBuffer from) {
     int size = from.remaining();
     if (size == 0 || (!isMapped(to) && !isMapped(from))) {

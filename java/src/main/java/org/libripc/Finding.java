@@ -6,7 +6,7 @@ package org.libripc;
  * end with "...". Immutable.
  *
  * @param level 0 good, 1 works but slower or limited, 2 broken
- * @param subject what was looked at
+ * @param subject what was checked
  * @param text what was found
  * @param advice what to do; empty if nothing
  */

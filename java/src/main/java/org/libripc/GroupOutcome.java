@@ -4,10 +4,10 @@ package org.libripc;
 import java.util.List;
 
 /**
- * What became of a message to a group. Immutable.
+ * The outcome of sending a message to a group. Immutable.
  *
- * @param members living ones that are known; 0 if the destination was no group
- * @param taken of these, those that the message was sent to
- * @param missed the first 64 of the others
+ * @param members known living members; 0 if the destination was no group
+ * @param taken the members that the message was sent to
+ * @param missed the first 64 of the other members
  */
 public record GroupOutcome(int members, int taken, List<ServiceId> missed) {}

@@ -8,9 +8,9 @@ import org.libripc.internal.Layout.Record;
 import org.libripc.internal.RpcRequest;
 
 /**
- * A native request, and the message with its arguments. An endpoint has one for the requests that
- * it tells, which is used again and belongs to the thread that runs; those that were kept have a
- * lock, and keep the context.
+ * A native request, and the message with its arguments. An endpoint has one object for the requests
+ * that it hands to handlers; it is reused, and belongs to the thread that runs the endpoint.
+ * Requests that were kept have a lock, and keep the context.
  */
 final class IncomingCall extends NativeMessage implements RpcRequest {
   private final Endpoint endpoint;

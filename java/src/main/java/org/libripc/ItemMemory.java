@@ -4,7 +4,7 @@ package org.libripc;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What the memory of a message's items is kept by: counted memory is retained. */
+/** The objects that keep the memory of a message's items; counted memory is retained. */
 final class ItemMemory {
   /** What has to be kept until the loan ends: the sources of LONG items. */
   final List<Object> lent = new ArrayList<>();

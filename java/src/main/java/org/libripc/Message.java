@@ -11,13 +11,13 @@ import org.libripc.internal.Layout.View;
 import org.libripc.internal.Leaks;
 
 /**
- * A received message. It is the receiver's until {@link #close}; what is called on it afterwards
- * throws {@link IllegalStateException}.
+ * A received message. It belongs to the receiver until {@link #close}; every later call throws
+ * {@link IllegalStateException}.
  *
- * <p>Where an item is, {@link #kind} says. A view of a short item ({@link #item}) shows memory of
- * the JVM: used after the close it may show other bytes, and nothing worse. Those of windows and
- * return buffers show the application's own memory. Lent items are in the sender's memory: {@link
- * #item} and {@link #copyTo} copy them out, {@link #borrow} does not.
+ * <p>{@link #kind} says where an item is. A view of a short item ({@link #item}) shows memory of
+ * the JVM. If it is used after the close, it may show other bytes, but does no other harm. Views of
+ * windows and return buffers show the application's own memory. Lent items are in the sender's
+ * memory: {@link #item} and {@link #copyTo} copy them out, {@link #borrow} does not.
  *
  * <p>Any thread, one at a time; {@link #close} also while another thread is in a call.
  */
@@ -57,7 +57,8 @@ public final class Message implements AutoCloseable {
   /**
    * Takes over the record at an offset. Returns its size.
    *
-   * @param core of the service, which this has only if somebody is to be given the message
+   * @param core of the service; this message refers to the service only if it is to be given to
+   *     somebody
    */
   int load(ServiceCore core, Chunk records, int at) {
     long address = begin(core, records, at);
@@ -70,9 +71,9 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * The same with the arguments of a request, or with an answer.
+   * Like {@link #load}, with the arguments of a request, or with an answer.
    *
-   * @param buffers of the call that is answered; null if it had none
+   * @param buffers of the call that was answered; null if it had none
    * @param request whose message it is; null: the message is the reader's
    */
   void loadCall(
@@ -88,7 +89,8 @@ public final class Message implements AutoCloseable {
     STATE.setRelease(this, OPEN);
   }
 
-  // Nobody but this refers to the handle: it is not lost before somebody else has the message.
+  // Only this message refers to the handle, so it cannot be lost before somebody else has the
+  // message.
   private void takeAnswer(ServiceCore core, long address) {
     NativeMessage.Lent[] lent = lentItems();
     if (lent != null && core.ripc().guard().tryEnter()) {
@@ -99,7 +101,7 @@ public final class Message implements AutoCloseable {
     }
   }
 
-  /** Moves what this shows into a message that keeps it. This is closed. */
+  /** Moves the content into a message that keeps it, and closes this one. */
   Message own(NativeMessage newHandle) {
     Message own = new Message(service, false);
     own.chunk = chunk;
@@ -164,20 +166,20 @@ public final class Message implements AutoCloseable {
     for (ReturnBuffer buffer : returned) buffer.returned();
   }
 
-  // The same as native code says of memory that is gone.
+  // The view looks as native code leaves it when memory is gone.
   private void lost(int view) {
     bytes.putInt(view + View.KIND, View.FAILED);
     bytes.putInt(view + View.STATUS, Status.CANCELLED.code());
   }
 
-  /** Of its short items, those that found no room in the record. */
+  /** The bytes of the short items that found no room in the record. */
   int bytesBeside() {
     int bytes = 0;
     if (copies != null) for (ByteBuffer copy : copies) if (copy != null) bytes += copy.capacity();
     return bytes;
   }
 
-  // Else it found no room there, and is in the native message.
+  // If not, the item found no room there, and is in the native message.
   private boolean isInRecords(int view) {
     long at = bytes.getLong(view + View.DATA) - chunk.block.address;
     return at >= 0 && at <= bytes.capacity();
@@ -271,7 +273,7 @@ public final class Message implements AutoCloseable {
     return Status.of(bytes.getInt(open(index) + View.STATUS));
   }
 
-  /** The size of an item in bytes; of a missing one, what was announced. */
+  /** The size of an item in bytes; the announced size if the item is missing. */
   public long size(int index) {
     return bytes.getLong(open(index) + View.SIZE);
   }
@@ -282,7 +284,7 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * The bytes of an item, from position to limit; read only but in windows and return buffers,
+   * The bytes of an item, from position to limit. Read only, except in windows and return buffers,
    * which are the application's memory. A lent item is copied (once, the first time). Messages of a
    * {@link MessageBatch} return the same buffer each time, whose position need not be 0.
    *
@@ -338,8 +340,8 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * Copies bytes of an item, from {@code from} on, as many as there are and {@code to} has room
-   * for, whose position moves. Of lent items this is the one copy there is.
+   * Copies bytes of an item, starting at {@code from}: as many as there are and as {@code to} has
+   * room for. Advances the position of {@code to}. For lent items this is the only copy.
    *
    * @return how many
    */
@@ -360,12 +362,13 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * A lent item where it is, without a copy; read only. For other items the same as {@link #item}.
+   * A view of a lent item in place, without a copy; read only. For other items the same as {@link
+   * #item}.
    *
-   * <p>Drop it before you close the message. Afterwards it shows what the sender, or the pool, has
-   * made of the memory. That memory stays readable as long as the buffer can be reached. What came
-   * over sockets or RDMA is in memory of the pool, which has it back only when no buffer can be
-   * reached.
+   * <p>Drop it before you close the message. Afterwards it shows whatever the sender, or the pool,
+   * has written into the memory. That memory stays readable as long as the buffer can be reached.
+   * Items that came over sockets or RDMA are in memory of the pool, which gets it back only when no
+   * buffer can be reached.
    */
   public ByteBuffer borrow(int index) {
     int view = open(index);
@@ -379,7 +382,7 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * Who sent it, as it was proven. {@link #source} is what the sender claims. Messages of one
+   * The proven identity of the sender. {@link #source} is what the sender claims. Messages of one
    * sender have the same object.
    */
   public Peer peer() {
@@ -410,19 +413,19 @@ public final class Message implements AutoCloseable {
   }
 
   /**
-   * The native message to reply to, to be left afterwards; null if there is nothing but its source
-   * to know.
+   * The native message to reply to, which the caller leaves afterwards; null if the source is all
+   * that a reply needs.
    */
   NativeMessage handle() {
     open();
     return handle;
   }
 
-  /** Gives it back: short items and lent views end here. */
+  /** Gives the message back: short items and lent views end here. */
   @Override
   public void close() {
     if (reused && handle == null) {
-      // Its batch is one thread's, and it has nothing that could be given back twice.
+      // Only one thread uses the batch, and the message has nothing that could be given back twice.
       STATE.setRelease(this, 0);
       return;
     }

@@ -7,10 +7,10 @@ import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 
 /**
- * Messages received with one native call, without garbage: {@link Service#batch} makes it, {@link
- * Service#receive(MessageBatch, long, java.util.concurrent.TimeUnit)} fills it again and again. Its
- * {@link Message} objects belong to the batch and are used again. They, and the buffers that they
- * gave, are valid until the next receive into it, or {@link #close}.
+ * Messages received with one native call, without garbage: {@link Service#batch} makes a batch, and
+ * {@link Service#receive(MessageBatch, long, java.util.concurrent.TimeUnit)} fills it again and
+ * again. Its {@link Message} objects belong to the batch and are reused. They, and the buffers they
+ * returned, are valid until the next receive into the batch, or {@link #close}.
  *
  * <p>One thread at a time.
  */
@@ -35,7 +35,7 @@ public final class MessageBatch implements Iterable<Message>, AutoCloseable {
     return chunk;
   }
 
-  /** The most messages that it takes at once. */
+  /** The most messages that it can hold. */
   public int capacity() {
     return messages.length;
   }
@@ -52,13 +52,13 @@ public final class MessageBatch implements Iterable<Message>, AutoCloseable {
     return count;
   }
 
-  /** One of them. */
+  /** One of the messages. */
   public Message get(int index) {
     if (index < 0 || index >= count) throw new IndexOutOfBoundsException(index);
     return messages[index];
   }
 
-  /** Over all of them; makes garbage, unlike {@link #get}. */
+  /** Iterates over all messages; makes garbage, unlike {@link #get}. */
   @Override
   public Iterator<Message> iterator() {
     return new Iterator<>() {

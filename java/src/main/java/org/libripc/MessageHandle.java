@@ -6,14 +6,15 @@ import org.libripc.internal.Leaks;
 
 /**
  * The native message of a {@link Message} that has lent views, or return buffers to reply into.
- * Keeps the context. Run by the garbage collector's net if its {@link Message} was never closed.
+ * Keeps the context. Runs when the garbage collector finds that its {@link Message} was never
+ * closed.
  */
 final class MessageHandle extends NativeMessage implements Runnable {
   private final long address;
   private final Throwable trace = Leaks.trace();
   private final Guard guard = new Guard(this::destroy);
 
-  /** The context is entered for it already. */
+  /** The caller has entered the context for it already. */
   MessageHandle(RipcCore ripc, long address) {
     super(ripc);
     this.address = address;

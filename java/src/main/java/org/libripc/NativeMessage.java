@@ -10,20 +10,20 @@ import org.libripc.internal.NativeBlock;
 /** A native message that Java still needs, with its lent items. */
 abstract class NativeMessage {
   /**
-   * Where a lent item is. Kept with what keeps it readable: the record that told it is written over
-   * as soon as the message is closed.
+   * Where a lent item is. It is stored next to what keeps the item readable, because the record it
+   * came from is overwritten as soon as the message is closed.
    */
   record Lent(long data, long size) {}
 
   final RipcCore ripc;
-  // By the index of the item, null for those that are not lent; null if none is.
+  // By item index; the entry is null if the item is not lent. Null if no item is lent.
   Lent[] lent;
 
   NativeMessage(RipcCore ripc) {
     this.ripc = ripc;
   }
 
-  /** Its address, which is valid until {@link #leave}. */
+  /** Returns its address, which is valid until {@link #leave}. */
   abstract long enter();
 
   abstract void leave();
@@ -71,8 +71,8 @@ abstract class NativeMessage {
   }
 
   /**
-   * A lent item where it is, read only. Its memory is never unmapped while a buffer over it can be
-   * reached, but it is the sender's again when the message was closed.
+   * A view of a lent item in place, read only. Its memory is never unmapped while a buffer over it
+   * can be reached, but belongs to the sender again after the message is closed.
    */
   ByteBuffer borrow(int index) {
     Lent item = lent(index);
@@ -95,7 +95,7 @@ abstract class NativeMessage {
     }
   }
 
-  // Must not refer to the buffer.
+  // The returned action must not refer to the buffer.
   private static Runnable endOfViews(RipcCore ripc, long hold) {
     return () -> {
       ripc.binding().releaseViews(hold);

@@ -2,9 +2,10 @@
 package org.libripc;
 
 /**
- * Names a callback of a service. Plain values, to be passed to peers in a message. Immutable.
+ * Names a callback of a service. Consists of plain values, to be sent to peers in a message.
+ * Immutable.
  *
- * @param service whose callback it is
- * @param handle which one; unguessable
+ * @param service the service that has the callback
+ * @param handle which callback; unguessable
  */
 public record Notification(ServiceId service, long handle) {}

@@ -17,39 +17,39 @@ import org.libripc.internal.Layout.SendOptions;
 import org.libripc.internal.NativeBlock;
 
 /**
- * A message to send: up to 64 items, a tag, return buffers. Made once and used again and again
- * ({@link #clear}) it makes no garbage. One thread at a time: others may get an {@link
- * IllegalStateException}, or a message that is a mixture, and nothing worse.
+ * A message to send: up to 64 items, a tag, return buffers. An object that is made once and reused
+ * ({@link #clear}) makes no garbage. One thread at a time: otherwise a thread may get an {@link
+ * IllegalStateException}, or send a mixture of messages, but no other harm is done.
  *
- * <p>Items are buffers from position to limit as they are when they are added; those stay as they
- * are. Their bytes must not change between {@link #add} and the return of the send. Then they are
- * the caller's again, ticket or not: what does not fit into the message travels from a copy. Only
- * what is added with {@link #borrow}, or as {@link ItemKind#LONG} from a direct buffer, is read
- * where it lies until the ticket is complete.
+ * <p>An item is a buffer from its position to its limit at the time it is added, and neither is
+ * moved. Its bytes must not change between {@link #add} and the return of the send. Then they are
+ * the caller's again, ticket or not: items that do not fit into the message travel from a copy.
+ * Only items added with {@link #borrow}, or as {@link ItemKind#LONG} from a direct buffer, are read
+ * in place until the ticket is complete.
  *
  * <p>{@link #add} already copies {@link ItemKind#AUTO} and {@link ItemKind#SHORT} items that are in
- * a heap buffer or have up to {@value #INLINE_ITEM} bytes. It does so as long as all of those
- * together have up to 4 KiB.
+ * a heap buffer or have up to {@value #INLINE_ITEM} bytes. It does so as long as these copies have
+ * up to 4 KiB in all.
  *
- * <p>A buffer over a mapped file may lie behind the end of the file, if somebody has made the file
+ * <p>A buffer over a mapped file may lie beyond the end of the file, if somebody has made the file
  * shorter. Then {@link #add} or the send throws a {@link RipcException} with {@link
  * Status#INVALID_ARGUMENT}, or the ticket is cancelled.
  */
 public final class Outgoing {
-  /** Short items up to this size are copied by {@link #add}, while there is room for them. */
+  /** {@link #add} copies short items up to this size, while there is room for them. */
   public static final int INLINE_ITEM = 1024;
 
   private static final int INLINE = 4096;
-  // Of larger ones it is dearer than to ask how large an item may be.
+  // Copying a larger item twice costs more than asking for the size limit of short items.
   private static final int MOST_COPIED_TWICE = 64 << 10;
   private static final int MISSED = 64;
 
   // The copies of items, then the arguments of native calls, in one piece of memory.
   //
-  // The arguments of plain messages are apart. They only ever hold numbers that are harmless in any
-  // mixture. The items are copied, start in the first INLINE bytes and have at most INLINE bytes.
-  // So they end in here whatever threads that share this object do. One thread at a time writes the
-  // other arguments (IN_USE).
+  // The arguments of plain messages are separate. They only ever hold numbers that are harmless in
+  // any mixture: the items are copies, start in the first INLINE bytes and have at most INLINE
+  // bytes. So they end inside this memory, whatever threads that share this object do. One thread
+  // at a time writes the other arguments (IN_USE).
   private static final int PLAIN_OPTIONS = INLINE;
   private static final int PLAIN_ITEMS = PLAIN_OPTIONS + SendOptions.BYTES;
   private static final int OPTIONS = PLAIN_ITEMS + Layout.MAX_ITEMS * Item.BYTES;
@@ -79,10 +79,11 @@ public final class Outgoing {
   private final NativeBlock block = new NativeBlock(TOTAL);
   private final ByteBuffer memory = block.bytes;
   private final ByteBuffer[]
-      sources = // of items that are not inline: a reference costs more than it looks
+      sources = // only of items that are not inline: storing a reference is not cheap
       new ByteBuffer[Layout.MAX_ITEMS];
   private final RegisteredBuffer[] leases = new RegisteredBuffer[Layout.MAX_ITEMS];
-  // Where an item's bytes were in its source when it was added: the buffer is the application's.
+  // Where an item's bytes were in its source when it was added: the application may change the
+  // buffer.
   private final int[] positions = new int[Layout.MAX_ITEMS];
   private final int[] sizes = new int[Layout.MAX_ITEMS];
   // Where an item's copy is; -1: it is not inline.
@@ -128,16 +129,16 @@ public final class Outgoing {
     return this;
   }
 
-  /** A number for the receiver; what it means is the application's. Returns this. */
+  /** A number for the receiver; the application gives it a meaning. Returns this. */
   public Outgoing tag(int number) {
     tag = number;
     return this;
   }
 
   /**
-   * Lets it be delivered as soon as it is complete. It does not wait for earlier messages of its
-   * sender whose long items are on their way. Nor do later messages wait for it. Not for groups.
-   * Returns this.
+   * Lets the message be delivered as soon as it is complete. It does not wait for earlier messages
+   * of its sender whose long items are still on their way, nor do later messages wait for it. Not
+   * for groups. Returns this.
    */
   public Outgoing unordered() {
     unordered = true;
@@ -145,8 +146,8 @@ public final class Outgoing {
   }
 
   /**
-   * How long a message with long items may take; 30 seconds if it is not set, and as long as it
-   * takes with {@link Long#MAX_VALUE}. Returns this.
+   * How long a message with long items may take; 30 seconds if it is not set, without a limit for
+   * {@link Long#MAX_VALUE}. Returns this.
    */
   public Outgoing timeout(long time, TimeUnit unit) {
     if (time <= 0) throw new IllegalArgumentException("the time must be more than 0");
@@ -155,16 +156,18 @@ public final class Outgoing {
   }
 
   /**
-   * Tells nobody when the peer has taken the long items, which spares both sides a message and a
-   * thread that wakes up. The ticket completes when {@link Ticket#poll} or {@link Service#settle}
-   * has found out, or the service ends; until then it keeps the memory. Returns this.
+   * Asks for no notice when the peer has taken the long items. This saves both sides a message and
+   * the wake-up of a thread. The ticket completes when {@link Ticket#poll} or {@link
+   * Service#settle} notices, or the service ends; until then it keeps the memory. Returns this.
    */
   public Outgoing quiet() {
     quiet = true;
     return this;
   }
 
-  /** Adds an item that travels as it fits: {@link ItemKind#AUTO}. Returns this. */
+  /**
+   * Adds an item that travels in the way that fits its size: {@link ItemKind#AUTO}. Returns this.
+   */
   public Outgoing add(ByteBuffer item) {
     return add(item, ItemKind.AUTO);
   }
@@ -176,7 +179,7 @@ public final class Outgoing {
     return add(item, kind, 0);
   }
 
-  /** Adds all of a registered buffer, which is not released before the send. Returns this. */
+  /** Adds all of a registered buffer, which must not be released before the send. Returns this. */
   public Outgoing add(RegisteredBuffer item, ItemKind kind) {
     int index = count;
     add(item.buffer(), kind);
@@ -185,12 +188,12 @@ public final class Outgoing {
   }
 
   /**
-   * Adds an item that travels long, without a copy: {@link ItemKind#LONG}. From the send on the
-   * memory is on loan, and must stay as it is, until the ticket is complete. The ticket keeps it
-   * reachable, and what is leased or registered in use. Returns this.
+   * Adds an item that travels long, without a copy: {@link ItemKind#LONG}. From the send until the
+   * ticket is complete, the memory is on loan and must not change. The ticket keeps the memory
+   * reachable, and keeps leased or registered memory in use. Returns this.
    *
-   * @throws IllegalArgumentException if it is not direct: memory of the heap cannot be lent; {@link
-   *     #add} copies it
+   * @throws IllegalArgumentException if the buffer is not direct: heap memory cannot be lent;
+   *     {@link #add} copies it
    */
   public Outgoing borrow(ByteBuffer direct) {
     if (!direct.isDirect()) {
@@ -201,8 +204,8 @@ public final class Outgoing {
   }
 
   /**
-   * The same with all of a registered buffer, which is not released before the send, and may be
-   * released at once after it. Returns this.
+   * The same with all of a registered buffer, which must not be released before the send, but may
+   * be released right after it. Returns this.
    */
   public Outgoing borrow(RegisteredBuffer item) {
     return add(item, ItemKind.LONG);
@@ -253,8 +256,8 @@ public final class Outgoing {
   }
 
   /**
-   * Lets the reply write into a buffer. It is return buffer 0, 1 ... in the order of the calls.
-   * Returns this.
+   * Lets the reply write into a buffer. It becomes return buffer 0, 1 ... in the order of the
+   * calls. Returns this.
    */
   public Outgoing attach(ReturnBuffer buffer) {
     if (returnCount == Layout.MAX_RETURNS)
@@ -264,15 +267,16 @@ public final class Outgoing {
   }
 
   /**
-   * After a send with return buffers: names the request in {@link Message#inReplyTo}; 0 without.
+   * After a send with return buffers: the number of the request in {@link Message#inReplyTo}; else
+   * 0.
    */
   public long requestId() {
     return requestId;
   }
 
   /**
-   * After a send to a group, also one that failed: who took it. Null if the destination was no
-   * group.
+   * After a send to a group, even a failed one: which members it was sent to. Null if the
+   * destination was no group.
    */
   public GroupOutcome outcome() {
     return outcome;
@@ -280,7 +284,7 @@ public final class Outgoing {
 
   // ---- For the sender ----
 
-  /** Whether nothing but what is in here is needed: short items in order, no return buffers. */
+  /** Whether the message is complete in this object: short items in order, no return buffers. */
   boolean isPlain() {
     return returnCount == 0 && !referring && !unordered;
   }
@@ -299,9 +303,9 @@ public final class Outgoing {
   }
 
   /**
-   * For a plain message. Returns how many items there are.
+   * Prepares a plain message. Returns the number of items.
    *
-   * @param all whether its AUTO items are short ones, too
+   * @param all whether its AUTO items are short items, too
    */
   int preparePlain(boolean all) {
     int items = count;
@@ -332,7 +336,7 @@ public final class Outgoing {
         "Another thread uses this message, or a buffer in it: one at a time may.");
   }
 
-  /** For any other message: keeps other threads from sending it. To be ended. */
+  /** For any other message: keeps other threads from sending it until {@link #end}. */
   void begin() {
     if (!IN_USE.compareAndSet(this, 0, 1)) throw mixture();
   }
@@ -347,9 +351,9 @@ public final class Outgoing {
   }
 
   /**
-   * Between {@link #begin} and {@link #end}: {@link #prepareItems}, and the options are filled.
+   * Between {@link #begin} and {@link #end}: calls {@link #prepareItems} and fills the options.
    *
-   * @param user of the ticket; 0 without
+   * @param user of the ticket; 0 if there is none
    */
   int prepare(
       RipcCore ripc,
@@ -379,14 +383,14 @@ public final class Outgoing {
   }
 
   /**
-   * Between {@link #begin} and {@link #end}: every item, and every return buffer, gets memory that
-   * stays where it is.
+   * Between {@link #begin} and {@link #end}: gives every item and every return buffer memory that
+   * does not move.
    *
-   * @param kept gets what is to be kept
+   * @param kept gets the objects that are to be kept
    * @param group whether it goes to a group, which takes short items only
    * @param returns whether there may be return buffers to write into
-   * @param buffers of this message
-   * @param shortLimit how large an item may be that travels short, at most; is asked for rarely
+   * @param buffers the return buffers of this message
+   * @param shortLimit the largest size of an item that travels short; asked for rarely
    * @return how many items there are
    */
   int prepareItems(
@@ -430,7 +434,7 @@ public final class Outgoing {
     if (source == null || size > source.capacity() - position) throw mixture();
     boolean mapped = kind != LONG && FileMemory.isMapped(source);
     boolean copies = mapped || !source.isDirect();
-    // A copy that is made here needs no other: it is lent.
+    // A copy made here is lent, so that the library makes no second one.
     if (copies && kind == AUTO && size > MOST_COPIED_TWICE && size > shortLimit.getAsLong()) {
       kind = LONG;
       memory.putInt(ITEMS + index * Item.BYTES + Item.KIND, kind);
@@ -442,12 +446,12 @@ public final class Outgoing {
       if (mapped) {
         copyMapped(copy.address, source, position, size);
       } else {
-        // Its limit may have moved since it was added.
+        // The buffer's limit may have changed since it was added.
         copy.root().put(0, source.duplicate().clear(), position, size);
       }
       return copy.address;
     }
-    // Of a memory segment that was closed, or is another thread's, this throws.
+    // This throws if the memory segment is closed, or belongs to another thread.
     if (kind != LONG && size != 0) source.get(position);
     long start = ripc.binding().addressOf(source);
     RegisteredBuffer lease = leases[index];
@@ -474,12 +478,12 @@ public final class Outgoing {
     return block.address + TICKET;
   }
 
-  /** The handle of the ticket that the call has made, 0 if none. */
+  /** The handle of the ticket that the native call has made, 0 if none. */
   long ticketHandle() {
     return memory.getLong(TICKET);
   }
 
-  /** The request that the call has made. */
+  /** The request that the native call has made. */
   long request() {
     return memory.getLong(REQUEST);
   }

@@ -4,21 +4,21 @@ package org.libripc;
 import java.util.OptionalInt;
 
 /**
- * Who sent a message, as it was proven. Immutable; those of one context that are the same are one
- * object.
+ * The proven identity of a message's sender. Immutable; a context has one object for each peer.
  *
- * @param identity its name in this context's trust file; "" if none is proven. Between hosts it is
- *     proven by the peer's key, on one host also by the user that the file names
- * @param user the number of its user, by the kernel, unsigned: {@link Integer#toUnsignedLong};
- *     empty if it is on another host, or not known
+ * @param identity its name in this context's trust file; "" if none is proven. Between hosts the
+ *     peer's key proves it, on one host also the user that the file names
+ * @param user its user ID, from the kernel, unsigned: {@link Integer#toUnsignedLong}; empty if it
+ *     is on another host, or not known
  */
 public record Peer(String identity, OptionalInt user) {
-  /** Nobody has proven anything. */
+  /** A peer that has proven nothing. */
   public static final Peer UNKNOWN = new Peer("", OptionalInt.empty());
 
   /**
-   * Whether two messages can be of the same sender: of one member, or of one user of this host.
-   * They may have come by different paths. Where nothing is proven, nobody is told apart.
+   * Whether two messages can come from the same sender: from one member, or from one user of this
+   * host. They may have come by different paths. Senders that have proven nothing cannot be told
+   * apart.
    */
   public boolean canBe(Peer other) {
     if (this == other) return true;

@@ -6,18 +6,18 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.Leaks;
 
 /**
- * One native lease with its one root buffer. Without users it goes back to the Java pool for the
- * next lease. The native lease ends when the Java pool has dropped it and no buffer over it can be
- * reached any more. So memory that Java can see is never unmapped.
+ * One native lease with its one root buffer. When it has no users, it goes back to the Java pool
+ * for the next lease. The native lease ends when the Java pool has dropped it and no buffer over it
+ * can be reached any more. So memory that Java can see is never unmapped.
  */
 final class PoolMemory extends CountedMemory {
   private final BufferPool pool;
   private ByteBuffer root;
   private Cleaner.Cleanable nativeLease;
   private volatile boolean abandoned;
-  private boolean shown; // whether a buffer over it was given to the application, ever
+  private boolean shown; // whether a buffer over it was ever given to the application
 
-  /** The context is entered for it already. */
+  /** The caller has entered the context for it already. */
   PoolMemory(BufferPool pool, long address, int capacity) {
     super(address, capacity);
     this.pool = pool;
@@ -26,7 +26,7 @@ final class PoolMemory extends CountedMemory {
     nativeLease = Leaks.CLEANER.register(root, endOfLease(ripc, address));
   }
 
-  // Must not refer to the object, which refers to the root.
+  // The returned action must not refer to the object, which refers to the root.
   private static Runnable endOfLease(RipcCore ripc, long address) {
     return () -> {
       ripc.binding().bufferRelease(ripc.handle(), address);
@@ -39,7 +39,7 @@ final class PoolMemory extends CountedMemory {
     return root.slice(0, size);
   }
 
-  /** The root buffer, for what does not outlive a lease. */
+  /** The root buffer, for uses that do not outlive a lease. */
   ByteBuffer root() {
     return root;
   }
@@ -54,13 +54,13 @@ final class PoolMemory extends CountedMemory {
     pool.takeBack(this);
   }
 
-  /** It is the pool's. */
+  /** Pool memory never belongs to the application. */
   @Override
   boolean isKept() {
     return false;
   }
 
-  /** It is not leased again. */
+  /** Such memory is not leased again. */
   @Override
   void abandon() {
     abandoned = true;

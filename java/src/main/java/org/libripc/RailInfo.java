@@ -6,19 +6,20 @@ import org.libripc.internal.Layout.Rail;
 import org.libripc.internal.NativeBlock;
 
 /**
- * One of the ways that long items take to another host, or would take, from {@link Ripc#rails}. A
- * side that mostly sends has TCP's estimate of the rates, which may be far too large where it sends
- * little. Immutable.
+ * One of the routes that long items take, or would take, to another host; from {@link Ripc#rails}.
+ * On a side that mostly sends, the rates are TCP's estimates, which may be far too large if it
+ * sends little. Immutable.
  *
  * @param device of this host: a network interface, or an RDMA device; "" if the interface is gone
  * @param local its address
  * @param peer the other host's address
- * @param bytesSent with what goes with them; over RDMA only what this side writes itself
- * @param bytesReceived the same; over RDMA only what this side reads itself
- * @param rate bytes per second, when last measured; 0: not yet
- * @param spare 1: the rate is less than a quarter of the fastest: a side that receives leaves it
- *     out
- * @param connections open over it now
+ * @param bytesSent bytes sent, including overhead; over RDMA only what this side writes itself
+ * @param bytesReceived bytes received, including overhead; over RDMA only what this side reads
+ *     itself
+ * @param rate bytes per second, as last measured; 0: not measured yet
+ * @param spare 1: the rate is less than a quarter of the fastest rail's: a receiving side does not
+ *     use it
+ * @param connections connections that are open over it now
  */
 public record RailInfo(
     String device,

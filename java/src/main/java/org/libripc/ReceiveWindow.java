@@ -7,30 +7,30 @@ import org.libripc.internal.AutoLock;
 /**
  * Memory that one long item may be received into. It is made once and posted as often as wanted:
  * {@link Service#post} or {@link Ripc#post}. While it is posted, its memory is the library's. The
- * application has it back when the message that used it was received ({@link Message#window}) or
- * the window was withdrawn. It also has it back when the service or context that it was posted at
- * was closed.
+ * application gets the memory back when it receives the message that used the window ({@link
+ * Message#window}) or withdraws the window. It also gets it back when the service or context where
+ * the window was posted is closed.
  */
 @SuppressWarnings("try") // locks
 public final class ReceiveWindow {
   private final WritableMemory memory;
   private final AutoLock lock = new AutoLock();
-  // Guarded by the lock; what it is posted at: a Service or a Ripc.
+  // Guarded by the lock. Where it is posted: a Service or a Ripc.
   private Object owner;
   private long id;
 
   /**
-   * Of memory of the application: a direct buffer, from its position to its limit. One over a
-   * mapped file takes a copy more, in leased memory; if the file is shorter by then, the item is
-   * missing with {@link Status#CANCELLED}.
+   * A window over memory of the application: a direct buffer, from its position to its limit. A
+   * buffer over a mapped file costs one more copy, in leased memory; if the file has become shorter
+   * by then, the item is missing with {@link Status#CANCELLED}.
    */
   public ReceiveWindow(ByteBuffer direct) {
     memory = new WritableMemory(direct, "a window");
   }
 
   /**
-   * Of registered memory. The buffer stays the application's to release, and is kept while the
-   * window is posted.
+   * A window over registered memory. The application still has to release the buffer, which is kept
+   * while the window is posted.
    */
   public ReceiveWindow(RegisteredBuffer registered) {
     memory = new WritableMemory(registered, "a window");
@@ -53,7 +53,7 @@ public final class ReceiveWindow {
     }
   }
 
-  /** Returns where native code writes. */
+  /** Marks the window as posted. Returns the address where native code writes. */
   long posting(RipcCore ripc, Object newOwner, long newId) {
     try (AutoLock held = lock.held()) {
       if (owner != null)
@@ -65,14 +65,17 @@ public final class ReceiveWindow {
     }
   }
 
-  /** Before it is returned: native code has written so many bytes. False if they are lost. */
+  /**
+   * Called before the window is returned: native code has written {@code size} bytes. False if they
+   * are lost.
+   */
   boolean landed(long size) {
     try (AutoLock held = lock.held()) {
       return memory.landed(size);
     }
   }
 
-  /** It is the application's again. */
+  /** Gives the memory back to the application. */
   void returned() {
     try (AutoLock held = lock.held()) {
       owner = null;

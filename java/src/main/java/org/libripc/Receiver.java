@@ -8,8 +8,8 @@ import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 
 /**
- * The receiving half of a service: many messages with one native call, given out one by one or as a
- * batch.
+ * The receiving half of a service: takes many messages with one native call, and hands them out one
+ * by one or as a batch.
  */
 final class Receiver {
   private static final VarHandle BUSY;
@@ -18,8 +18,9 @@ final class Receiver {
   private static final int FOR_CALLS = 2;
   private static final int FORGETTING = 16; // receives after which a large message counts for less
   private static final int MOST_AT_ONCE = 16;
-  private static final int FEW = 4; // for which a chunk always has room
-  // Of services that get small messages, which may be many, and of those that get larger ones.
+  private static final int FEW = 4; // a chunk always has room for these
+  // The first is for services that get small messages, perhaps many; the second for larger
+  // messages.
   private static final int CHUNK = 64 << 10;
   private static final int LARGE_CHUNK = 256 << 10;
   private static final int LARGE_MESSAGE = 2048;
@@ -35,17 +36,17 @@ final class Receiver {
 
   private final ServiceCore service;
   private volatile int flags;
-  private volatile boolean exhausted = true; // no event has come since nothing was found
+  private volatile boolean exhausted = true; // no event has come since a receive found nothing
 
   @SuppressWarnings("unused") // through BUSY
   private volatile int busy;
 
-  // All below: the thread that is busy.
+  // All below: used by the busy thread.
   private final Chunks chunks = new Chunks();
   private Chunk chunk;
-  private int next; // of the messages received but not given out: where the first one is
-  private volatile int prefetched; // and how many there are
-  private int expected; // bytes of a message: those of the largest one of late
+  private int next; // where the first message is that was received but not handed out
+  private volatile int prefetched; // how many of these there are
+  private int expected; // bytes of a message: the size of the largest recent one
 
   Receiver(ServiceCore service) {
     this.service = service;
@@ -55,12 +56,12 @@ final class Receiver {
     flags = on ? LEND : 0;
   }
 
-  /** Whether a receive may find something of which there is no event any more. */
+  /** Whether a receive may find something for which no event will come. */
   boolean mayHaveMore() {
     return prefetched != 0 || !exhausted;
   }
 
-  /** An event has told of something. */
+  /** Called when an event has reported something to receive. */
   void hasMore() {
     exhausted = false;
   }
@@ -74,10 +75,10 @@ final class Receiver {
     return busy != 0;
   }
 
-  // While this thread is in here the service is not unregistered: close() waits for it.
+  // While this thread is inside, the service is not unregistered: close() waits for it.
   private void begin() {
     if (!BUSY.compareAndSet(this, 0, RECEIVING)) {
-      // It may be close() that is in here.
+      // The thread inside may be close().
       if (service.isClosed()) throw ServiceCore.closed();
       if (busy == FOR_CALLS) {
         throw new IllegalStateException(
@@ -92,7 +93,7 @@ final class Receiver {
     }
   }
 
-  /** Nobody but an endpoint of calls receives, until {@link #end}. */
+  /** Only an endpoint of calls receives, until {@link #end}. */
   void beginCalls() {
     begin();
     busy = FOR_CALLS;
@@ -195,7 +196,7 @@ final class Receiver {
     return Math.min(MOST_AT_ONCE, left() >= Record.LARGEST ? Math.max(1, room) : 0);
   }
 
-  /** Makes `chunk` one with room for a few messages. */
+  /** Sets `chunk` to one with room for a few messages. */
   private void makeRoom() {
     int size = expected >= LARGE_MESSAGE ? LARGE_CHUNK : CHUNK;
     chunk = chunks.withRoom(size, FEW * (Record.LARGEST + expected));
@@ -229,7 +230,10 @@ final class Receiver {
     return message;
   }
 
-  /** The service is being closed, and nobody is inside: what nobody will ask for is given back. */
+  /**
+   * The service is being closed, and no thread is inside: gives back the messages that nobody will
+   * ask for.
+   */
   void drop() {
     while (!BUSY.compareAndSet(this, 0, RECEIVING)) Thread.onSpinWait();
     try {

@@ -8,22 +8,22 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.libripc.internal.Leaks;
 
 /**
- * Memory that a context knows. Either of its pool ({@link Ripc#lease}), which peers read without a
- * system call: what long messages are best sent from and received into. Or the application's own
- * ({@link Ripc#registerMemory}).
+ * Memory that a context knows. It is either memory of the context's pool ({@link Ripc#lease}),
+ * which peers read without a system call: the best memory to send long messages from and to receive
+ * them into. Or it is the application's own ({@link Ripc#registerMemory}).
  *
- * <p>Counted: it starts with one user, whoever leased or registered it, who ends with {@link
- * #close}. Each {@link #retain} adds one, who ends with {@link #release}. The last one gives the
- * memory back to the pool, or ends its registration. Tickets, posted windows and attached return
- * buffers keep it too ({@link #isInUse}), so it may be released while a message still travels from
- * it. What is called after the last release throws {@link IllegalStateException}.
+ * <p>It counts its users. It starts with one, who leased or registered it, and who ends with {@link
+ * #close}. Each {@link #retain} adds a user, who ends with {@link #release}. The last user gives
+ * the memory back to the pool, or ends its registration. Tickets, posted windows and attached
+ * return buffers keep it too ({@link #isInUse}), so it may be released while a message still
+ * travels from it. Every call after the last release throws {@link IllegalStateException}.
  *
  * <p>A {@link ByteBuffer} of it that is used after the release does not crash the JVM. The memory
  * stays mapped as long as any such buffer can be reached. But the bytes of pool memory may be
  * someone else's by then.
  *
- * <p>One that is never released is found by the garbage collector, given back and reported as a
- * leak.
+ * <p>If a buffer is never released, the garbage collector finds it; it is then given back and
+ * reported as a leak.
  */
 public final class RegisteredBuffer implements AutoCloseable {
   /** What the garbage collector's net needs to know. Refers to the memory, never to the buffer. */
@@ -40,7 +40,7 @@ public final class RegisteredBuffer implements AutoCloseable {
     public void run() {
       if (users.getAndSet(0) > 0) {
         Leaks.report("RegisteredBuffer", " of " + memory.capacity + " bytes", trace);
-        // A buffer over it may be in use.
+        // A ByteBuffer over the memory may be in use.
         memory.abandon();
         memory.release();
       }
@@ -58,20 +58,20 @@ public final class RegisteredBuffer implements AutoCloseable {
     cleanable = Leaks.CLEANER.register(this, net);
   }
 
-  /** Its size in bytes: what was asked for, or registered. */
+  /** Its size in bytes, as requested or registered. */
   public int size() {
     return size;
   }
 
   /**
-   * A new view of all of it, big-endian, with position 0; read only if what was registered is.
-   * Contents of pool memory are undefined at first.
+   * A new view of all of it, big-endian, with position 0; read only if the registered buffer is.
+   * The contents of pool memory are undefined at first.
    */
   public ByteBuffer buffer() {
     return memory().slice(size);
   }
 
-  /** One user more, who is to {@link #release} it. Returns this. */
+  /** Adds a user, who has to {@link #release} it. Returns this. */
   public RegisteredBuffer retain() {
     int before;
     do {
@@ -82,7 +82,7 @@ public final class RegisteredBuffer implements AutoCloseable {
   }
 
   /**
-   * One user less.
+   * Removes a user.
    *
    * @return true if it was the last one
    * @throws IllegalStateException if there was none
@@ -93,7 +93,7 @@ public final class RegisteredBuffer implements AutoCloseable {
     return before == 1;
   }
 
-  /** How many users there were. */
+  /** Removes a user. Returns how many users there were. */
   private int oneLess() {
     int before;
     do {
@@ -114,16 +114,16 @@ public final class RegisteredBuffer implements AutoCloseable {
 
   /**
    * Whether it has users, or is memory of the application that a ticket, a posted window or an
-   * attached return buffer has. Until this is false, such memory must stay mapped. That may last
-   * until all others that were registered from the same address are released, too.
+   * attached return buffer holds. Until this is false, such memory must stay mapped. That may last
+   * until all other buffers registered from the same address are released, too.
    */
   public boolean isInUse() {
     return net.users.get() != 0 || net.memory.isKept();
   }
 
   /**
-   * Ends the use of whoever leased it: releases it once, however often it is called, if it has a
-   * user. Who has called {@link #release} instead does not call this while others use it.
+   * Ends the use by whoever leased it: releases it once, however often it is called, if it has a
+   * user. A caller that has used {@link #release} instead must not call this while others use it.
    */
   @Override
   public void close() {
@@ -137,7 +137,7 @@ public final class RegisteredBuffer implements AutoCloseable {
     return net.memory;
   }
 
-  /** The memory with one user more, shown to the application or to peers. */
+  /** The memory, with a user added, shown to the application or to peers. */
   CountedMemory retainedMemory() {
     CountedMemory memory = memory();
     if (!memory.tryRetain()) throw released();

@@ -3,7 +3,10 @@ package org.libripc;
 
 import java.nio.ByteBuffer;
 
-/** Memory of the application that is registered with a context, kept reachable until it is not. */
+/**
+ * Memory of the application that is registered with a context, and kept reachable until it no
+ * longer is.
+ */
 final class RegisteredRange extends CountedMemory {
   private final Registrations registrations;
   private final ByteBuffer root;
@@ -22,12 +25,12 @@ final class RegisteredRange extends CountedMemory {
 
   @Override
   void show() {
-    // It was the application's before.
+    // The memory was the application's before.
   }
 
   @Override
   void abandon() {
-    // Nobody else is given it.
+    // This memory is given to nobody else.
   }
 
   @Override
@@ -40,7 +43,7 @@ final class RegisteredRange extends CountedMemory {
     return registered;
   }
 
-  /** Native code does not know it any more. */
+  /** Called when native code no longer knows it. */
   void ended() {
     registered = false;
   }

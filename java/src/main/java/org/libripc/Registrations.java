@@ -9,14 +9,14 @@ import java.util.TreeMap;
 import org.libripc.internal.AutoLock;
 
 /**
- * What of the application's memory is registered with a context. Any thread; the native calls are
- * made under its lock, and take none that is held where Java code is called.
+ * The application's memory that is registered with a context. Any thread. The native calls are made
+ * under its lock, and take no lock that native code holds while it calls Java.
  */
 @SuppressWarnings("try") // locks
 final class Registrations {
   /**
-   * Those that start at one address. When one of them ends, native code is told only that address,
-   * and would end the shortest. So they end together, when the last of them is unused.
+   * The ranges that start at one address. When a range ends, native code is told only the address,
+   * and would end the shortest range. So they end together, when the last of them is unused.
    */
   private static final class Group {
     private final List<RegisteredRange> ranges = new ArrayList<>();
@@ -28,14 +28,14 @@ final class Registrations {
   // Guarded by the lock.
   private final NavigableMap<Long, Group> byStart = new TreeMap<>();
   private boolean closed;
-  // Of all that were ever registered; 0: none was, and nobody needs to look.
+  // The longest range that was ever registered; 0: there was none, so no search is needed.
   private volatile long longest;
 
   Registrations(RipcCore ripc) {
     this.ripc = ripc;
   }
 
-  /** Registers a direct buffer from its position to its limit. It has one user. */
+  /** Registers a direct buffer from its position to its limit. The range has one user. */
   RegisteredRange add(ByteBuffer direct) {
     ByteBuffer root = direct.slice();
     long address = ripc.binding().addressOf(root);
@@ -57,7 +57,7 @@ final class Registrations {
     return range;
   }
 
-  /** From the last user. */
+  /** Called by the last user. */
   void unused(RegisteredRange range) {
     if (!ripc.guard().tryEnter()) return; // close() ends all that are left
     try {
@@ -72,7 +72,7 @@ final class Registrations {
     }
   }
 
-  /** The context is entered. */
+  /** Ends all ranges of a group. The caller has entered the context. */
   private void end(Group group) {
     for (RegisteredRange range : group.ranges) {
       ripc.binding().memoryUnregister(ripc.handle(), range.address);
@@ -81,8 +81,8 @@ final class Registrations {
   }
 
   /**
-   * Retains all that have a byte of a message's memory, for as long as it travels: it would be
-   * cancelled if one of them ended.
+   * Retains all ranges that overlap a message's memory, for as long as the message travels: it
+   * would be cancelled if one of them ended.
    */
   void retainThoseOf(long address, long size, List<Object> held) {
     if (longest == 0) return;
@@ -95,7 +95,7 @@ final class Registrations {
     }
   }
 
-  /** Ends them all, whoever uses them. The context is entered. */
+  /** Ends all ranges, even those in use. The caller has entered the context. */
   void close() {
     try (AutoLock held = lock.held()) {
       closed = true;

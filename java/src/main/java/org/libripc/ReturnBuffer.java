@@ -5,9 +5,9 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.AutoLock;
 
 /**
- * Memory that the reply to a request may be written into: {@link Outgoing#attach}. From the send on
- * its memory is the library's, until the reply was received, the request was cancelled ({@link
- * Service#cancelRequest}) or the service was closed. It can then be attached again.
+ * Memory that the reply to a request may be written into: {@link Outgoing#attach}. From the send
+ * on, its memory is the library's, until the reply is received, the request is cancelled ({@link
+ * Service#cancelRequest}) or the service is closed. It can then be attached again.
  */
 @SuppressWarnings("try") // locks
 public final class ReturnBuffer {
@@ -17,17 +17,17 @@ public final class ReturnBuffer {
   private boolean attached;
 
   /**
-   * Of memory of the application: a direct buffer, from its position to its limit. One over a
-   * mapped file takes a copy more, in leased memory; if the file is shorter by then, the item is
-   * missing with {@link Status#CANCELLED}.
+   * A buffer over memory of the application: a direct buffer, from its position to its limit. One
+   * over a mapped file costs one more copy, in leased memory; if the file has become shorter by
+   * then, the item is missing with {@link Status#CANCELLED}.
    */
   public ReturnBuffer(ByteBuffer direct) {
     memory = new WritableMemory(direct, "a return buffer");
   }
 
   /**
-   * Of registered memory. The buffer stays the application's to release, and is kept while it is
-   * attached.
+   * A buffer over registered memory. The application still has to release the registered buffer,
+   * which is kept while this is attached.
    */
   public ReturnBuffer(RegisteredBuffer registered) {
     memory = new WritableMemory(registered, "a return buffer");
@@ -60,14 +60,17 @@ public final class ReturnBuffer {
     }
   }
 
-  /** While it is attached: where native code writes. */
+  /** While it is attached: the address where native code writes. */
   long landing() {
     try (AutoLock held = lock.held()) {
       return memory.landing();
     }
   }
 
-  /** Before it is returned: native code has written so many bytes. False if they are lost. */
+  /**
+   * Called before the buffer is returned: native code has written {@code size} bytes. False if they
+   * are lost.
+   */
   boolean landed(long size) {
     try (AutoLock held = lock.held()) {
       return memory.landed(size);

@@ -23,11 +23,11 @@ import org.libripc.internal.NativeBlock;
 
 /**
  * The library in this process: a context with its thread, its pool of registered memory and its
- * services. Two of them are two independent peers. {@link #open}, or {@link #builder} for what is
- * not the default.
+ * services. Two contexts are two independent peers. Use {@link #open}, or {@link #builder} for
+ * options other than the defaults.
  *
- * <p>It is to be closed; what belongs to it is closed with it. One that the application has lost,
- * with its services, is found by the garbage collector, closed and reported.
+ * <p>Close it after use; everything that belongs to it is closed with it. If the application loses
+ * it and its services, the garbage collector finds, closes and reports it.
  */
 public final class Ripc implements AutoCloseable {
   /** What the garbage collector's net needs to know. */
@@ -52,12 +52,12 @@ public final class Ripc implements AutoCloseable {
     cleanable = Leaks.CLEANER.register(this, new Net(core, Leaks.trace()));
   }
 
-  /** With the defaults and what the environment says. */
+  /** Opens a context with the defaults and the settings from the environment. */
   public static Ripc open() {
     return builder().open();
   }
 
-  /** To open one with other options. */
+  /** A builder, to open a context with other options. */
   public static RipcBuilder builder() {
     return new RipcBuilder();
   }
@@ -72,7 +72,7 @@ public final class Ripc implements AutoCloseable {
     return Binding.get().name();
   }
 
-  /** How many objects were found unclosed by the garbage collector since this JVM started. */
+  /** How many unclosed objects the garbage collector has found since this JVM started. */
   public static long leaksReported() {
     return Leaks.reported();
   }
@@ -119,7 +119,7 @@ public final class Ripc implements AutoCloseable {
     return service().register();
   }
 
-  /** To register a service with a name, a number or other options. */
+  /** A builder, to register a service with a name, a number or other options. */
   public ServiceBuilder service() {
     return new ServiceBuilder(this);
   }
@@ -127,7 +127,7 @@ public final class Ripc implements AutoCloseable {
   /**
    * Finds a living service.
    *
-   * @throws RipcException.NoService if there is none, within the resolve timeout
+   * @throws RipcException.NoService if none is found within the resolve timeout
    */
   public ServiceInfo resolve(ServiceId id) {
     return info(info -> binding.resolve(core.handle(), id.value(), info));
@@ -146,8 +146,8 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
-   * Finds the path that a send to a living service takes, making it if need be, and what speaks
-   * against the others.
+   * Finds the path that a send to a living service takes, and makes it if necessary. The result
+   * also says what speaks against the other paths.
    */
   public ServiceInfo findPath(ServiceId id) {
     return info(info -> binding.findPath(core.handle(), id.value(), info));
@@ -166,19 +166,20 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
-   * Watches the service with this ID from now on. The watcher is called when the service is there,
-   * ends, is there again, and so on in turn. It is also called if the service is there already. No
-   * message is needed to find out: the end of a process that is killed is told at once.
+   * Watches the service with this ID from now on. The watcher is called when the service appears,
+   * ends, appears again, and so on. It is also called if the service is there already. No message
+   * needs to be sent: the end of a killed process is reported at once.
    */
   public ServiceWatch watch(ServiceId id, ServiceWatcher watcher) {
     return new ServiceWatch(this, core, id, Objects.requireNonNull(watcher), () -> {});
   }
 
   /**
-   * Waits until a living service has this ID and a path to it works: the next send finds it. At
-   * once if it is there. Not inside a callback, which keeps the news from coming.
+   * Waits until a living service has this ID and a path to it works, so that the next send finds
+   * it. Returns at once if it is there. Do not call it inside a callback, which would hold up the
+   * event that it waits for.
    *
-   * @throws RipcException when the time is over, what {@link #findPath} throws
+   * @throws RipcException when the time is over: what {@link #findPath} throws
    */
   public ServiceInfo waitService(ServiceId id, long timeout, TimeUnit unit)
       throws InterruptedException {
@@ -208,7 +209,7 @@ public final class Ripc implements AutoCloseable {
   public ServiceInfo waitService(String name, long timeout, TimeUnit unit)
       throws InterruptedException {
     ServiceInfo found = waitService(ServiceId.ofName(name), timeout, unit);
-    // The static resolver may know no name.
+    // The static resolver may not know the name.
     return found.name().isEmpty() || found.name().equals(name) ? found : resolve(name);
   }
 
@@ -225,8 +226,8 @@ public final class Ripc implements AutoCloseable {
 
   /**
    * The rails that lead to the process of a living service. None on one host over shared memory.
-   * The process that connected to the other one also sees those that have no connection, before the
-   * first long item or because they have failed. Finds the path if there is none.
+   * The process that connected to the other one also sees rails without a connection: before the
+   * first long item, or because they have failed. Finds the path if there is none.
    *
    * @throws RipcException as {@link #findPath}
    */
@@ -257,7 +258,7 @@ public final class Ripc implements AutoCloseable {
   /**
    * Leases memory of the pool.
    *
-   * @param size in bytes, from 0
+   * @param size in bytes, at least 0
    * @throws RipcException {@link Status#NO_MEMORY} if the pool's limit is reached
    */
   public RegisteredBuffer lease(int size) {
@@ -271,8 +272,8 @@ public final class Ripc implements AutoCloseable {
 
   /**
    * Whether a buffer lies, from its position to its limit, in memory that was leased from this
-   * context and is in use. A message that is sent from such a buffer keeps the memory. So the lease
-   * may be released before the message is taken.
+   * context and is in use. A message that is sent from such a buffer keeps the memory, so the lease
+   * may be released before the peer takes the message.
    */
   public boolean isLeased(ByteBuffer buffer) {
     if (!buffer.isDirect()) return false;
@@ -281,15 +282,16 @@ public final class Ripc implements AutoCloseable {
 
   /**
    * Registers memory of the application: a direct buffer, from its position to its limit, such as a
-   * mapped file. It is then counted like a leased one: {@link RegisteredBuffer#close} does not take
-   * it away from messages, windows and return buffers that have it. Messages that were sent from it
-   * before it was registered are not counted, and cancelled when its registration ends.
+   * mapped file. Its users are then counted like those of a leased buffer: {@link
+   * RegisteredBuffer#close} does not take it away from messages, windows and return buffers that
+   * use it. Messages that were sent from it before it was registered are not counted, and are
+   * cancelled when its registration ends.
    *
    * <p>The memory stays the application's: it is kept reachable, and must stay mapped, while {@link
-   * RegisteredBuffer#isInUse}. A read-only buffer can be sent from and nothing else. The same
-   * memory may be registered again, in whole or in part; each is to be closed.
+   * RegisteredBuffer#isInUse}. A read-only buffer can only be sent from. The same memory may be
+   * registered again, in whole or in part; each registration must be closed.
    *
-   * @throws IllegalArgumentException if it is not direct, or empty
+   * @throws IllegalArgumentException if the buffer is not direct, or is empty
    */
   public RegisteredBuffer registerMemory(ByteBuffer direct) {
     if (!direct.isDirect() || !direct.hasRemaining()) {
@@ -300,7 +302,7 @@ public final class Ripc implements AutoCloseable {
     return new RegisteredBuffer(range, range.capacity);
   }
 
-  /** How long waits poll at most before they sleep, in nanoseconds. */
+  /** The longest time that waits poll before they sleep, in nanoseconds. */
   public long spinNanos() {
     return core.spinNanos();
   }
@@ -325,7 +327,9 @@ public final class Ripc implements AutoCloseable {
         core.pool().bytesInUse());
   }
 
-  /** A structure of so many bytes, its size first, after the call has filled it. */
+  /**
+   * A structure of {@code size} bytes, which begins with its size, after the call has filled it.
+   */
   private ByteBuffer filled(int size, LongToIntFunction call) {
     NativeBlock block = new NativeBlock(size);
     block.bytes.putLong(0, size);
@@ -338,7 +342,7 @@ public final class Ripc implements AutoCloseable {
     return block.bytes;
   }
 
-  /** What this context has refused. */
+  /** Counters of what this context has refused. */
   public SecurityStatistics securityStatistics() {
     ByteBuffer b =
         filled(
@@ -348,9 +352,10 @@ public final class Ripc implements AutoCloseable {
   }
 
   /**
-   * Looks whether the trust file has changed.
+   * Checks whether the trust file has changed.
    *
-   * @throws RipcException the one on the disk cannot be used, so that an older one stays in force
+   * @throws RipcException if the file on the disk cannot be used, so that an older version stays in
+   *     force
    */
   public void checkTrust() {
     core.enter();
@@ -361,9 +366,7 @@ public final class Ripc implements AutoCloseable {
     }
   }
 
-  /**
-   * Posts a window for any service of this context; it is used after those of the service itself.
-   */
+  /** Posts a window for any service of this context; it is used after the service's own windows. */
   public void post(ReceiveWindow window) {
     core.enter();
     try {
@@ -371,7 +374,7 @@ public final class Ripc implements AutoCloseable {
           core,
           window,
           (data, size, id) -> binding.contextWindowPost(core.handle(), data, size, id));
-      // It was closed meanwhile, and may not have seen this one.
+      // close() may have run meanwhile without seeing this window.
       if (core.guard().isClosed()) core.withdrawAll();
     } finally {
       core.leave(this);
@@ -399,10 +402,10 @@ public final class Ripc implements AutoCloseable {
 
   /**
    * Closes every service, message and ticket of the context and ends it. Windows that are posted
-   * here are the application's again. Memory that the application still has buffers of stays mapped
-   * until the garbage collector has found that they are gone. A rest of the context stays with it.
+   * here are the application's again. Memory over which the application still has buffers stays
+   * mapped, with a remainder of the context, until the garbage collector finds that they are gone.
    *
-   * <p>From inside a callback it returns before that is done.
+   * <p>Inside a callback it returns before the close is done.
    */
   @Override
   public void close() {

@@ -14,17 +14,17 @@ import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
 
 /**
- * The options of a context. What is not set is as the environment says (README, "Settings"). May be
- * used for several contexts; one thread at a time.
+ * The options of a context. Options that are not set come from the environment (README,
+ * "Settings"). A builder may open several contexts. One thread at a time.
  */
 public final class RipcBuilder {
   /** Which users' processes on this host a context talks to; root is always admitted. */
   public enum Peers {
-    /** Those of the same user. */
+    /** Processes of the same user. */
     SAME_USER,
     /** Also processes whose effective group is this process's. */
     SAME_GROUP,
-    /** Whoever the runtime directory's permissions let in. */
+    /** All processes that the runtime directory's permissions admit. */
     ANY
   }
 
@@ -38,13 +38,13 @@ public final class RipcBuilder {
     OFF
   }
 
-  /** Whether what goes between hosts by sockets is encrypted. */
+  /** Whether traffic between hosts over sockets is encrypted. */
   public enum Encrypt {
-    /** Never; with a cluster key it is authentic. */
+    /** Never; with a cluster key it is authenticated. */
     OFF,
-    /** With whoever has a cluster key and does not say {@link #OFF}. */
+    /** With every peer that has a cluster key and does not choose {@link #OFF}. */
     AUTO,
-    /** Or there is no connection; RDMA is not used. */
+    /** Always: without encryption there is no connection, and RDMA is not used. */
     REQUIRED
   }
 
@@ -69,13 +69,13 @@ public final class RipcBuilder {
 
   RipcBuilder() {}
 
-  /** Where services of one host meet. */
+  /** The directory where services of one host find each other. */
   public RipcBuilder runtimeDirectory(Path directory) {
     runtimeDirectory = directory.toString();
     return this;
   }
 
-  /** Which transports, the preferred one first. */
+  /** Which transports to use, the preferred one first. */
   public RipcBuilder transports(String... names) {
     transports = String.join(",", names);
     return this;
@@ -110,7 +110,7 @@ public final class RipcBuilder {
   }
 
   /**
-   * An unknown ID answers within this time; 1 second if it is not set.
+   * The time within which looking up an unknown ID ends; 1 second if it is not set.
    *
    * @throws IllegalArgumentException if it is not positive
    */
@@ -120,7 +120,7 @@ public final class RipcBuilder {
   }
 
   /**
-   * How long a wait polls at most before it sleeps, from 0.
+   * The longest time that a wait polls before it sleeps; 0 or more.
    *
    * @throws IllegalArgumentException if it is negative
    */
@@ -130,7 +130,7 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** Whom it talks to. */
+  /** Which users' processes the context talks to. */
   public RipcBuilder peers(Peers policy) {
     peers = policy;
     return this;
@@ -152,7 +152,10 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** Its identity, which makes it a member of a trust file; {@code ripc key new --identity}. */
+  /**
+   * The context's identity, which makes it a member of a trust file; {@code ripc key new
+   * --identity}.
+   */
   public RipcBuilder identityFile(Path file) {
     identityFile = file.toString();
     return this;
@@ -164,14 +167,15 @@ public final class RipcBuilder {
     return this;
   }
 
-  /** Whether it encrypts; {@link Encrypt#AUTO} if neither this nor RIPC_ENCRYPT is set. */
+  /** Whether the context encrypts; {@link Encrypt#AUTO} if neither this nor RIPC_ENCRYPT is set. */
   public RipcBuilder encrypt(Encrypt wanted) {
     encrypt = wanted;
     return this;
   }
 
   /**
-   * Whether it talks to other hosts; {@link Network#KEY} if neither this nor RIPC_NETWORK is set.
+   * Whether the context talks to other hosts; {@link Network#KEY} if neither this nor RIPC_NETWORK
+   * is set.
    */
   public RipcBuilder network(Network access) {
     network = access;
@@ -193,20 +197,20 @@ public final class RipcBuilder {
   }
 
   /**
-   * Opens a context: opens the runtime directory, clears what dead processes left there, starts a
-   * thread.
+   * Opens a context: opens the runtime directory, removes what dead processes left there, and
+   * starts a thread.
    *
    * @throws RipcException with the reason
-   * @throws UnsatisfiedLinkError if the native library does not load: says why, and what to install
+   * @throws UnsatisfiedLinkError if the native library does not load; says why, and what to install
    */
   public Ripc open() {
     return new Ripc(this);
   }
 
   /**
-   * Checks this machine and this process for what a context with these options needs. Returns also
-   * if something is broken: the levels say so. It takes some tenths of a second. With a ZooKeeper
-   * ensemble it takes some seconds, and one more for each server that does not answer.
+   * Checks this machine and this process for what a context with these options needs. Returns even
+   * if something is broken; the levels show that. It takes some tenths of a second. With a
+   * ZooKeeper ensemble it takes some seconds, and one more for each server that does not answer.
    *
    * @throws RipcException {@link Status#INVALID_ARGUMENT}, {@link Status#NO_MEMORY} or {@link
    *     Status#SYSTEM}
@@ -221,7 +225,7 @@ public final class RipcBuilder {
     return keptPoolBytes;
   }
 
-  /** In nanoseconds, as the native library sees it. */
+  /** The spin time in nanoseconds, as the native library understands the setting. */
   long effectiveSpin() {
     if (spin >= 0) return spin;
     String variable = System.getenv("RIPC_SPIN_US");
@@ -238,7 +242,7 @@ public final class RipcBuilder {
     withOptions(binding, options -> RipcException.check(binding.contextCreate(options, context)));
   }
 
-  /** Calls with the address of a ripc_context_options. */
+  /** Makes a call with the address of a ripc_context_options. */
   private void withOptions(NativeBinding binding, LongConsumer call) {
     NativeBlock block = new NativeBlock(ContextOptions.BYTES);
     binding.contextOptionsInit(block.address);

@@ -14,12 +14,11 @@ import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
 
 /**
- * A context, as its services and their messages have it. It does not refer to its {@link Ripc}: so
- * the garbage collector finds that the application has lost that one.
+ * The part of a context that its services and their messages refer to. It does not refer to its
+ * {@link Ripc}, so that the garbage collector finds a Ripc that the application has lost.
  */
 final class RipcCore {
-  // Contexts that are closed, but live on for buffers of theirs that the garbage collector has not
-  // found yet.
+  // Contexts that are closed, but live on for buffers that the garbage collector has not found yet.
   private static final int MOST_LINGERING = 4;
   private static final AtomicInteger LINGERING = new AtomicInteger();
 
@@ -34,7 +33,7 @@ final class RipcCore {
   private final Set<ServiceWatch> watches = ConcurrentHashMap.newKeySet();
   private final Map<Long, ReceiveWindow> windows = new ConcurrentHashMap<>();
   private final AtomicLong nextWindow = new AtomicLong(1);
-  // By where native code has the name and by the user, which say who it is.
+  // The key is the address of the name in native code and the user, which together identify a peer.
   private final Map<PeerKey, Peer> peers = new ConcurrentHashMap<>();
   private volatile boolean lost;
 
@@ -49,7 +48,7 @@ final class RipcCore {
 
   private record PeerKey(long identity, long user) {}
 
-  // Messages often come from the one that the last one came from.
+  // Messages often come from the same peer as the last one.
   private record LastPeer(long identity, long user, Peer peer) {}
 
   private volatile LastPeer lastPeer = new LastPeer(0, 0, Peer.UNKNOWN);
@@ -59,7 +58,7 @@ final class RipcCore {
   /**
    * The peer that a record names.
    *
-   * @param identity where its name is, as long as the context lives
+   * @param identity address of its name, valid as long as the context lives
    * @param user negative: none
    */
   Peer peerAt(long identity, long user) {
@@ -71,7 +70,7 @@ final class RipcCore {
     return found;
   }
 
-  // A member or user that comes by two paths has a name for each.
+  // A member or user that comes by two paths has a name at two addresses.
   private final Map<Peer, Peer> uniquePeers = new ConcurrentHashMap<>();
 
   private Peer findPeer(long identity, long user) {
@@ -123,8 +122,8 @@ final class RipcCore {
   }
 
   /**
-   * The windows that are posted here are the application's again, but those in use. A closed
-   * context must not refer to them: their memory keeps it.
+   * Gives the windows that are posted here back to the application, except those in use. A closed
+   * context must not refer to them, because their memory keeps the context.
    */
   void withdrawAll() {
     for (ReceiveWindow window : windows.values()) {
@@ -133,15 +132,15 @@ final class RipcCore {
     }
   }
 
-  /** The last thing of a service, when it is not registered any more. The context is left. */
+  /** Called last by a service, when it is no longer registered. Leaves the context. */
   void gone(ServiceCore service) {
     services.remove(service);
-    // What it received into is not in use any more.
+    // The windows it received into are no longer in use.
     if (guard.isClosed()) withdrawAll();
     guard.leave();
   }
 
-  /** The window of this number, whose message was received: the caller's to return. */
+  /** The window with this number, whose message was received. The caller has to return it. */
   ReceiveWindow windowFilled(long id) {
     return windows.remove(id);
   }
@@ -196,12 +195,15 @@ final class RipcCore {
     return spinNanos;
   }
 
-  /** To be left afterwards. */
+  /** Enters the context; the caller has to leave it afterwards. */
   void enter() {
     if (!guard.tryEnter()) throw closed();
   }
 
-  /** After an {@link #enter} for the application, which cannot lose its object before. */
+  /**
+   * Leaves after an {@link #enter} for the application; the argument keeps its object from being
+   * lost before.
+   */
   void leave(Ripc by) {
     guard.leave();
     Reference.reachabilityFence(by);
@@ -219,7 +221,7 @@ final class RipcCore {
     return close();
   }
 
-  /** Whether what was closed with it was lost, too. */
+  /** Whether the context was lost, and so everything that was closed with it. */
   boolean isLost() {
     return lost;
   }

@@ -4,8 +4,8 @@ package org.libripc;
 import org.libripc.internal.Binding;
 
 /**
- * A call of libripc that failed: its status, and a sentence that says what happened and what to do.
- * The statuses that programs tell apart most have classes of their own. Immutable.
+ * The failure of a libripc call: its status, and a sentence that says what happened and what to do.
+ * The statuses that programs handle most often have their own classes. Immutable.
  */
 public class RipcException extends RuntimeException {
   private static final long serialVersionUID = 1;
@@ -23,7 +23,7 @@ public class RipcException extends RuntimeException {
     return status;
   }
 
-  /** For a status that the calling thread's last native call has returned. */
+  /** The exception for a status that the calling thread's last native call has returned. */
   static RipcException ofLastCall(int code) {
     return of(Status.of(code), Binding.get().lastError());
   }
@@ -92,7 +92,7 @@ public class RipcException extends RuntimeException {
     }
   }
 
-  /** {@link Status#CLOSED}: what the call was made on, or needs, is closed. */
+  /** {@link Status#CLOSED}: the object of the call, or one that it needs, is closed. */
   public static final class Closed extends RipcException {
     private static final long serialVersionUID = 1;
 
@@ -101,7 +101,7 @@ public class RipcException extends RuntimeException {
     }
   }
 
-  /** {@link Status#TOO_LARGE}: the short items are larger than the peer takes. */
+  /** {@link Status#TOO_LARGE}: the short items are larger than the peer accepts. */
   public static final class TooLarge extends RipcException {
     private static final long serialVersionUID = 1;
 

@@ -22,12 +22,12 @@ import org.libripc.internal.NativeBlock;
 
 /**
  * Waits for many services with one thread: for messages, and for room at peers that had none. It is
- * like {@link java.nio.channels.Selector}, with one difference. A selected service is to be
- * received from until {@link Service#poll} returns null. Only then is it selected again for what
- * comes later.
+ * like {@link java.nio.channels.Selector}, with one difference. Receive from a selected service
+ * until {@link Service#poll} returns null; only then is it selected again for later messages.
  *
- * <p>One thread selects at a time, a second one gets an {@link IllegalStateException}; any thread
- * may register, cancel, {@link #wakeup} and close, and any number may {@link #awaitEvent}.
+ * <p>Only one thread selects at a time; a second one gets an {@link IllegalStateException}. Any
+ * thread may register, cancel, {@link #wakeup} and close, and any number of threads may {@link
+ * #awaitEvent}.
  */
 public final class RipcSelector implements AutoCloseable {
   /** A service's registration with a selector. Any thread. */
@@ -60,7 +60,7 @@ public final class RipcSelector implements AutoCloseable {
       return service;
     }
 
-    /** What was given at the registration; may be null. */
+    /** The object given at the registration; may be null. */
     public Object attachment() {
       return attachment;
     }
@@ -73,8 +73,8 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     /**
-     * The peers, of those asked for, that the last select found to have room (or to be gone: the
-     * send will tell).
+     * The requested peers that the last select found to have room, or to be gone, which a send will
+     * show.
      */
     public List<ServiceId> writable() {
       try (AutoLock held = lock.held()) {
@@ -82,7 +82,7 @@ public final class RipcSelector implements AutoCloseable {
       }
     }
 
-    /** Has the selector wait for room at a peer, once, after a send found none. */
+    /** Makes the selector wait for room at a peer, once, after a send found none. */
     public void requestRoom(ServiceId peer) {
       try (AutoLock held = lock.held()) {
         wanted.add(peer);
@@ -97,14 +97,17 @@ public final class RipcSelector implements AutoCloseable {
 
     /**
      * Makes the selector report nothing of the service until {@link #resume}. A thread may wait in
-     * {@link Service#receive} instead, and no other thread is woken for what comes. Nor is room
-     * reported meanwhile. If the registration has ended, this does nothing.
+     * {@link Service#receive} instead, and messages wake no other thread. Room is not reported
+     * meanwhile either. If the registration has ended, this does nothing.
      */
     public void pause() {
       control(true);
     }
 
-    /** Ends a {@link #pause}; what has come meanwhile and was not received is reported now. */
+    /**
+     * Ends a {@link #pause}; messages that have come meanwhile and were not received are reported
+     * now.
+     */
     public void resume() {
       control(false);
     }
@@ -125,7 +128,10 @@ public final class RipcSelector implements AutoCloseable {
       }
     }
 
-    /** Whether it is registered no longer: cancelled, or the service or the selector was closed. */
+    /**
+     * Whether the registration has ended: it was cancelled, or the service or the selector was
+     * closed.
+     */
     public boolean isCancelled() {
       try (AutoLock held = lock.held()) {
         return cancelled;
@@ -138,7 +144,7 @@ public final class RipcSelector implements AutoCloseable {
         cancelled = true;
       }
       selector.keys.remove(number);
-      // Of a service that is being closed, its end does the rest.
+      // If the service is being closed, its end does the rest.
       if (!service.core().guard().tryEnter()) return;
       try {
         unwatch();
@@ -147,7 +153,9 @@ public final class RipcSelector implements AutoCloseable {
       }
     }
 
-    /** While the service is registered: its descriptor may be anybody's afterwards. */
+    /**
+     * Called while the service is registered: afterwards, its descriptor may belong to anything.
+     */
     void end() {
       try (AutoLock held = lock.held()) {
         cancelled = true;
@@ -172,8 +180,8 @@ public final class RipcSelector implements AutoCloseable {
     }
 
     /**
-     * The peers, of those asked for, that have room now (or are gone: the send will tell); each is
-     * asked for no longer. Does not wait, and takes no event.
+     * The requested peers that have room now, or are gone, which a send will show. This ends the
+     * requests for them. Does not wait, and consumes no event.
      */
     public List<ServiceId> findRoom() {
       service.core().enter();
@@ -203,7 +211,7 @@ public final class RipcSelector implements AutoCloseable {
       }
     }
 
-    // A receive may have taken the event that told of room.
+    // A receive may have consumed the event that reported room.
     private boolean hasRoom() {
       try (AutoLock held = lock.held()) {
         for (ServiceId peer : wanted) if (mayHaveRoom(peer)) return true;
@@ -248,9 +256,9 @@ public final class RipcSelector implements AutoCloseable {
   }
 
   /**
-   * Opens one.
+   * Opens a selector.
    *
-   * @throws RipcException {@link Status#NO_DESCRIPTORS} if it needs more descriptors than there are
+   * @throws RipcException {@link Status#NO_DESCRIPTORS} if the process has too few descriptors left
    */
   public static RipcSelector open() {
     try {
@@ -266,7 +274,7 @@ public final class RipcSelector implements AutoCloseable {
    * Registers a service, of any context. It may be registered with several selectors, once with
    * each.
    *
-   * @throws RipcException {@link Status#LIMIT} if the system watches no more descriptors
+   * @throws RipcException {@link Status#LIMIT} if the system cannot watch more descriptors
    */
   public Key register(Service service, Object attachment) {
     enter();
@@ -305,7 +313,7 @@ public final class RipcSelector implements AutoCloseable {
               + problem.getMessage()
               + "): raise fs.epoll.max_user_watches.");
     }
-    // It was closed meanwhile, and may not have seen this one.
+    // close() may have run meanwhile without seeing this key.
     if (!guard.isClosed()) return;
     key.end();
     throw closed();
@@ -325,12 +333,15 @@ public final class RipcSelector implements AutoCloseable {
     return Set.copyOf(keys.values());
   }
 
-  /** Waits until a service is ready, or {@link #wakeup}. */
+  /** Waits until a service is ready, or for {@link #wakeup}. */
   public List<Key> select() throws InterruptedException {
     return select(-1);
   }
 
-  /** Waits for a time. The ready ones; empty if there are none, also after {@link #wakeup}. */
+  /**
+   * Waits at most this long. Returns the keys that are ready; empty if none are, also after {@link
+   * #wakeup}.
+   */
   public List<Key> select(long time, TimeUnit unit) throws InterruptedException {
     return select(Math.max(0, unit.toNanos(time)));
   }
@@ -369,10 +380,10 @@ public final class RipcSelector implements AutoCloseable {
   }
 
   /**
-   * Waits until something may have come for a service, or {@link #wakeup}, and reports nothing. Any
-   * number of threads may be in it: each event ends one of these waits. So whoever returns receives
-   * from the services until there are no messages, and looks for room ({@link Key#findRoom}) after
-   * that.
+   * Waits until something may have come for a service, or for {@link #wakeup}, and reports nothing.
+   * Any number of threads may wait here: each event ends one of these waits. So a thread that
+   * returns must receive from the services until there are no messages, and then look for room
+   * ({@link Key#findRoom}).
    */
   public void awaitEvent() throws InterruptedException {
     await(-1);
@@ -385,7 +396,7 @@ public final class RipcSelector implements AutoCloseable {
     enter();
     waiting.add(Thread.currentThread());
     try {
-      if (guard.isClosed()) throw closed(); // whoever wakes all may have looked before
+      if (guard.isClosed()) throw closed(); // the thread that wakes all may have looked before
       hook.enter();
       try {
         ready = epoll.await(nanos);
@@ -399,12 +410,13 @@ public final class RipcSelector implements AutoCloseable {
     }
     if (guard.isClosed()) throw closed();
     if (Thread.interrupted()) throw new InterruptedException();
-    // Else this thread might be the next to be woken again.
+    // Otherwise this thread might be the next one to be woken again.
     if (others) LockSupport.parkNanos(PASS_ON);
     return ready;
   }
 
-  // It may have been woken for another thread, or all are to be. Whether it was for another.
+  // This thread may have been woken for another one, or all threads are to be woken. Returns
+  // whether it was for another.
   private boolean passOn() {
     boolean interrupted = false;
     for (Thread each : waiting) interrupted |= each.isInterrupted();
@@ -431,8 +443,8 @@ public final class RipcSelector implements AutoCloseable {
   }
 
   /**
-   * Ends it: selects and waits that are running throw {@link RipcException.Closed}. The services go
-   * on.
+   * Closes the selector: selects and waits that are running throw {@link RipcException.Closed}. The
+   * services go on.
    */
   @Override
   public void close() {

@@ -16,7 +16,8 @@ import org.libripc.internal.Spares;
 /** The sending half of a service. */
 final class Sender {
   private static final int MOST_AT_ONCE = 64;
-  // More than one quiet message more: so each is looked at sooner or later.
+  // More than the one quiet message that each send adds, so every message is checked sooner or
+  // later.
   private static final int LOOKED_AT = 4;
   private static final Spares<Outgoing> SINGLE = new Spares<>(Outgoing::new);
   private static final Spares<NativeBlock> MANY =
@@ -26,8 +27,8 @@ final class Sender {
   private final RipcCore ripc;
   private final NativeBinding binding;
   private final Map<Long, ReturnBuffer[]> requests = new ConcurrentHashMap<>();
-  // Where requests are being sent to. The reply of one may be received before its buffers are in
-  // there.
+  // The destinations of requests that are being sent. A reply may arrive before its request's
+  // buffers are registered.
   private final Queue<Long> beingSentTo = new ConcurrentLinkedQueue<>();
   private final Queue<Ticket> quiet = new ConcurrentLinkedQueue<>();
   private final AtomicInteger quietCount = new AtomicInteger();
@@ -115,7 +116,7 @@ final class Sender {
     }
   }
 
-  // Long items, return buffers, groups.
+  // For long items, return buffers and groups.
   private Ticket sendAny(
       Service by, long to, Outgoing message, boolean group, NativeMessage replyTo) {
     message.begin();
@@ -168,7 +169,7 @@ final class Sender {
     quiet.add(ticket);
   }
 
-  /** Looks at some quiet messages. How many are not known to have been taken. */
+  /** Checks some quiet messages. Returns how many are not known to have been taken. */
   int settle() {
     for (int looked = 0; looked < LOOKED_AT && quietCount.get() > 0; ++looked) {
       Ticket ticket = quiet.poll();
@@ -195,7 +196,9 @@ final class Sender {
     return call(to, message, items, replyTo);
   }
 
-  /** Of one item alone; without a limit if that is not known: the send will say why. */
+  /**
+   * The limit for a single item. If it is not known there is no limit, and the send will say why.
+   */
   long shortLimit(long to) {
     NativeBlock limit = new NativeBlock(8);
     int status = binding.shortLimit(service.handle(), to, 1, limit.address);
@@ -251,17 +254,18 @@ final class Sender {
   }
 
   /**
-   * The buffers of a request, which are the caller's to return; null if the request is unknown.
+   * The buffers of a request, which the caller has to return; null if the request is unknown.
    *
-   * @param from who has answered; 0: nobody
+   * @param from the service that has answered; 0: none
    */
   ReturnBuffer[] requestAnswered(long request, long from) {
     for (; ; ) {
       boolean mayCome = beingSentTo.contains(from);
       ReturnBuffer[] buffers = requests.remove(request);
       if (buffers != null || !mayCome) return buffers;
-      // It was sent, so that the call that has done so is about to return. It must not have to wait
-      // for a lock: as a virtual thread it might get no carrier while native waits hold them all.
+      // The request was sent, so the sending call is about to return. That thread must not have to
+      // wait for a lock: as a virtual thread it might get no carrier while native waits hold them
+      // all.
       Thread.yield();
     }
   }
@@ -340,7 +344,7 @@ final class Sender {
     }
   }
 
-  /** The service is gone: no reply will come, and no message is under way. */
+  /** Called when the service is gone: no reply will come, and no message is under way. */
   void drop() {
     for (Ticket each = quiet.poll(); each != null; each = quiet.poll()) each.poll();
     quietCount.set(0);

@@ -13,15 +13,14 @@ import org.libripc.internal.NativeBlock;
 import org.libripc.internal.RpcEndpoint;
 
 /**
- * A registered service ID with its receive queue: what sends and receives. Any thread may send, at
- * the same time as others. Receiving is done by one thread at a time; a second one gets an {@link
+ * A registered service ID with its receive queue; it sends and receives. Several threads may send
+ * at the same time. Only one thread receives at a time; a second one gets an {@link
  * IllegalStateException}.
  *
- * <p>It is to be closed. One that the application has lost is found by the garbage collector,
- * closed and reported. This does not happen before its tickets are complete and its handlers are
- * unregistered.
+ * <p>Close it after use. If the application loses it, the garbage collector finds, closes and
+ * reports it, but not before its tickets are complete and its handlers are unregistered.
  *
- * <p>Times of 0 do not wait; {@code receive()} without a time waits for ever.
+ * <p>With a time of 0 a call does not wait; {@code receive()} without a time waits for ever.
  */
 public final class Service implements AutoCloseable {
   static {
@@ -33,7 +32,7 @@ public final class Service implements AutoCloseable {
       implements Runnable {
     @Override
     public void run() {
-      // The collector may have found its context first.
+      // The collector may have found the service's context first.
       if (core.close() || core.ripc().isLost())
         Leaks.report("Service", " " + id + (name.isEmpty() ? "" : " " + name), trace);
     }
@@ -49,7 +48,7 @@ public final class Service implements AutoCloseable {
   private final long incarnation;
   private final Cleaner.Cleanable cleanable;
 
-  /** The context is entered for it already. */
+  /** The caller has entered the context for it already. */
   Service(Ripc ripc, long handle, String name) {
     this.ripc = ripc;
     this.name = name;
@@ -77,7 +76,7 @@ public final class Service implements AutoCloseable {
     return incarnation;
   }
 
-  /** The context it belongs to. */
+  /** The context that it belongs to. */
   public Ripc ripc() {
     return ripc;
   }
@@ -92,11 +91,12 @@ public final class Service implements AutoCloseable {
   /**
    * Sends a message to a service, or short items to a group.
    *
-   * <p>When it returns, all memory is the caller's again, except that of {@link Outgoing#borrow}.
-   * That memory must not change until the ticket, which keeps it, is complete. Leased memory may be
-   * released before. A program that borrows nothing may drop the ticket.
+   * <p>When it returns, all memory is the caller's again, except memory passed to {@link
+   * Outgoing#borrow}. Borrowed memory must not change until the ticket, which keeps it, is
+   * complete. Leased memory may be released before that. A program that borrows nothing may drop
+   * the ticket.
    *
-   * @return complete already if nothing travels long
+   * @return the ticket; complete already if nothing travels long
    * @throws RipcException.NoRoom if the peer has no room: nothing was sent
    * @throws RipcException.TooLarge if the short items are larger than {@link #shortLimit}
    * @throws RipcException {@link Status#NO_SERVICE}, {@link Status#PEER_DEAD}, {@link
@@ -133,11 +133,11 @@ public final class Service implements AutoCloseable {
 
   /**
    * Sends several short messages to one service in one call, in their order, with fewer system
-   * calls where a path needs them. Each must be made of items that fit an {@link Outgoing} (4 KiB
-   * in all) and have no return buffers.
+   * calls on paths that need them. The items of each message must fit into its {@link Outgoing} (4
+   * KiB in all), and it must have no return buffers.
    *
-   * @return how many were sent, the first ones; less than {@code count} if there is no room for
-   *     more
+   * @return how many were sent, from the first one on; less than {@code count} if there is no room
+   *     for more
    * @throws RipcException as {@link #send(ServiceId, Outgoing)}, if the first one could not be sent
    *     for another reason
    */
@@ -148,8 +148,8 @@ public final class Service implements AutoCloseable {
   /**
    * Sends to the source of a message, as the reply to it: items of {@link Outgoing#addReturn} are
    * written into the request's return buffers; one that does not fit, or whose buffer is gone,
-   * travels long, from a copy. The right to write ends with the first reply. The message stays the
-   * caller's: what it holds may be sent, and it may be closed at once if nothing of it was
+   * travels long, from a copy. The right to write ends with the first reply. The message still
+   * belongs to the caller: its items may be sent, and it may be closed at once if none of them was
    * borrowed.
    */
   public Ticket reply(Message to, Outgoing message) {
@@ -167,7 +167,7 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Ends a request: its return buffers are the application's again, and no reply writes to them.
+   * Cancels a request: its return buffers are the application's again, and no reply writes to them.
    *
    * @throws RipcException {@link Status#INVALID_ARGUMENT} if it is unknown or was answered already;
    *     {@link Status#TIMEOUT} if the peer was stopped in the middle of a write: nothing has
@@ -178,8 +178,8 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * How many bytes the short items of a message to {@code to} may have in all, if it has this many
-   * items.
+   * The most bytes that the short items of a message to {@code to} may have in all, for this number
+   * of items.
    */
   public long shortLimit(ServiceId to, int items) {
     NativeBlock bytes = new NativeBlock(8);
@@ -188,7 +188,7 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Waits until a message that found no room may find some.
+   * Waits until there may be room for a message that found none.
    *
    * @return false if the time ran out
    */
@@ -198,13 +198,13 @@ public final class Service implements AutoCloseable {
 
   // ---- Receive ----
 
-  /** Waits for a message. To be closed by the caller. */
+  /** Waits for a message, which the caller has to close. */
   public Message receive() throws InterruptedException {
     return receiver.receive(this, Layout.FOREVER);
   }
 
   /**
-   * Waits for a message for a time. To be closed by the caller.
+   * Waits at most this long for a message, which the caller has to close.
    *
    * @return null if none came
    */
@@ -213,26 +213,26 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Looks at some of the messages that were sent {@link Outgoing#quiet}, and completes the tickets
-   * of those that were taken. Sending another one does that too.
+   * Checks some of the messages that were sent {@link Outgoing#quiet}, and completes the tickets of
+   * those that were taken. Sending another quiet message does this too.
    *
-   * @return how many of all of them are not known to have been taken
+   * @return how many quiet messages in all are not known to have been taken
    */
   public int settle() {
     return sender.settle();
   }
 
-  /** A message that is there now, else null. */
+  /** Returns a message if there is one now, else null. */
   public Message poll() {
     return receiver.poll(this);
   }
 
   /**
-   * A batch to receive into.
+   * Makes a batch to receive into.
    *
    * @param capacity the most messages at once, from 1 to 64
-   * @param bytes room for the bytes of their short items; larger ones get memory of their own. With
-   *     2728 bytes for each message it must fit one direct buffer, of less than 2 GB
+   * @param bytes room for the bytes of their short items; larger messages get separate memory. With
+   *     2728 bytes for each message it must fit into one direct buffer of less than 2 GB
    */
   public MessageBatch batch(int capacity, int bytes) {
     if (capacity < 1 || capacity > 64)
@@ -244,7 +244,7 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Closes what is in the batch and receives the messages that are there now, up to its capacity;
+   * Closes the messages in the batch and receives those that are there now, up to its capacity;
    * waits only for the first.
    *
    * @return how many; 0 if none came in this time
@@ -259,8 +259,8 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Whether long items are received as lent views where the path can, in native memory elsewhere,
-   * and use no window.
+   * Sets whether long items use no window: they are received as lent views if the path can lend
+   * them, else in native memory. Returns this.
    */
   public Service lending(boolean on) {
     receiver.lending(on);
@@ -268,8 +268,7 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * Ends the receive or room wait that is running, or the next one, with {@link
-   * Status#INTERRUPTED}.
+   * Ends the running receive or wait for room, or the next one, with {@link Status#INTERRUPTED}.
    */
   public void interrupt() {
     core.waiting().interrupt();
@@ -311,26 +310,26 @@ public final class Service implements AutoCloseable {
 
   // ---- Groups and notifications ----
 
-  /** Makes it a member of a group. */
+  /** Makes this service a member of a group. */
   public void join(ServiceId group) {
     core.call(this, () -> binding.groupJoin(core.handle(), group.value()));
   }
 
-  /** Ends that. */
+  /** Ends the membership in a group. */
   public void leave(ServiceId group) {
     core.call(this, () -> binding.groupLeave(core.handle(), group.value()));
   }
 
   /**
-   * Lets peers run a handler. The notification is to be passed to them. Until it is unregistered,
-   * the service is in use, whether or not the application has it still.
+   * Lets peers run a handler. Send them the notification that this returns. Until it is
+   * unregistered, the service counts as in use, even if the application has lost it.
    */
   public Notification register(NotificationHandler handler) {
     Objects.requireNonNull(handler);
     NativeBlock block = new NativeBlock(Layout.NotificationName.BYTES);
     core.enter();
     try {
-      // Whoever may be called is not lost.
+      // A service whose handler may be called is not lost.
       long user =
           Callbacks.add(
               (source, items) -> {
@@ -347,7 +346,7 @@ public final class Service implements AutoCloseable {
       Notification notification =
           new Notification(id, block.bytes.getLong(Layout.NotificationName.HANDLE));
       core.notifications()
-          .put(notification, user); // in here: the end of the service removes the handlers
+          .put(notification, user); // inside the call: the service's end removes the handlers
       return notification;
     } finally {
       core.leave(this);
@@ -355,8 +354,8 @@ public final class Service implements AutoCloseable {
   }
 
   /**
-   * After it returns the handler does not run and never will again; called by the handler, this run
-   * is the last.
+   * After it returns, the handler is not running and never runs again. If the handler itself calls
+   * it, this run is the last.
    */
   public void unregister(Notification notification) {
     NativeBlock block = nameOf(notification);
@@ -368,8 +367,8 @@ public final class Service implements AutoCloseable {
 
   /**
    * Runs a peer's handler, with up to {@link #shortLimit} bytes and at most 61,408 of arguments.
-   * What is larger goes in a message before it. Unreliable, like a short message, and fails like
-   * one.
+   * Send larger data in a message before it. A notification is unreliable, like a short message,
+   * and fails like one.
    */
   public void notify(Notification notification, ByteBuffer... items) {
     NativeBlock block = nameOf(notification);
@@ -410,8 +409,8 @@ public final class Service implements AutoCloseable {
    * RipcException.Closed}, and tickets complete with {@link Status#CLOSED}. Windows and return
    * buffers are the application's again. Messages stay valid.
    *
-   * <p>Waits until the calls that are running in other threads have returned; from inside a
-   * callback it does not.
+   * <p>Waits until the calls that are running in other threads have returned, except inside a
+   * callback.
    */
   @Override
   public void close() {

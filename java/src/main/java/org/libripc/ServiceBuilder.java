@@ -5,10 +5,7 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.Layout.ServiceOptions;
 import org.libripc.internal.NativeBlock;
 
-/**
- * The options of a service that is to be registered, from {@link Ripc#service}. One thread at a
- * time.
- */
+/** The options for registering a service, from {@link Ripc#service}. One thread at a time. */
 public final class ServiceBuilder {
   private final Ripc ripc;
   private long number;
@@ -30,7 +27,7 @@ public final class ServiceBuilder {
   }
 
   /**
-   * A name, of which the ID is made: 1 to 200 bytes of UTF-8 without '/' and control characters.
+   * A name, from which the ID is made: 1 to 200 bytes of UTF-8 without '/' and control characters.
    */
   public ServiceBuilder name(String serviceName) {
     ServiceId.ofName(serviceName);
@@ -38,7 +35,7 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** If the ID has a living holder, fence it and take its place. */
+  /** If the ID has a living holder, the service fences it and takes its place. */
   public ServiceBuilder takeover() {
     takeover = true;
     return this;
@@ -74,7 +71,7 @@ public final class ServiceBuilder {
 
   /**
    * Received messages with lent items or return buffers that the application may hold unclosed;
-   * 65536 if it is not set. Others are the JVM's memory.
+   * 65536 if it is not set. Other messages use the JVM's memory and do not count.
    *
    * @throws IllegalArgumentException if it is not positive
    */
@@ -84,7 +81,7 @@ public final class ServiceBuilder {
   }
 
   /**
-   * Registers it. When it returns, other processes can find it.
+   * Registers the service. When this returns, other processes can find it.
    *
    * @throws RipcException.IdInUse if the ID has a living holder and takeover was not asked for
    * @throws RipcException {@link Status#NAME_COLLISION}, {@link Status#LIMIT} and others
@@ -110,12 +107,12 @@ public final class ServiceBuilder {
           core.binding().serviceRegister(core.handle(), block.address, created.address));
       Service service = new Service(ripc, created.bytes.getLong(0), name == null ? "" : name);
       registered = true;
-      // The context was closed meanwhile, and may not have seen this one.
+      // The context may have been closed meanwhile without seeing this service.
       if (core.guard().isClosed()) service.close();
       return service;
     } finally {
       NativeBlock.keep(block, text);
-      // The service has its own entry from here on.
+      // From here on the service has entered the context for itself.
       if (!registered) core.guard().leave();
     }
   }

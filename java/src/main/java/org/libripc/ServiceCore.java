@@ -11,8 +11,8 @@ import org.libripc.internal.Guard;
 import org.libripc.internal.NativeBinding;
 
 /**
- * A service, as its context, windows and messages have it. It does not refer to its {@link
- * Service}: so the garbage collector finds that the application has lost that one.
+ * The part of a service that its context, windows and messages refer to. It does not refer to its
+ * {@link Service}, so that the garbage collector finds a Service that the application has lost.
  */
 final class ServiceCore {
   private final RipcCore ripc;
@@ -22,14 +22,14 @@ final class ServiceCore {
   private final Waiting waiting;
   private final Receiver receiver;
   private final Sender sender;
-  // A key has the service, and its selector has the key.
+  // Weak, because a key refers to the service, and its selector to the key.
   private final Set<RipcSelector.Key> keys =
       Collections.newSetFromMap(Collections.synchronizedMap(new WeakHashMap<>()));
   private final ConcurrentHashMap<Notification, Long> notifications = new ConcurrentHashMap<>();
   private volatile Endpoint endpoint; // null: it has no calls
   private ServiceId lastPeer; // only a cache: any thread may put another one here
 
-  /** The context is entered for it already. */
+  /** The caller has entered the context for it already. */
   ServiceCore(RipcCore ripc, long handle) {
     this.ripc = ripc;
     this.handle = handle;
@@ -53,7 +53,10 @@ final class ServiceCore {
     }
   }
 
-  /** After an {@link #enter} for the application, which cannot lose its object before. */
+  /**
+   * Leaves after an {@link #enter} for the application; the argument keeps its object from being
+   * lost before.
+   */
   void leave(Service by) {
     guard.leave();
     Reference.reachabilityFence(by);
@@ -75,7 +78,7 @@ final class ServiceCore {
     return sender;
   }
 
-  /** To be left afterwards. */
+  /** Enters the service; the caller has to leave it afterwards. */
   void enter() {
     if (!guard.tryEnter()) throw closed();
   }

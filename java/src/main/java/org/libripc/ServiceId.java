@@ -11,8 +11,8 @@ import org.libripc.internal.Spares;
  * Names a service, or a group of services, wherever it runs: 64 bits. Immutable; equal IDs are
  * {@link #equals}.
  *
- * <p>Programs that send often keep the object rather than make it again: making one is the only
- * garbage of a send.
+ * <p>Programs that send often should keep the object instead of making it again: it would be the
+ * only garbage of a send.
  */
 public final class ServiceId implements Comparable<ServiceId> {
   /** The largest well-known number: 2^62 - 1. */
@@ -21,7 +21,7 @@ public final class ServiceId implements Comparable<ServiceId> {
   /** The largest number of a group: 2^61 - 1. */
   public static final long GROUP_NUMBER_MAX = (1L << 61) - 1;
 
-  // The ID, a name and its end: whoever sends by a name makes an ID for each message.
+  // Room for the ID, a name and its end. A program that sends by name makes an ID for each message.
   private static final int NAME_ROOM = 208;
   private static final Spares<NativeBlock> ARGUMENTS =
       new Spares<>(() -> new NativeBlock(8 + NAME_ROOM));
@@ -67,7 +67,7 @@ public final class ServiceId implements Comparable<ServiceId> {
     return of(name, Binding.get()::idFromName);
   }
 
-  /** The ID of a group with a name; valid names are those of services. */
+  /** The ID of a group with a name; the rules for names are those of services. */
   public static ServiceId ofGroup(String name) {
     return of(name, Binding.get()::groupIdFromName);
   }
@@ -80,7 +80,8 @@ public final class ServiceId implements Comparable<ServiceId> {
     return new ServiceId((1L << 62) | number);
   }
 
-  // What C would take for the end of the name must not reach it, nor what UTF-8 cannot say.
+  // A NUL, which would end the name in C, must not reach native code, nor characters that UTF-8
+  // cannot encode.
   private static String checked(String name) {
     if (Objects.requireNonNull(name, "name").indexOf('\0') >= 0) {
       throw new IllegalArgumentException("a name has a character 0: leave it out");

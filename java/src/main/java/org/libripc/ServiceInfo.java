@@ -12,13 +12,13 @@ import org.libripc.internal.NativeBlock;
  *
  * @param id its ID
  * @param incarnation grows with each registration of the ID
- * @param pid of the process that holds it, as that wrote it; 0 if unknown
+ * @param pid of the process that holds it, as that process wrote it; 0 if unknown
  * @param name empty if it has none
  * @param transport of the address
- * @param address transport:locator, the one that a send tries first, or that of the path
- * @param reason why this path
+ * @param address transport:locator; the address that a send tries first, or that of the path
+ * @param reason why this path was chosen
  * @param others from {@link Ripc#findPath}: the other paths and what speaks against each
- * @param groups those that it is in
+ * @param groups the groups that it is in
  */
 public record ServiceInfo(
     ServiceId id,

@@ -6,8 +6,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.libripc.internal.NativeBlock;
 
 /**
- * A service ID that is watched: {@link Ripc#watch}. Close it to be told no more; it is closed with
- * its context. One that is not closed is kept, as its watcher may be called. Any thread.
+ * A service ID that is watched: {@link Ripc#watch}. Close it to stop the calls; closing its context
+ * closes it too. A watch that is not closed is kept, because its watcher may be called. Any thread.
  */
 public final class ServiceWatch implements AutoCloseable {
   private final RipcCore core;
@@ -24,7 +24,7 @@ public final class ServiceWatch implements AutoCloseable {
     this.ended = ended;
     NativeBlock block = new NativeBlock(8);
     core.enter(); // until it is closed
-    // Whoever may be called is not lost.
+    // A watch whose watcher may be called is not lost.
     user =
         Callbacks.addWatcher(
             (status, info) -> {
@@ -42,13 +42,13 @@ public final class ServiceWatch implements AutoCloseable {
     }
     handle.set(block.bytes.getLong(0));
     core.watches().add(this);
-    // Its watcher, or the end of the context, may have come first.
+    // The watcher or the end of the context may have closed it before this point.
     if (isClosed || core.guard().isClosed()) close();
   }
 
   /**
-   * When it returns, the watcher does not run and never will; from inside the watcher, the run that
-   * is under way is the last.
+   * When it returns, the watcher is not running and never runs again. Inside the watcher, the
+   * current run is the last.
    */
   @Override
   public void close() {

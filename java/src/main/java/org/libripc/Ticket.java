@@ -6,25 +6,28 @@ import org.libripc.internal.AutoLock;
 import org.libripc.internal.LibraryFuture;
 
 /**
- * Stands for a message that was sent, and is the end of the loan of what was {@link
- * Outgoing#borrow}ed for it. Nobody has to keep it: a message goes on without. It completes when
- * the peer has all of it, or with a {@link RipcException} that says why not. Its status is {@link
- * Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL}, {@link Status#REFUSED}, {@link
- * Status#PEER_DEAD}, {@link Status#TIMEOUT} or {@link Status#CLOSED}. One that was withdrawn is
- * {@link #isCancelled}. If nothing of a message travels long, its ticket is complete when the send
- * returns. Until it is complete, a ticket keeps the memory that was borrowed.
+ * Stands for a message that was sent; its completion ends the loan of the memory that was {@link
+ * Outgoing#borrow}ed for it. Nobody has to keep the ticket: the message travels without it. The
+ * ticket completes when the peer has the whole message, or with a {@link RipcException} that says
+ * why not. The status is then {@link Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL}, {@link
+ * Status#REFUSED}, {@link Status#PEER_DEAD}, {@link Status#TIMEOUT} or {@link Status#CLOSED}. The
+ * ticket of a withdrawn message is {@link #isCancelled}. If nothing of a message travels long, its
+ * ticket is complete when the send returns. Until it is complete, a ticket keeps the memory that
+ * was borrowed.
  *
- * <p>The ticket of a message that was sent {@link Outgoing#quiet} completes when somebody looks.
+ * <p>The ticket of a message that was sent {@link Outgoing#quiet} completes when {@link #poll} or
+ * {@link Service#settle} notices.
  *
- * <p>What depends on a ticket without an executor of its own ({@code thenRun}) runs in the thread
- * that completes the ticket. That is mostly the context's responder thread. As in a {@link
+ * <p>A dependent action without an executor of its own ({@code thenRun}) runs in the thread that
+ * completes the ticket, which is mostly the context's responder thread. As in a {@link
  * NotificationHandler}, be short, or use {@code thenRunAsync}.
  *
- * <p>Nobody else can complete a ticket: {@link #complete} and the like return false or throw.
+ * <p>Only the library can complete a ticket: {@link #complete} and similar methods return false or
+ * throw.
  */
 @SuppressWarnings("try") // locks
 public final class Ticket extends LibraryFuture<Void> {
-  /** Of messages without long items. */
+  /** The ticket of all messages without long items. */
   static final Ticket DONE = new Ticket();
 
   static {
@@ -33,9 +36,10 @@ public final class Ticket extends LibraryFuture<Void> {
 
   private final AutoLock lock = new AutoLock();
   private final RipcCore ripc;
-  private final long user; // 0: a quiet one, which no callback completes
+  private final long user; // 0: a quiet ticket, which no callback completes
   private List<Object> memory;
-  // Is not lost while its message travels, but for quiet ones: the service has those itself.
+  // Keeps the service while the message travels, except for quiet tickets, which the service itself
+  // holds.
   private Service service;
   private long handle;
   private boolean ended;
@@ -59,7 +63,7 @@ public final class Ticket extends LibraryFuture<Void> {
     return user;
   }
 
-  /** After the send. The callback may have been here before. */
+  /** Called after the send. The callback may have run before. */
   void sent(long ticketHandle) {
     try (AutoLock held = lock.held()) {
       if (!ended && ripc.guard().tryEnter()) {
@@ -71,13 +75,13 @@ public final class Ticket extends LibraryFuture<Void> {
     if (user == 0) completed(Status.CLOSED.code()); // the context is closing: nobody will look
   }
 
-  /** The send has failed, or sent everything short. */
+  /** Called if the send has failed, or sent everything short. */
   void unused() {
     Callbacks.removeTicket(user);
     dropMemory();
   }
 
-  /** From the callback; of a quiet one, from whoever has found out. */
+  /** Called by the callback; for a quiet ticket, by the code that found out. */
   void completed(int status) {
     long released;
     try (AutoLock held = lock.held()) {
@@ -98,7 +102,7 @@ public final class Ticket extends LibraryFuture<Void> {
     if (status == 0) {
       end(null);
     } else if (status == Status.CANCELLED.code()) {
-      super.cancel(false); // whoever is first, this or cancel(): it ends the same
+      super.cancel(false); // the result is the same, whether this or cancel() is first
     } else {
       Status reason = Status.of(status);
       endExceptionally(RipcException.of(reason, reason.text()));
@@ -113,9 +117,9 @@ public final class Ticket extends LibraryFuture<Void> {
   }
 
   /**
-   * Looks whether the peer has taken the message, and completes this in the calling thread if so.
-   * On shared memory that is known before the responder thread has heard of it; elsewhere this is
-   * {@link #isDone}.
+   * Checks whether the peer has taken the message; if so, completes this in the calling thread.
+   * Over shared memory it finds out before the responder thread does; on other paths it is the same
+   * as {@link #isDone}.
    *
    * @return whether it is complete
    */
@@ -135,8 +139,8 @@ public final class Ticket extends LibraryFuture<Void> {
   }
 
   /**
-   * Withdraws the message if the peer has not taken it yet: it is then never delivered, its short
-   * items neither.
+   * Withdraws the message if the peer has not taken it yet: it is then never delivered, nor are its
+   * short items.
    *
    * @param mayInterruptIfRunning has no effect
    * @return true if it was withdrawn; false if it is complete, or the peer holds a lent view of it

@@ -9,19 +9,19 @@ import org.libripc.internal.Layout;
 import org.libripc.internal.NativeBinding;
 
 /**
- * The waits of a service: receive and waiting for room. Thread.interrupt(), close and interrupt()
- * end them by way of ripc_interrupt(). It ends one wait, not necessarily the one that was meant,
- * and two calls at once count as one. So whoever is ended by it passes it on.
+ * The waits of a service: receiving, and waiting for room. Thread.interrupt(), close and
+ * interrupt() end them through ripc_interrupt(). This function ends one wait, not necessarily the
+ * intended one, and two calls at once count as one. So a thread whose wait it ends passes the
+ * interrupt on.
  */
 final class Waiting {
-  // The first look of a wait is this long and needs no hook: a thread that is interrupted meanwhile
-  // waits no longer. It is a spin to its end: where others want the processor, each spin is this
-  // short.
+  // The first look of a wait is this long and needs no interrupt hook, because it ends soon anyway.
+  // All of it is a spin: when others want the processor, each spin is this short.
   private static final long FIRST_LOOK = 10_000;
   private static final long PASS_ON = 1_000_000;
-  // Thread.interrupt() looks who is to be told, and only then sets the flag of the thread: who
-  // begins
-  // to wait in between sees neither. So a wait looks at the flag once more after this time.
+  // Thread.interrupt() first looks up the hook to call, and then sets the thread's flag: a thread
+  // that begins to wait in between sees neither. So a wait checks the flag once more after this
+  // time.
   private static final long SECOND_LOOK = 10_000_000;
 
   private final ServiceCore service;
@@ -51,13 +51,13 @@ final class Waiting {
 
   /** One native wait. */
   interface Wait {
-    /** The result for the caller if it is not negative, else a status. */
+    /** Returns the result for the caller if it is not negative, else a status. */
     int run(long timeout);
   }
 
   /**
-   * Runs a wait until it has a result other than "interrupted" that is not for it, in up to {@code
-   * timeout} ns.
+   * Runs a wait for up to {@code timeout} ns, and repeats it after an interrupt that was not meant
+   * for it.
    */
   private int run(Wait wait, long timeout) throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
@@ -84,7 +84,8 @@ final class Waiting {
     }
   }
 
-  // A wait of this thread was ended; it may have been for another thread, or for both.
+  // A wait of this thread was ended. The interrupt may have been meant for another thread, or for
+  // both.
   private void interrupted() throws InterruptedException {
     boolean others = waiting.get() > 0;
     if (others) wake();
@@ -92,7 +93,7 @@ final class Waiting {
     if (others) LockSupport.parkNanos(PASS_ON);
   }
 
-  /** For a call that does not wait, after an interrupt that it has taken by the way. */
+  /** For a call that does not wait but has consumed an interrupt. */
   void passOn() {
     if (interruptWanted || waiting.get() > 0) wake();
   }
@@ -118,7 +119,7 @@ final class Waiting {
     throw RipcException.of(Status.INTERRUPTED, "Service.interrupt() was called.");
   }
 
-  /** A native receive into a buffer; the number of messages, 0 if there are none in the time. */
+  /** A native receive into a buffer. Returns the number of messages; 0 if none came in time. */
   int receive(long buffer, int size, int capacity, int flags, long timeout)
       throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
@@ -135,7 +136,7 @@ final class Waiting {
             timeout == Layout.FOREVER ? timeout : timeout - first));
   }
 
-  /** Any native wait: 0 if nothing came in the time. */
+  /** Any native wait. Returns 0 if nothing came in time. */
   int await(Wait wait, long timeout) throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
     long first = timeout == 0 ? 0 : firstLook(timeout);
@@ -158,13 +159,13 @@ final class Waiting {
     return false;
   }
 
-  // The receiver is the guard: it is entered by one thread only, and close() waits until it has
+  // The receiver is the guard: only one thread enters it, and close() waits until that thread has
   // left.
   private int receiveOnce(long buffer, int size, int capacity, int flags, long timeout) {
     return binding.receiveBatch(service.handle(), flags, timeout, buffer, size, capacity);
   }
 
-  /** Without waiting. */
+  /** Like {@link #receive}, without waiting. */
   int receiveNow(long buffer, int size, int capacity, int flags) {
     int result = receiveOnce(buffer, size, capacity, flags, 0);
     if (result != -Status.INTERRUPTED.code()) return checked(result);

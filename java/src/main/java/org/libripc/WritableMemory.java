@@ -8,16 +8,16 @@ import org.libripc.internal.LibC;
 
 /**
  * Memory that libripc may write: the application's, or a registered buffer's, which is kept while
- * it is held. What is to land in a mapped file lands in leased memory first ({@link FileMemory}).
- * Guarded by whoever has it.
+ * the library holds it. Data for a mapped file goes into leased memory first ({@link FileMemory}).
+ * The owner of the object guards it.
  */
 final class WritableMemory {
   private final ByteBuffer buffer;
   private final RegisteredBuffer registered;
   private CountedMemory held;
-  private PoolMemory landing; // null: what comes lands in the buffer itself
+  private PoolMemory landing; // null: data goes into the buffer itself
 
-  /** {@code what} it is for, for people. */
+  /** {@code what}: its use, for error messages. */
   WritableMemory(ByteBuffer direct, String what) {
     if (!direct.isDirect() || direct.isReadOnly()) {
       throw new IllegalArgumentException(
@@ -44,7 +44,7 @@ final class WritableMemory {
     return buffer.capacity();
   }
 
-  /** From here on it is the library's. */
+  /** From here on the memory is the library's. */
   void hold(RipcCore ripc) {
     if (registered != null) held = registered.retainedMemory();
     try {
@@ -55,14 +55,14 @@ final class WritableMemory {
     }
   }
 
-  /** While it is held: where native code writes. */
+  /** While it is held: the address where native code writes. */
   long landing() {
     return landing != null ? landing.address : Binding.get().addressOf(buffer);
   }
 
   /**
-   * While it is held: native code has written so many bytes. False if they are lost, because the
-   * file is shorter now.
+   * Called while it is held: native code has written {@code size} bytes. False if they are lost
+   * because the file is shorter now.
    */
   boolean landed(long size) {
     return landing == null

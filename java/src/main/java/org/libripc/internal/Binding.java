@@ -9,8 +9,8 @@ public final class Binding {
   private Binding() {}
 
   /**
-   * @throws UnsatisfiedLinkError if a library does not load: says why and what to install; each
-   *     time
+   * @throws UnsatisfiedLinkError at each call, if a library does not load; says why and what to
+   *     install
    */
   public static NativeBinding get() {
     NativeBinding binding = loaded;

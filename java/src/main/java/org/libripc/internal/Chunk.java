@@ -6,9 +6,9 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 
 /**
- * Memory that received messages are written to as records, one after the other. The thread that
- * receives fills it; it is used again when every message in it was given back, by any thread. One
- * that never is, is the garbage collector's.
+ * Memory that received messages are written to as records, one after the other. The receiving
+ * thread fills it. It is reused when every message in it was given back, by any thread. If that
+ * never happens, the garbage collector frees it.
  */
 public final class Chunk {
   private static final VarHandle LIVE;
@@ -27,7 +27,7 @@ public final class Chunk {
   /** The same, read only. */
   public final ByteBuffer readOnly;
 
-  /** Where the next record goes; the receiving thread's. */
+  /** Where the next record goes; used only by the receiving thread. */
   public int end;
 
   @SuppressWarnings("unused") // through LIVE

@@ -48,12 +48,12 @@ public final class Epoll {
     control(LibC.EPOLL_CTL_ADD, descriptor, LibC.EPOLLIN | LibC.EPOLLET, number);
   }
 
-  /** Reports one that was added no longer, until {@link #resume}. */
+  /** Stops reporting a descriptor until {@link #resume}. */
   public void pause(int descriptor, long number) {
     control(LibC.EPOLL_CTL_MOD, descriptor, LibC.EPOLLET, number);
   }
 
-  /** Reports it again, at once if it is readable. */
+  /** Reports the descriptor again, at once if it is readable. */
   public void resume(int descriptor, long number) {
     control(LibC.EPOLL_CTL_MOD, descriptor, LibC.EPOLLIN | LibC.EPOLLET, number);
   }
@@ -74,8 +74,8 @@ public final class Epoll {
   }
 
   /**
-   * The numbers of those that have become readable since somebody was told; empty when the time is
-   * over or it was woken.
+   * The numbers of the descriptors that have become readable and were not reported yet; empty when
+   * the time is over or after a wake.
    *
    * @param nanos negative: no limit
    */
@@ -108,7 +108,7 @@ public final class Epoll {
     }
   }
 
-  // The eventfd is never read: each write to it is an event all the same.
+  // The eventfd is never read: each write to it is an event anyway.
   private static Set<Long> ready(int count, ByteBuffer events) {
     if (count == 1) {
       long number = events.getLong(DATA);

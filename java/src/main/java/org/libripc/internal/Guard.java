@@ -6,7 +6,7 @@ import java.lang.invoke.VarHandle;
 
 /**
  * Keeps a native handle alive while it is used: {@link #tryEnter} before each native call, {@link
- * #leave} after it. Once it is closed nobody enters any more, and whoever leaves last runs the
+ * #leave} after it. Once it is closed nobody can enter, and the last thread that leaves runs the
  * action that destroys the handle, exactly once.
  *
  * <p>Any thread. One locked instruction to enter, one to leave.
@@ -45,7 +45,7 @@ public final class Guard {
     if ((int) STATE.getAndAdd(this, -1) - 1 == CLOSED) destroyOnce();
   }
 
-  /** Lets nobody in any more. False if that was so already. */
+  /** Lets nobody enter from now on. False if it was closed already. */
   public boolean close() {
     int before = (int) STATE.getAndBitwiseOr(this, CLOSED);
     if (before < 0) return false;
@@ -57,13 +57,13 @@ public final class Guard {
     return state < 0;
   }
 
-  /** How many are inside. */
+  /** The number of threads inside. */
   public int inside() {
     return state & COUNT;
   }
 
   private void destroyOnce() {
-    // Someone who was turned away passes zero once more.
+    // A thread that was turned away brings the count to zero once more.
     if (STATE.compareAndSet(this, CLOSED, CLOSED | DESTROYED)) destroy.run();
   }
 }

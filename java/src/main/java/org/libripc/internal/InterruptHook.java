@@ -8,15 +8,15 @@ import java.nio.channels.spi.AbstractSelector;
 import java.util.Set;
 
 /**
- * Lets {@link Thread#interrupt} end a native wait. The JVM tells a thread's interruption to the
- * selector that the thread is blocked in. So this is a selector, of which only {@link #wakeup} does
- * anything.
+ * Lets {@link Thread#interrupt} end a native wait. When a thread is interrupted, the JVM wakes the
+ * selector that the thread is blocked in. So this class is a selector, of which only {@link
+ * #wakeup} does anything.
  */
 public final class InterruptHook extends AbstractSelector {
   private final Runnable wake;
 
   /**
-   * @param wake ends the wait; runs in the thread that interrupts, and may come when the wait is
+   * @param wake ends the wait; runs in the thread that interrupts, and may run when the wait is
    *     over already
    */
   public InterruptHook(Runnable wake) {
@@ -24,12 +24,12 @@ public final class InterruptHook extends AbstractSelector {
     this.wake = wake;
   }
 
-  /** Before a wait. If the thread is interrupted already, {@code wake} runs at once. */
+  /** Call before a wait. If the thread is interrupted already, {@code wake} runs at once. */
   public void enter() {
     begin();
   }
 
-  /** After it. */
+  /** Call after the wait. */
   public void leave() {
     end();
   }

@@ -10,7 +10,7 @@ import com.sun.jna.Pointer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** By JNA. The only class that needs it. */
+/** The binding through JNA. The only class that needs JNA. */
 final class JnaBinding implements NativeBinding {
   interface TicketFunction extends Callback {
     void completed(long user, int status);
@@ -28,7 +28,7 @@ final class JnaBinding implements NativeBinding {
     void visit(long user, long found);
   }
 
-  // Native code has their addresses: they are never collected.
+  // Native code has the addresses of these, so they must never be collected.
   private static final TicketFunction TICKET = Upcalls::ticketCompleted;
   private static final NotificationFunction NOTIFICATION = Upcalls::notificationCame;
   private static final WatchFunction WATCH = Upcalls::serviceChanged;

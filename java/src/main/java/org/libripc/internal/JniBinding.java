@@ -4,10 +4,10 @@ package org.libripc.internal;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** By libripc-jni.so, which needs nothing else. */
+/** The binding through libripc-jni.so, which needs nothing else. */
 final class JniBinding implements NativeBinding {
   /**
-   * After libripc-jni.so was loaded.
+   * Call it after libripc-jni.so was loaded.
    *
    * @throws UnsatisfiedLinkError if libripc.so does not load
    */

@@ -3,7 +3,7 @@ package org.libripc.internal;
 
 import java.nio.ByteBuffer;
 
-/** What libripc-jni.so has beside {@link NativeCalls} and {@link LibC}. */
+/** The functions of libripc-jni.so besides {@link NativeCalls} and {@link LibC}. */
 final class JniCalls {
   static final int TICKET = 0;
   static final int NOTIFICATION = 1;
@@ -13,8 +13,8 @@ final class JniCalls {
   private JniCalls() {}
 
   /**
-   * Loads libripc.so and registers the methods of {@link NativeCalls} and {@link LibC}. Null, or
-   * what is wrong.
+   * Loads libripc.so and registers the methods of {@link NativeCalls} and {@link LibC}. Returns
+   * null, or what is wrong.
    */
   static native String open(String library);
 

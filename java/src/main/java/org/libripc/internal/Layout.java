@@ -138,7 +138,7 @@ public final class Layout {
     public static final int FAILED = 4;
   }
 
-  /** ripc_record: a received message as it is written down. */
+  /** ripc_record: a received message in written form. */
   public static final class Record {
     private Record() {}
 
@@ -154,7 +154,7 @@ public final class Layout {
     public static final int PEER_IS_ON_THIS_HOST = 48;
     public static final int PEER_USER = 52;
 
-    /** Of one message, without the bytes of its items. */
+    /** The largest record of a message, without the bytes of its items. */
     public static final int LARGEST = BYTES + MAX_ITEMS * View.BYTES + MAX_RETURNS * 8;
   }
 

@@ -9,8 +9,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
 /**
- * The last net: what the garbage collector finds unclosed is given back, and reported. There is one
- * entry in the log a second at most; those that come between are counted in the next.
+ * The last safety net: releases and reports objects that the garbage collector finds unclosed. The
+ * log gets at most one entry a second, which also counts the leaks since the last one.
  */
 public final class Leaks {
   public static final Cleaner CLEANER = Cleaner.create();
@@ -29,7 +29,7 @@ public final class Leaks {
 
   private Leaks() {}
 
-  /** Where an object was made, if that is wanted, to be told when it leaks. */
+  /** Where an object was made, for the report if it leaks; null if traces are off. */
   public static Throwable trace() {
     return TRACES ? new Throwable("made here") : null;
   }

@@ -2,8 +2,8 @@
 package org.libripc.internal;
 
 /**
- * The functions of the C library that wait on descriptors, which Java does not offer, and that copy
- * memory. The binding registers the native methods.
+ * Functions of the C library that copy memory, and that wait on descriptors, which Java does not
+ * offer. The binding registers the native methods.
  */
 public final class LibC {
   private LibC() {}
@@ -49,8 +49,9 @@ public final class LibC {
   }
 
   /**
-   * Copies where memory may be gone, such as that of a mapped file that is shorter now: false,
-   * instead of a signal. The kernel copies, and what it found until then it has copied.
+   * Copies memory that may be gone, such as that of a mapped file that is shorter now. In that case
+   * it returns false, and no signal is raised. The kernel copies, and has then copied the part
+   * before the gap.
    *
    * @throws Failure if this process may not read itself in this way
    */

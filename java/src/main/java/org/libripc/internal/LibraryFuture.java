@@ -9,12 +9,12 @@ import java.util.function.Supplier;
 public abstract class LibraryFuture<T> extends CompletableFuture<T> {
   private static final String REASON = "only the library completes it";
 
-  /** Completes it, unless it is complete. */
+  /** Completes the future, unless it is complete. */
   protected final boolean end(T value) {
     return super.complete(value);
   }
 
-  /** Likewise. */
+  /** Completes the future with a failure, unless it is complete. */
   protected final boolean endExceptionally(Throwable problem) {
     return super.completeExceptionally(problem);
   }

@@ -5,9 +5,9 @@ import java.nio.ByteBuffer;
 
 /**
  * The calls of ripc.h, by numbers: handles and pointers are addresses, statuses are their codes.
- * Both bindings call {@link NativeCalls} and {@link LibC}; what they do in their own way has no
- * body here. Nothing is checked here: callers hold a {@link Guard} for each handle. Where a call
- * takes memory, the caller keeps it reachable.
+ * Both bindings call {@link NativeCalls} and {@link LibC}; methods that each implements in its own
+ * way have no body here. Nothing is checked here: callers hold a {@link Guard} for each handle. If
+ * a call takes memory, the caller keeps it reachable.
  *
  * <p>The first group is called for every message.
  */
@@ -231,7 +231,7 @@ public interface NativeBinding {
 
   long visitorFunction();
 
-  // ---- Names and paths; what they visit comes to Upcalls, with this user ----
+  // ---- Names and paths; visits go to Upcalls, with this user ----
 
   default int resolve(long context, long id, long info) {
     return NativeCalls.ripc_resolve(context, id, info);
@@ -269,9 +269,9 @@ public interface NativeBinding {
     return NativeCalls.ripc_diagnose(options, visitorFunction(), user);
   }
 
-  // ---- Calls. The first three are for every one ----
+  // ---- Calls. The first three are used for every call ----
 
-  /** The end is recorded, with {@code user}. */
+  /** The end of the call comes as a record, with {@code user}. */
   default int rpcCall(
       long rpc, long to, int method, long items, int count, long options, long user, long call) {
     return NativeCalls.ripc_rpc_call(rpc, to, method, items, count, options, 0, user, call);
@@ -298,7 +298,7 @@ public interface NativeBinding {
     NativeCalls.ripc_rpc_destroy(rpc);
   }
 
-  /** The requests are recorded, with {@code user}. */
+  /** The requests come as records, with {@code user}. */
   default int rpcHandle(long rpc, int method, long user) {
     return NativeCalls.ripc_rpc_handle(rpc, method, 0, 0, user);
   }
@@ -323,7 +323,7 @@ public interface NativeBinding {
     return NativeCalls.ripc_rpc_get_statistics(rpc, statistics);
   }
 
-  /** As of the names and paths above. */
+  /** Visits go to Upcalls, as for the names and paths above. */
   default int rpcMethods(long rpc, long user) {
     return NativeCalls.ripc_rpc_list_methods(rpc, visitorFunction(), user);
   }

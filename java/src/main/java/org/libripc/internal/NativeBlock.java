@@ -8,8 +8,8 @@ import java.nio.charset.StandardCharsets;
 
 /**
  * Memory of the JVM with a known address, zeroed, for arguments and results of native calls. The
- * garbage collector frees it: whoever hands the address out keeps the block reachable until the
- * call has returned.
+ * garbage collector frees it, so code that passes the address on must keep the block reachable
+ * until the call has returned.
  */
 public final class NativeBlock {
   /** All of it, in native byte order. */
@@ -19,7 +19,8 @@ public final class NativeBlock {
   public final long address;
 
   public NativeBlock(int size) {
-    // Of 0 bytes too there is an address; a negative size is an overflow, which is refused here.
+    // Even a block of 0 bytes has an address. A negative size comes from an overflow, and is
+    // refused here.
     int room = size == 0 ? 1 : size;
     bytes = ByteBuffer.allocateDirect(room).order(ByteOrder.nativeOrder());
     address = Binding.get().addressOf(bytes);
@@ -40,14 +41,14 @@ public final class NativeBlock {
   }
 
   /**
-   * Keeps blocks reachable up to here: nothing else does while native code has only their
+   * Keeps blocks reachable up to here: nothing else does, since native code has only their
    * addresses.
    */
   public static void keep(NativeBlock... blocks) {
     for (NativeBlock block : blocks) Reference.reachabilityFence(block);
   }
 
-  /** The C string at an offset of a buffer that holds at most {@code room} bytes of it. */
+  /** The C string at an offset of a buffer, in a field of {@code room} bytes. */
   public static String text(ByteBuffer bytes, int offset, int room) {
     int length = 0;
     while (length < room && bytes.get(offset + length) != 0) ++length;

@@ -11,9 +11,9 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * Loads libripc.so and, unless it is told otherwise, libripc-jni.so. It takes those of the
- * directory that {@value #PATH_PROPERTY} names, else those of the jar. The jar's go through a fresh
- * directory that only this user can enter. That directory is gone again when this returns.
+ * Loads libripc.so and, unless told otherwise, libripc-jni.so. It takes the files from the
+ * directory that {@value #PATH_PROPERTY} names, else from the jar. Files from the jar are unpacked
+ * into a new directory that only this user can enter, and that is removed before this returns.
  */
 final class NativeLoader {
   static final String PATH_PROPERTY = "org.libripc.library.path";
@@ -93,7 +93,7 @@ final class NativeLoader {
               + " to where libripc.so lies.",
           problem);
     } finally {
-      // What is loaded stays mapped without its file.
+      // A loaded library stays mapped without its file.
       for (Path file : files) remove(file);
       if (directory != null) remove(directory);
     }
@@ -144,7 +144,7 @@ final class NativeLoader {
     }
   }
 
-  /** {@code problem}: why JNI does not do it; null if it was not wanted. */
+  /** {@code problem}: why JNI cannot be used; null if JNA was asked for. */
   private static void loadJna(String problem) {
     String why = problem == null ? "" : problem + ". And without it ";
     try {

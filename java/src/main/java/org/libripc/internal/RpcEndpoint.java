@@ -10,14 +10,15 @@ import org.libripc.ServiceId;
 import org.libripc.Status;
 
 /**
- * What org.libripc has for org.libripc.rpc: the calls of one service. Any thread, unless it says
- * otherwise.
+ * The interface that org.libripc offers to org.libripc.rpc: the calls of one service. Any thread,
+ * unless it says otherwise.
  */
 public interface RpcEndpoint {
-  /** Who is told what a run has found. Throws nothing. */
+  /** Receives what a run has found. Throws nothing. */
   interface Events {
     /**
-     * A request for a method. Where this returns, one that was neither kept nor ended is dropped.
+     * A request for a method has come. It is dropped if it was neither kept nor ended when this
+     * returns.
      */
     void requested(int handler, RpcRequest request);
 
@@ -26,7 +27,8 @@ public interface RpcEndpoint {
      *
      * @param call the caller of {@link #call}
      * @param answer valid until this returns; empty if there is none
-     * @param run the thread that runs; else the one that closes the endpoint
+     * @param run whether it is called by the thread that runs the endpoint; else by the one that
+     *     closes it
      */
     void ended(Object call, Message answer, int outcome, Status status, int code, boolean run);
   }
@@ -34,7 +36,8 @@ public interface RpcEndpoint {
   /** A caller whose call has return buffers. */
   interface Borrower {
     /**
-     * Before the call begins. {@code giveBack} does so once; after the end there is nothing left.
+     * Called before the call begins. {@code giveBack} gives the buffers back once; after the end of
+     * the call it does nothing.
      */
     void lends(Runnable giveBack);
   }
@@ -45,7 +48,7 @@ public interface RpcEndpoint {
     RpcEndpoint make(Service service, int slots, int queue, int maxSessions, Events events);
   }
 
-  /** Where the maker is. */
+  /** Holds the maker. */
   final class Door {
     private static volatile Maker maker;
 
@@ -61,11 +64,14 @@ public interface RpcEndpoint {
     }
   }
 
-  /** Requests for a method are told with this number. Before it runs. */
+  /**
+   * Sets the handler number with which requests for a method are reported. Call it before the
+   * endpoint runs.
+   */
   void handle(int method, int handler);
 
   /**
-   * Begins a call, whose end is told to {@code caller}. Returns its name.
+   * Begins a call, whose end is reported with {@code caller}. Returns the call's name.
    *
    * @param timeout in nanoseconds; {@link Layout#DEFAULT_TIME}, {@link Layout#FOREVER}
    * @param parent may be null
@@ -79,10 +85,10 @@ public interface RpcEndpoint {
       RpcRequest parent,
       Object caller);
 
-  /** False if it has ended. Its end is told all the same, by a run. */
+  /** Cancels a call; false if it has ended. A run still reports its end. */
   boolean cancel(long call);
 
-  /** The thread whose turn it is to run; null if it is nobody's. */
+  /** The thread whose turn it is to run; null if there is none. */
   Thread runner();
 
   /** Takes the turn; false if another thread has it. */
@@ -90,7 +96,10 @@ public interface RpcEndpoint {
 
   void endTurn();
 
-  /** In its turn: how many events there were in the time, 0 if none. */
+  /**
+   * Runs the endpoint; the caller has the turn. Returns how many events there were in this time; 0
+   * if none.
+   */
   int run(long nanos) throws InterruptedException;
 
   /** Fills the structure at the address of a block. */
@@ -107,6 +116,6 @@ public interface RpcEndpoint {
   /** Whether the context was lost. */
   boolean isLost();
 
-  /** The same message in memory that it keeps; the given one is closed. */
+  /** Moves the message into one that keeps its memory; the given one is closed. */
   Message own(Message answer);
 }

@@ -8,8 +8,8 @@ import org.libripc.Status;
 import org.libripc.Ticket;
 
 /**
- * A call that has come. What is called after its end throws {@link IllegalStateException}. Until it
- * is kept it belongs to the thread that runs, in which it was told.
+ * An incoming call. Every call of a method after its end throws {@link IllegalStateException}.
+ * Until it is kept, it belongs to the thread that runs the endpoint.
  */
 public interface RpcRequest {
   /** The arguments. */
@@ -19,10 +19,10 @@ public interface RpcRequest {
 
   int method();
 
-  /** In nanoseconds; 0 if nobody waits any more. */
+  /** In nanoseconds; 0 if nobody waits any longer. */
   long timeLeft();
 
-  /** Answers it, which ends it. */
+  /** Answers the request and so ends it. */
   Ticket reply(int code, Outgoing answer);
 
   /**
@@ -34,6 +34,6 @@ public interface RpcRequest {
 
   boolean isEnded();
 
-  /** The same as one that lasts, for any thread; this one has ended. */
+  /** Moves the request into an object that lasts, for any thread; this one has then ended. */
   RpcRequest keep();
 }

@@ -5,12 +5,12 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.function.Supplier;
 
 /**
- * Objects for the time of a call that are used again. A few are kept: one for each thread would be
- * too many where there are virtual ones. Any thread.
+ * Objects that are borrowed for one call and reused. A few are kept: one per thread would be too
+ * many with virtual threads. Any thread.
  */
 public final class Spares<T> {
   private static final int KEPT = 16; // a power of 2
-  private static final int APART = 16; // threads on different cache lines
+  private static final int APART = 16; // keeps threads on different cache lines
 
   private final AtomicReferenceArray<T> kept = new AtomicReferenceArray<>(KEPT * APART);
   private final Supplier<T> maker;
@@ -19,12 +19,12 @@ public final class Spares<T> {
     this.maker = maker;
   }
 
-  // A thread mostly finds what it has given back.
+  // A thread mostly finds the object that it gave back.
   private static int place(int attempt) {
     return ((int) Thread.currentThread().getId() + attempt & KEPT - 1) * APART;
   }
 
-  /** One, mostly used before, until {@link #giveBack}. */
+  /** Takes an object, mostly a used one, until {@link #giveBack}. */
   public T take() {
     for (int attempt = 0; attempt < KEPT; ++attempt) {
       int place = place(attempt);
@@ -34,12 +34,12 @@ public final class Spares<T> {
     return maker.get();
   }
 
-  /** Nobody else uses it any more. */
+  /** Gives it back; the caller no longer uses it. */
   public void giveBack(T spare) {
     for (int attempt = 0; attempt < KEPT; ++attempt) {
       int place = place(attempt);
       if (kept.get(place) == null) {
-        kept.setRelease(place, spare); // of two at once the collector takes one: that is cheaper
+        kept.setRelease(place, spare); // two threads at once may lose one, which is cheaper
         return;
       }
     }

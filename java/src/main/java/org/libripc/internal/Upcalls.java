@@ -2,11 +2,11 @@
 package org.libripc.internal;
 
 /**
- * What native code calls, whichever binding there is. The {@code user} argument says for whom, as a
- * number.
+ * The functions that native code calls, with either binding. The {@code user} argument is the
+ * number of the target.
  */
 public final class Upcalls {
-  /** Who takes the calls. It throws nothing: there is nobody who could catch it. */
+  /** Takes the calls. It throws nothing, because nobody could catch it. */
   public interface Target {
     void ticketCompleted(long user, int status);
 
@@ -21,7 +21,7 @@ public final class Upcalls {
 
   private Upcalls() {}
 
-  /** Before the first function is given to native code. */
+  /** Sets the target, before the first function is given to native code. */
   public static void to(Target newTarget) {
     target = newTarget;
   }

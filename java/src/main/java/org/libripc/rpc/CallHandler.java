@@ -6,10 +6,10 @@ package org.libripc.rpc;
 public interface CallHandler {
   /**
    * Runs once, in the thread that runs the endpoint, or in the one that closes it. It must not wait
-   * for other calls. What it throws goes to the thread's uncaught exception handler.
+   * for other calls. Exceptions go to the thread's uncaught exception handler.
    *
-   * @param result valid until this returns: it is used again; {@link CallResult#keep} makes one
-   *     that lasts
+   * @param result valid until this returns, as the object is reused; {@link CallResult#keep} makes
+   *     one that lasts
    */
   void ended(CallResult result);
 }

@@ -7,9 +7,9 @@ import org.libripc.Status;
 import org.libripc.ViewKind;
 
 /**
- * The items of a request or of an answer. What they show ends with it, as that of a {@link
- * Message}: views of short items may show other bytes afterwards, and nothing worse. Long ones are
- * lent: {@link #copyTo} and {@link #item} copy them, {@link #borrow} does not.
+ * The items of a request or of an answer. They are valid until it ends, like the items of a {@link
+ * Message}: views of short items may show other bytes afterwards, but do no other harm. Long items
+ * are lent: {@link #copyTo} and {@link #item} copy them, {@link #borrow} does not.
  */
 public abstract sealed class CallItems permits Request, CallResult {
   CallItems() {}
@@ -31,7 +31,7 @@ public abstract sealed class CallItems permits Request, CallResult {
     return message().status(index);
   }
 
-  /** The size of an item in bytes; of a missing one, what was announced. */
+  /** The size of an item in bytes; the announced size if the item is missing. */
   public long size(int index) {
     return message().size(index);
   }
@@ -46,7 +46,7 @@ public abstract sealed class CallItems permits Request, CallResult {
     return message().copyTo(index, from, to);
   }
 
-  /** A lent item where it is, as {@link Message#borrow}. */
+  /** A view of a lent item in place, as {@link Message#borrow}. */
   public ByteBuffer borrow(int index) {
     return message().borrow(index);
   }

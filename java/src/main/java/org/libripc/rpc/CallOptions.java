@@ -5,21 +5,21 @@ import java.util.concurrent.TimeUnit;
 import org.libripc.internal.Layout;
 
 /**
- * How a call is made. Made once and used again, it makes no garbage; it is read while the call
- * begins. One thread at a time.
+ * The options of a call. An object that is made once and reused makes no garbage; it is read while
+ * the call begins. One thread at a time.
  */
 public final class CallOptions {
   long timeout = Layout.DEFAULT_TIME;
   Request parent;
   boolean idempotent;
 
-  /** Those of a call without options. */
+  /** The options of a call without options: the defaults. */
   public CallOptions() {}
 
   /**
-   * How long the whole call may take: finding the service, waiting for a slot, the handler and the
-   * way back. It is 5 seconds if it is not set, and as long as it takes with {@link
-   * Long#MAX_VALUE}. Returns this.
+   * How long the whole call may take: finding the service, waiting for a slot, running the handler
+   * and returning the answer. 5 seconds if it is not set; no limit with {@link Long#MAX_VALUE}.
+   * Returns this.
    */
   public CallOptions timeout(long time, TimeUnit unit) {
     timeout = time == Long.MAX_VALUE ? Layout.FOREVER : Math.max(0, unit.toNanos(time));
@@ -27,8 +27,8 @@ public final class CallOptions {
   }
 
   /**
-   * The request that the call is made for, which must not have ended: the call gets no more time
-   * than that has left. Null: none. Returns this.
+   * The request for which the call is made, which must not have ended: the call gets no more time
+   * than the request has left. Null: none. Returns this.
    */
   public CallOptions parent(Request request) {
     parent = request;
@@ -36,7 +36,7 @@ public final class CallOptions {
   }
 
   /**
-   * Whether running twice does no harm. A call to a group then goes to another member also where it
+   * Whether running twice does no harm. A call to a group then goes to another member even if it
    * may have run. Returns this.
    */
   public CallOptions idempotent(boolean on) {

@@ -7,7 +7,7 @@ public enum CallOutcome {
   ANSWERED,
   /** No handler ran or will run: it is safe to call again. */
   DID_NOT_RUN,
-  /** Nobody knows. */
+  /** It is not known whether the handler ran. */
   MAY_HAVE_RUN;
 
   private static final CallOutcome[] VALUES = values();

@@ -7,9 +7,9 @@ import org.libripc.internal.Binding;
 import org.libripc.internal.RpcEndpoint;
 
 /**
- * How a call ended, with the answer if there is one. That of a {@link CallHandler} is valid until
- * the handler returns. Others are to be closed, which ends what their items show; an unclosed one
- * with lent items is found by the garbage collector and reported.
+ * How a call ended, with the answer if there is one. The result passed to a {@link CallHandler} is
+ * valid until the handler returns. Close all others, which invalidates their items; the garbage
+ * collector finds and reports unclosed ones with lent items.
  *
  * <p>Any thread, one at a time.
  */
@@ -24,7 +24,7 @@ public final class CallResult extends CallItems implements AutoCloseable {
     this.endpoint = endpoint;
   }
 
-  /** Shows an end. Returns this. */
+  /** Shows the end of a call. Returns this. */
   CallResult show(Message newAnswer, CallOutcome newOutcome, Status newStatus, int newCode) {
     outcome = newOutcome;
     answer = newOutcome == CallOutcome.ANSWERED ? newAnswer : null;
@@ -33,7 +33,7 @@ public final class CallResult extends CallItems implements AutoCloseable {
     return this;
   }
 
-  /** It shows nothing any more. */
+  /** From here on it shows nothing. */
   void hide() {
     outcome = null;
     answer = null;
@@ -54,7 +54,7 @@ public final class CallResult extends CallItems implements AutoCloseable {
     return answer;
   }
 
-  /** What is known. */
+  /** What is known about the call. */
   public CallOutcome outcome() {
     checkOpen();
     return outcome;
@@ -73,8 +73,8 @@ public final class CallResult extends CallItems implements AutoCloseable {
 
   /**
    * How it ended, in a sentence or two: whether it is safe to call again, why there is no answer,
-   * and what to do. But {@link Status#text} is about messages: it may advise to send again what has
-   * run.
+   * and what to do. In contrast, {@link Status#text} is about messages: it may advise to repeat a
+   * call that has run.
    */
   public String text() {
     checkOpen();
@@ -94,7 +94,10 @@ public final class CallResult extends CallItems implements AutoCloseable {
     return answer == null ? 0 : answer.itemCount();
   }
 
-  /** The same as one that lasts until it is closed; this one has ended. Of such a one, itself. */
+  /**
+   * Moves the result into one that lasts until it is closed, and ends this one. Returns this if it
+   * already lasts.
+   */
   public CallResult keep() {
     checkOpen();
     if (isKept()) return this;
@@ -108,7 +111,7 @@ public final class CallResult extends CallItems implements AutoCloseable {
     return endpoint == null;
   }
 
-  /** Gives the answer back. */
+  /** Releases the answer. */
   @Override
   public void close() {
     Message closed = answer;

@@ -12,15 +12,15 @@ import org.libripc.internal.RpcRequest;
 import org.libripc.internal.Uncaught;
 
 /**
- * Tells handlers and callers what a run has found. It does not refer to the {@link Rpc}: so the
- * garbage collector finds that the application has lost that one.
+ * Passes on to handlers and callers what a run has found. It does not refer to the {@link Rpc}, so
+ * that the garbage collector finds one that the application has lost.
  */
 final class Dispatch implements RpcEndpoint.Events {
   private record Method(Executor executor, RequestHandler handler) {}
 
   private RpcEndpoint endpoint;
-  private CallResult result; // of CallHandlers
-  private Request request; // of handlers without an executor
+  private CallResult result; // for CallHandlers
+  private Request request; // for handlers without an executor
   private Method[] methods = {};
 
   void start(RpcEndpoint newEndpoint) {
@@ -28,7 +28,7 @@ final class Dispatch implements RpcEndpoint.Events {
     result = new CallResult(newEndpoint);
   }
 
-  /** In the turn of this thread. Returns its number. */
+  /** Called while it is this thread's turn. Returns the method's index. */
   int add(Executor executor, RequestHandler handler) {
     methods = Arrays.copyOf(methods, methods.length + 1);
     methods[methods.length - 1] = new Method(executor, handler);

@@ -5,16 +5,16 @@ import java.nio.ByteBuffer;
 import org.libripc.internal.Layout;
 
 /**
- * Times in nanoseconds, at most 1.6 % too large. One above 18 minutes counts as that. All are 0 if
- * the count is. Immutable.
+ * Times in nanoseconds, at most 1.6 % too large. A longer time than 18 minutes counts as 18
+ * minutes. All are 0 if the count is 0. Immutable.
  *
- * @param count how many there were
+ * @param count how many times were measured
  * @param minimum the shortest
  * @param mean their mean
- * @param p50 what half of them do not exceed
- * @param p90 what 90 % do not exceed
- * @param p99 what 99 % do not exceed
- * @param p999 what 99.9 % do not exceed
+ * @param p50 the time that half of them do not exceed
+ * @param p90 the time that 90 % do not exceed
+ * @param p99 the time that 99 % do not exceed
+ * @param p999 the time that 99.9 % do not exceed
  * @param maximum the longest
  */
 public record Latency(

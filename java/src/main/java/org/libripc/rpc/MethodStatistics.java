@@ -11,19 +11,19 @@ import org.libripc.internal.Layout;
  * Counters of one method of an {@link Rpc} since it was opened. Immutable.
  *
  * @param method its number
- * @param calls calls to it that were begun; those that ended are in the next three
+ * @param calls calls to it that were begun; the next three count those that ended
  * @param answered calls that were answered
  * @param didNotRun calls that did not run
  * @param mayHaveRun calls that may have run
  * @param repeats requests and questions sent again
- * @param statuses how many calls ended with each status; those that none did are missing
- * @param callTime of calls that were answered, from their begin. Those over shared memory to single
- *     services are measured one in 16, after the first 64
+ * @param statuses how many calls ended with each status; a status with no calls is missing
+ * @param callTime times of answered calls, from their begin. Of calls to single services over
+ *     shared memory, only one in 16 is measured after the first 64
  * @param requestsRun requests handed to a handler
  * @param requestsRefused requests refused
- * @param requestsExpired requests that did not run, because nobody waited any more
- * @param requestTime of requests that were answered: waiting for a worker, and the handler. Those
- *     that are answered within a handler that is no worker's are measured one in 16, after the
+ * @param requestsExpired requests that did not run because nobody waited any longer
+ * @param requestTime times of answered requests: waiting for a worker, and the handler. Of requests
+ *     that are answered inside a handler without a worker, only one in 16 is measured after the
  *     first 64
  */
 public record MethodStatistics(

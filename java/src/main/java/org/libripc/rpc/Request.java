@@ -16,13 +16,13 @@ import org.libripc.internal.RpcRequest;
 import org.libripc.internal.Spares;
 
 /**
- * A call that has come: its arguments, and the right to answer it once. A handler without an
- * executor gets one that belongs to its thread and its call. That one is used again, and dropped
- * with {@link Status#CANCELLED} if it is left without an answer. Its {@link #keep} makes one to be
- * answered later, by any thread; handlers with an executor get such a one. One that is kept and
- * then lost is found by the garbage collector, dropped and reported.
+ * An incoming call: its arguments, and the right to answer it once. A handler without an executor
+ * gets an object that belongs to its thread and its call. That object is reused, and the request is
+ * dropped with {@link Status#CANCELLED} if it is left without an answer. {@link #keep} makes one
+ * that any thread can answer later; handlers with an executor get one like that. If a kept request
+ * is lost, the garbage collector finds it; it is then dropped and reported.
  *
- * <p>What is called after its end throws {@link IllegalStateException}.
+ * <p>Every call after its end throws {@link IllegalStateException}.
  */
 public final class Request extends CallItems {
   /** What the garbage collector's net needs to know. */
@@ -37,12 +37,12 @@ public final class Request extends CallItems {
 
   private final RpcRequest request;
 
-  /** For {@code request}, of which there is one for all that are not kept. */
+  /** For {@code request}, which all requests that are not kept share. */
   Request(RpcRequest request) {
     this.request = request;
   }
 
-  /** One that was kept. */
+  /** A request that was kept. */
   static Request kept(RpcRequest request) {
     Request kept = new Request(request);
     Leaks.CLEANER.register(kept, new Net(request, Leaks.trace()));
@@ -63,7 +63,7 @@ public final class Request extends CallItems {
     return request.source();
   }
 
-  /** Who that is, as it was proven: {@link Message#peer}. */
+  /** The caller's proven identity: {@link Message#peer}. */
   public Peer peer() {
     return message().peer();
   }
@@ -84,8 +84,8 @@ public final class Request extends CallItems {
   }
 
   /**
-   * What is left of the caller's time; {@link Long#MAX_VALUE} if there is no limit. 0: it is over,
-   * or the caller has cancelled. Nobody awaits the answer then.
+   * What is left of the caller's time; {@link Long#MAX_VALUE} if there is no limit. 0: the time is
+   * over, or the caller has cancelled, so nobody waits for the answer.
    */
   public long timeLeft(TimeUnit unit) {
     long nanos = request.timeLeft();
@@ -99,16 +99,15 @@ public final class Request extends CallItems {
   }
 
   /**
-   * Answers with items and a code that the application gives a meaning, which ends the request. The
-   * items may show what is in it. Of the {@link Outgoing} only its items count. Memory is as for
-   * {@link org.libripc.Service#send}; the loan of what was borrowed ends with the ticket, which
-   * completes while the endpoint runs.
+   * Answers with items and a code whose meaning the application defines. This ends the request. The
+   * items may be over the request's own items. Only the items of the {@link Outgoing} are used.
+   * Memory is treated as in {@link org.libripc.Service#send}; the loan of borrowed memory ends with
+   * the ticket, which completes while the endpoint runs.
    *
-   * <p>It succeeds also if the caller does not wait any more. After an exception the request is as
-   * it was.
+   * <p>It succeeds even if the caller no longer waits. After an exception the request is as it was.
    *
    * @throws org.libripc.RipcException.NoRoom only with items that are borrowed, of kind {@link
-   *     ItemKind#LONG}, or for return buffers: try again later
+   *     ItemKind#LONG}, or for return buffers; try again later
    * @throws org.libripc.RipcException {@link Status#CLOSED} if the endpoint is gone, and as {@link
    *     org.libripc.Service#send}
    */
@@ -137,14 +136,14 @@ public final class Request extends CallItems {
   }
 
   /**
-   * Ends it without an answer: its call may have run, and has this status; {@link Status#CANCELLED}
-   * for {@link Status#OK}.
+   * Ends the request without an answer: the caller sees that the call may have run, with this
+   * status ({@link Status#CANCELLED} for {@link Status#OK}).
    */
   public void drop(Status status) {
     end(status, true);
   }
 
-  /** The same, if nothing was done for it: its call did not run. */
+  /** The same, if nothing was done for the request: the caller sees that the call did not run. */
   public void refuse(Status status) {
     end(status, false);
   }
@@ -154,8 +153,8 @@ public final class Request extends CallItems {
   }
 
   /**
-   * The same request as one that lasts until it ends, for any thread, one at a time; this object
-   * has ended. Of a request that was kept, itself.
+   * Moves the request into an object that lasts until the request ends, for any thread, one at a
+   * time; this object has then ended. Returns this if the request was already kept.
    */
   public Request keep() {
     RpcRequest kept = request.keep();

@@ -5,7 +5,7 @@ package org.libripc.rpc;
 @FunctionalInterface
 public interface RequestHandler {
   /**
-   * Gets a request. What it throws goes to the thread's uncaught exception handler, and drops the
+   * Gets a request. An exception goes to the thread's uncaught exception handler, and drops the
    * request: with the status of a {@link org.libripc.RipcException}, else with {@link
    * org.libripc.Status#CANCELLED}.
    */

@@ -25,15 +25,15 @@ import org.libripc.internal.Spares;
 
 /**
  * Makes calls from a service, and answers calls to it. It takes over the service's receiving:
- * messages that are no calls are dropped and counted. Both sides of a call need one.
+ * messages that are not calls are dropped and counted. Both sides of a call need an Rpc.
  *
  * <p>Nothing happens unless a thread is in {@link #run} (or {@link #serve}, {@link #callWait}): it
  * receives, runs handlers and ends calls. One thread at a time does that. Any thread may make,
  * cancel and answer calls.
  *
- * <p>A call's arguments are an {@link Outgoing}, of which the items and the return buffers count. A
- * call that cannot begin throws, and did not run. It is to be closed; one that the application has
- * lost is found by the garbage collector, closed and reported, and so is its service.
+ * <p>A call's arguments are an {@link Outgoing}, of which the items and the return buffers are
+ * used. A call that cannot begin throws, and did not run. Close the Rpc after use; if the
+ * application loses it, the garbage collector finds, closes and reports it, and its service too.
  */
 public final class Rpc implements AutoCloseable {
   /** What the garbage collector's net needs to know. */
@@ -44,7 +44,7 @@ public final class Rpc implements AutoCloseable {
     }
   }
 
-  // How long a thread that waits for its turn may not notice that it has come.
+  // The longest delay until a waiting thread notices that its turn has come.
   private static final long SLICE = 10_000_000;
   private static final Spares<Outgoing> SINGLE = new Spares<>(Outgoing::new);
   private static final CallOptions DEFAULT = new CallOptions();
@@ -53,7 +53,7 @@ public final class Rpc implements AutoCloseable {
   private final Dispatch dispatch = new Dispatch();
   private final RpcEndpoint endpoint;
   private final Cleaner.Cleanable cleanable;
-  private final Queue<Thread> waiting = new ConcurrentLinkedQueue<>(); // for their turns
+  private final Queue<Thread> waiting = new ConcurrentLinkedQueue<>(); // for a turn to run
 
   Rpc(Service service, int slots, int queue, int maxSessions) {
     this.service = service;
@@ -63,8 +63,8 @@ public final class Rpc implements AutoCloseable {
   }
 
   /**
-   * Opens the endpoint of a service, which has none and is not being received from. It ends with
-   * the service at the latest.
+   * Opens the endpoint of a service. The service must not have one already, and nobody may be
+   * receiving from it. The endpoint ends with the service at the latest.
    *
    * @throws IllegalStateException if another thread receives from the service, or it has an
    *     endpoint
@@ -91,9 +91,10 @@ public final class Rpc implements AutoCloseable {
   // ---- Answering calls ----
 
   /**
-   * Answers a method, whose calls are refused with {@link org.libripc.Status#UNSUPPORTED}
-   * otherwise. The handler runs in the thread that runs the endpoint, where it must not wait for
-   * other calls. Its {@link Request} belongs to it until it returns. Makes no garbage.
+   * Answers the calls of a method, which are otherwise refused with {@link
+   * org.libripc.Status#UNSUPPORTED}. The handler runs in the thread that runs the endpoint, where
+   * it must not wait for other calls. Its {@link Request} belongs to it until it returns. Makes no
+   * garbage.
    *
    * @throws IllegalStateException if another thread is running the endpoint
    * @throws RipcException {@link org.libripc.Status#INVALID_ARGUMENT} if the method has a handler
@@ -103,9 +104,10 @@ public final class Rpc implements AutoCloseable {
   }
 
   /**
-   * The same with a handler that runs in an executor, where it may wait. Its {@link Request} is its
-   * own. A request that the executor rejects did not run, with {@link org.libripc.Status#AGAIN};
-   * one whose time is over before it starts, with {@link org.libripc.Status#TIMEOUT}.
+   * The same with a handler that runs in an executor, where it may wait. The handler owns its
+   * {@link Request}. A request that the executor rejects did not run and ends with {@link
+   * org.libripc.Status#AGAIN}; one whose time is over before it starts ends with {@link
+   * org.libripc.Status#TIMEOUT}.
    */
   public Rpc on(int method, Executor executor, RequestHandler handler) {
     return add(method, Objects.requireNonNull(executor), handler);
@@ -131,7 +133,7 @@ public final class Rpc implements AutoCloseable {
 
   /**
    * Begins a call. Never waits for the network. The calls of a thread to one service begin in
-   * order, but may run and end in any.
+   * order, but may run and end in any order.
    *
    * @throws RipcException.NoRoom if as many calls to this service wait as {@link RpcBuilder#queue}
    *     allows: run, then call again
@@ -139,7 +141,7 @@ public final class Rpc implements AutoCloseable {
    * @throws RipcException {@link org.libripc.Status#TOO_LARGE}, {@link
    *     org.libripc.Status#NO_MEMORY}, {@link org.libripc.Status#FENCED}, {@link
    *     org.libripc.Status#CLOSED}, {@link org.libripc.Status#INVALID_ARGUMENT}, and as {@link
-   *     Service#send} where the service has just ended
+   *     Service#send} if the service has just ended
    */
   public RpcCall call(ServiceId to, int method, Outgoing arguments, CallOptions options) {
     RpcCall call = new RpcCall(endpoint);
@@ -162,8 +164,8 @@ public final class Rpc implements AutoCloseable {
   }
 
   /**
-   * The same as {@link #call}, for a handler that is told of the end. Makes no garbage if the
-   * objects are used again.
+   * The same as {@link #call}, with a handler that is called at the end. Makes no garbage if the
+   * objects are reused.
    *
    * @return the call's number, for {@link #cancel}
    */
@@ -195,11 +197,12 @@ public final class Rpc implements AutoCloseable {
 
   /**
    * The same as {@link #call}, and waits for the end. It runs the endpoint meanwhile, unless
-   * another thread does. The call of a thread that is interrupted is cancelled. {@link
-   * Service#interrupt} does not end it, and is left to the next {@link #run}.
+   * another thread does. If the thread is interrupted, its call is cancelled. {@link
+   * Service#interrupt} does not end the wait, and takes effect in the next {@link #run}.
    *
-   * @return to be closed
-   * @throws IllegalStateException in what the endpoint runs, which would wait for itself
+   * @return the result, which the caller has to close
+   * @throws IllegalStateException inside a handler that the endpoint runs, which would wait for
+   *     itself
    */
   public CallResult callWait(ServiceId to, int method, Outgoing arguments, CallOptions options)
       throws InterruptedException {
@@ -230,7 +233,7 @@ public final class Rpc implements AutoCloseable {
           while (!call.isDone()) endpoint.run(Layout.FOREVER);
         } catch (RipcException problem) {
           interruptedRun |= problem.status() == Status.INTERRUPTED;
-          // Whatever else keeps it from running ends the call, too.
+          // Anything else that keeps it from running also ends the call.
           LockSupport.parkNanos(this, SLICE / 10);
         } finally {
           endTurn();
@@ -248,8 +251,8 @@ public final class Rpc implements AutoCloseable {
   }
 
   /**
-   * Ends a call of {@link #callThen}. Its handler is told by the thread that runs, with {@link
-   * org.libripc.Status#CANCELLED}; return buffers are the application's again then.
+   * Ends a call of {@link #callThen}. The thread that runs the endpoint calls its handler with
+   * {@link org.libripc.Status#CANCELLED}; return buffers are then the application's again.
    *
    * @return false if there is no such call, or it has ended
    */
@@ -264,11 +267,11 @@ public final class Rpc implements AutoCloseable {
   // ---- Running ----
 
   /**
-   * Waits until requests or ends of calls have come, runs their handlers and completes the calls. A
-   * thread that finds another one running waits for its turn.
+   * Waits until requests or ends of calls have come, runs their handlers and completes the calls.
+   * If another thread is running the endpoint, waits for its turn.
    *
-   * @return how many there were; 0 if none came in this time
-   * @throws IllegalStateException in what it runs
+   * @return how many requests and ends there were; 0 if none came in this time
+   * @throws IllegalStateException inside a handler that it runs
    * @throws RipcException {@link org.libripc.Status#INTERRUPTED} after {@link Service#interrupt};
    *     {@link org.libripc.Status#FENCED}, {@link org.libripc.Status#CLOSED}
    */
@@ -303,7 +306,7 @@ public final class Rpc implements AutoCloseable {
     }
   }
 
-  /** False: the time is over, or the call has ended. */
+  /** Returns false if the time is over, or the call has ended. */
   private boolean takeTurn(long nanos, RpcCall until) throws InterruptedException {
     if (endpoint.tryTurn()) return true;
     if (nanos == 0) return false;
@@ -340,7 +343,7 @@ public final class Rpc implements AutoCloseable {
         c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13]);
   }
 
-  /** Those of each method that was called or has a handler, in ascending order. */
+  /** The counters of each method that was called or has a handler, in ascending order. */
   public List<MethodStatistics> methods() {
     List<MethodStatistics> methods = new ArrayList<>();
     endpoint.methods(found -> methods.add(MethodStatistics.read(found)));
@@ -351,9 +354,9 @@ public final class Rpc implements AutoCloseable {
   // ---- The end ----
 
   /**
-   * Ends all calls, in this thread: those that were sent may have run, the others did not; their
-   * status is {@link org.libripc.Status#CLOSED}. Threads that run return with {@link
-   * RipcException.Closed}. Requests that are kept stay valid, and their answers throw that. The
+   * Ends all calls, in this thread: those that were sent may have run, the others did not. Their
+   * status is {@link org.libripc.Status#CLOSED}. Threads that run the endpoint return with {@link
+   * RipcException.Closed}. Kept requests stay valid, but answering them throws the same. The
    * service goes on, and may be received from.
    *
    * <p>Waits until the calls that are running in other threads have returned, but not for handlers.

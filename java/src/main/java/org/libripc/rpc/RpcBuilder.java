@@ -41,8 +41,8 @@ public final class RpcBuilder {
   /**
    * Opens the endpoint, as {@link Rpc#open}.
    *
-   * @throws org.libripc.RipcException {@link org.libripc.Status#INVALID_ARGUMENT} if the slots are
-   *     no power of 2 up to 256
+   * @throws org.libripc.RipcException {@link org.libripc.Status#INVALID_ARGUMENT} if the number of
+   *     slots is not a power of 2 up to 256
    */
   public Rpc open() {
     return new Rpc(service, slots, queue, maxSessions);

@@ -7,16 +7,16 @@ import org.libripc.internal.RpcEndpoint;
 
 /**
  * A call under way. It completes with its result, whatever the outcome is, in the thread that runs
- * the endpoint; what depends on it without an executor of its own runs there, and must not wait for
- * other calls. The {@link CallResult} is to be closed.
+ * the endpoint. Dependent actions without an executor of their own run there, and must not wait for
+ * other calls. Close the {@link CallResult}.
  *
- * <p>Nobody else can complete it: {@link #complete} and the like return false or throw. So {@link
- * #orTimeout} and {@link #completeOnTimeout} do nothing: the time of a call is {@link
- * CallOptions#timeout}, and {@link #get(long, java.util.concurrent.TimeUnit)} waits for less.
+ * <p>Only the library can complete it: {@link #complete} and similar methods return false or throw.
+ * So {@link #orTimeout} and {@link #completeOnTimeout} do nothing. Set the time of a call with
+ * {@link CallOptions#timeout}; {@link #get(long, java.util.concurrent.TimeUnit)} can wait for less.
  */
 public final class RpcCall extends LibraryFuture<CallResult> implements RpcEndpoint.Borrower {
   private final RpcEndpoint endpoint;
-  private long name; // before anybody else has this
+  private long name; // set before another thread sees this
   private Runnable giveBack; // return buffers
   private volatile Thread waiting;
 
@@ -29,7 +29,7 @@ public final class RpcCall extends LibraryFuture<CallResult> implements RpcEndpo
     return this;
   }
 
-  /** Who is woken by the end. */
+  /** Sets the thread that the end wakes. */
   void wakes(Thread thread) {
     waiting = thread;
   }
@@ -47,11 +47,11 @@ public final class RpcCall extends LibraryFuture<CallResult> implements RpcEndpo
   }
 
   /**
-   * Ends the call: the server is told, and the return buffers are the application's again. A call
+   * Ends the call: tells the server, and gives the return buffers back to the application. A call
    * that was cancelled may have run.
    *
    * @param mayInterruptIfRunning has no effect
-   * @return false if it has ended otherwise
+   * @return false if it has already ended in another way
    */
   @Override
   public boolean cancel(boolean mayInterruptIfRunning) {

@@ -4,7 +4,7 @@ package org.libripc.rpc;
 /**
  * Counters of an {@link Rpc} since it was opened. Immutable.
  *
- * @param calls calls begun; those that ended are in the next three
+ * @param calls calls begun; the next three count those that ended
  * @param answered calls that were answered
  * @param didNotRun calls that did not run
  * @param mayHaveRun calls that may have run
@@ -12,13 +12,13 @@ package org.libripc.rpc;
  * @param requestsRun requests handed to a handler
  * @param requestsRefused requests refused: unknown method, busy executor, no session, or {@link
  *     Request#refuse}
- * @param requestsExpired requests that did not run, because the caller's time was over or it had
- *     cancelled; also those that were refused with {@link org.libripc.Status#TIMEOUT}
- * @param duplicates requests that had come already
+ * @param requestsExpired requests that did not run, because the caller's time was over or the
+ *     caller had cancelled; includes those refused with {@link org.libripc.Status#TIMEOUT}
+ * @param duplicates requests that had already come
  * @param answersRepeated kept answers sent again
  * @param sessionsOpened sessions with servers
  * @param sessionsServed sessions of clients
- * @param dropped messages that are no calls, or of no session
+ * @param dropped messages that are not calls, or belong to no session
  */
 public record RpcStatistics(
     long calls,

@@ -2,17 +2,17 @@
 package org.libripc.stream;
 
 /**
- * Whether to spin for the next message before a wait. Each spin in vain is followed by twice as
- * many messages without one, until a spin finds its message. So little is lost where others need
- * the processor.
+ * Decides whether to spin for the next message before a wait. After each spin that finds nothing,
+ * twice as many messages come without a spin, until a spin finds its message. So little time is
+ * lost when others need the processor.
  *
  * <p>One thread at a time.
  */
 final class AdaptiveSpin {
-  /** Messages without a spin, after spins in vain, at most. */
+  /** The most messages without a spin, after spins that found nothing. */
   static final int MOST_SKIPPED = 1024;
 
-  private int skips = 1; // after the next spin in vain
+  private int skips = 1; // after the next spin that finds nothing
   private int left; // messages that come without a spin
 
   /** Whether to spin now. */
@@ -20,18 +20,18 @@ final class AdaptiveSpin {
     return left == 0;
   }
 
-  /** A spin has found nothing. */
+  /** Called when a spin has found nothing. */
   void missed() {
     left = skips;
     skips = Math.min(2 * skips, MOST_SKIPPED);
   }
 
-  /** A spin has found a message. */
+  /** Called when a spin has found a message. */
   void hit() {
     skips = 1;
   }
 
-  /** A message was waited for. */
+  /** Called when a message came after a wait. */
   void waited() {
     if (left > 0) --left;
   }

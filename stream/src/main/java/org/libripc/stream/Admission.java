@@ -17,8 +17,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Who may open streams, and how many: from the OPEN of a client to the ACCEPT, or a RESET that says
- * why not. One thread finds the path to a client, for all streams that it opens meanwhile.
+ * Decides who may open streams, and how many. Covers the time from a client's OPEN to the ACCEPT,
+ * or to a RESET that says why not. One thread finds the path to a client, for all streams that the
+ * client opens meanwhile.
  *
  * <p>Any thread.
  */
@@ -26,8 +27,8 @@ import org.slf4j.LoggerFactory;
 final class Admission {
   private static final Logger LOG = LoggerFactory.getLogger(Admission.class);
 
-  // Of a second each, unless the context has another time for resolving. A client that has only
-  // started, on a busy machine, may be slow to answer.
+  // Each takes a second, unless the context has another resolve timeout. A client that has just
+  // started on a busy machine may be slow to answer.
   private static final int PATH_ATTEMPTS = 10;
 
   private record Opening(ByteStream stream, Message message) {}
@@ -42,12 +43,12 @@ final class Admission {
   // Guarded by the lock.
   private boolean accepting;
   private boolean ended;
-  // Of clients to which the path is being looked for, or will be.
+  // The openings of clients to which a path is being found, or will be.
   private final Map<ServiceId, List<Opening>> openings = new HashMap<>();
-  // Of these, whose are accepted when streams are accepted again, and the path to them.
+  // Those clients whose openings wait until streams are accepted again, with the path to each.
   private final Map<ServiceId, Integer> waiting = new HashMap<>();
 
-  /** Null as the acceptor: nobody may. */
+  /** If the acceptor is null, nobody may open streams. */
   Admission(
       Multiplexer multiplexer,
       StreamAcceptor acceptor,
@@ -86,7 +87,7 @@ final class Admission {
             multiplexer.execute(() -> take(client).forEach(each -> accept(each, path))));
   }
 
-  /** Those that wait are refused, and all that come. */
+  /** Refuses all openings, waiting or new, from now on. */
   void refuseAll() {
     Map<ServiceId, Integer> paths;
     try (AutoLock l = lock.held()) {
@@ -99,9 +100,9 @@ final class Admission {
   }
 
   /**
-   * The same before the end of all streams, which then tells those that wait.
+   * The same before the end of all streams, which then informs those that wait.
    *
-   * @return what is to be closed after that
+   * @return the messages to close after that
    */
   List<Message> end() {
     Map<ServiceId, Integer> paths;
@@ -149,9 +150,9 @@ final class Admission {
   }
 
   /**
-   * An OPEN has come. In the thread that receives. Takes over the message.
+   * Called when an OPEN has come, in the receiving thread. Takes over the message.
    *
-   * @return what is to be run for it; null: nothing
+   * @return the task to run for it; null: none
    */
   Runnable open(Message message, Frame frame) {
     ServiceId client = message.source();

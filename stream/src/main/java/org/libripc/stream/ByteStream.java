@@ -19,20 +19,24 @@ import org.libripc.ViewKind;
  * One end of a stream of bytes between two services, in both directions. {@link
  * StreamService#connect} opens one, a {@link StreamAcceptor} gets the other end.
  *
- * <p>Nothing here waits. {@link #read} takes what has come, and {@link #onReadable} tells when
- * there is more. A {@link #write} is complete when its buffers are the writer's again. For what is
- * small that is at once, for the rest when the other side has taken it. A peer that does not read
- * stops the writer.
+ * <p>No method waits. {@link #read} takes the bytes that have come, and {@link #onReadable} reports
+ * when there are more. A {@link #write} is complete when its buffers are the writer's again: at
+ * once for small data, else when the other side has taken it. A peer that does not read stops the
+ * writer.
  *
- * <p>One thread at a time reads, and one writes. The rest is for any thread. It is to be closed.
+ * <p>One thread at a time reads, and one writes. Any thread may call the other methods. Close it
+ * after use.
  */
 public final class ByteStream implements AutoCloseable {
-  /** For what is built on a stream and has a life of its own, such as a connection of a server. */
+  /**
+   * For objects that are built on a stream and have their own life cycle, such as a server's
+   * connections.
+   */
   public interface Listener {
-    /** The other side has said something. In the thread that receives: does not block. */
+    /** The other side has sent something. Called in the receiving thread: must not block. */
     void used();
 
-    /** The service ends: closes the stream now. */
+    /** The service is ending: must close the stream now. */
     void stopping();
   }
 
@@ -41,8 +45,8 @@ public final class ByteStream implements AutoCloseable {
   private final Multiplexer multiplexer;
   private final ServiceId peer;
   private final int number;
-  private final Connecting connecting; // null at the side that accepts
-  private final Frame opening; // null at the side that connects
+  private final Connecting connecting; // null on the side that accepts
+  private final Frame opening; // null on the side that connects
   private final Inbound in = new Inbound(this::finished);
   private final Outbound out;
   private final AtomicReference<Runnable> reader = new AtomicReference<>();
@@ -51,15 +55,18 @@ public final class ByteStream implements AutoCloseable {
   private volatile Listener listener;
   private volatile Peer provenPeer; // null: nothing has come yet
   private volatile long usedAt = System.nanoTime();
-  // A thread finds itself here only if it is the one that receives, in received().
+  // A thread finds itself in this field only if it is the receiving thread, inside received().
   private Thread receiving;
-  private boolean mayWrite; // that thread's
-  // What tells the other side, once closed, that this one is alive no more.
+  private boolean mayWrite; // used only by that thread
+  // A message whose close tells the other side that this side is no longer alive.
   private final AtomicReference<Message> life = new AtomicReference<>();
-  private final AtomicBoolean accepted = new AtomicBoolean(); // or given up before
+  private final AtomicBoolean accepted = new AtomicBoolean(); // or given up before that
   private final AtomicBoolean closed = new AtomicBoolean();
 
-  /** One that connects, or has been opened by the other side: null is the other one. */
+  /**
+   * A stream that connects, or that the other side has opened: the argument for the other case is
+   * null.
+   */
   ByteStream(
       Multiplexer multiplexer, ServiceId peer, int number, Connecting connecting, Frame opening) {
     this.multiplexer = multiplexer;
@@ -76,15 +83,15 @@ public final class ByteStream implements AutoCloseable {
   }
 
   /**
-   * Who is at the other end, as it was proven, while {@link #peer} is that side's own word. Unknown
-   * until something has come from there. What others send in its name is dropped.
+   * The proven identity of the other end, while {@link #peer} is only what that side claims.
+   * Unknown until something has come from there. Messages that others send in its name are dropped.
    */
   public Peer provenPeer() {
     Peer known = provenPeer;
     return known == null ? Peer.UNKNOWN : known;
   }
 
-  /** Whether a message that names this stream is of the one at its other end. */
+  /** Whether a message that names this stream comes from the peer at its other end. */
   boolean isFromPeer(Message message) {
     Peer from = message.peer();
     Peer known = provenPeer;
@@ -92,7 +99,7 @@ public final class ByteStream implements AutoCloseable {
     return known == null || known.canBe(from);
   }
 
-  /** The number that the side that connects has given it, not 0. */
+  /** The stream's number, which the connecting side has chosen; never 0. */
   public int number() {
     return number;
   }
@@ -102,7 +109,7 @@ public final class ByteStream implements AutoCloseable {
     return multiplexer.service;
   }
 
-  /** How it uses memory and time. */
+  /** How the stream uses memory and time. */
   public StreamOptions options() {
     return multiplexer.options;
   }
@@ -112,12 +119,12 @@ public final class ByteStream implements AutoCloseable {
     multiplexer.execute(task);
   }
 
-  /** Whether it is not closed. It may be broken: reads and writes tell. */
+  /** Whether it is not closed. It may be broken, which reads and writes report. */
   public boolean isOpen() {
     return !closed.get();
   }
 
-  /** Null: none, as at first. */
+  /** Sets the listener; null, the default: none. */
   public void listen(Listener to) {
     listener = to;
   }
@@ -133,7 +140,7 @@ public final class ByteStream implements AutoCloseable {
   // ---- Reading ----
 
   /**
-   * Copies what has come into a buffer, from its position on.
+   * Copies bytes that have come into a buffer, from its position on.
    *
    * @return how many bytes; 0 if there are none now, -1 at the end of the stream
    * @throws IOException why there will be no more, after the last byte that has come
@@ -150,8 +157,8 @@ public final class ByteStream implements AutoCloseable {
   }
 
   /**
-   * Runs a task once, as soon as {@link #read} would return something else than 0. It replaces the
-   * one before. Null: no task any more.
+   * Runs a task once, as soon as {@link #read} would not return 0. It replaces the previous task.
+   * Null: removes the task.
    */
   public void onReadable(Runnable task) {
     reader.set(task);
@@ -168,11 +175,11 @@ public final class ByteStream implements AutoCloseable {
   // ---- Writing ----
 
   /**
-   * Writes buffers, which stay as they are until the future is complete. It fails with the {@link
-   * IOException} that has broken the stream. What depends on it may run in the thread that writes,
-   * and later in one of the executor.
+   * Writes buffers, which must not change until the future is complete. The future fails with the
+   * {@link IOException} that has broken the stream. Dependent actions may run in the writing
+   * thread, or later in a thread of the executor.
    *
-   * @throws IllegalStateException if the write before is not complete
+   * @throws IllegalStateException if the previous write is not complete
    */
   public CompletableFuture<Void> write(ByteBuffer... buffers) {
     if (writes.getAndSet(true))
@@ -201,12 +208,13 @@ public final class ByteStream implements AutoCloseable {
   }
 
   /**
-   * Sends what can be sent now. The positions of the buffers move over what is the writer's again.
-   * The next call has the same buffers with the rest, after {@link #onWritable}. Not beside {@link
-   * #write}.
+   * Sends what can be sent now. The positions of the buffers move over the bytes that are the
+   * writer's again. The next call, after {@link #onWritable}, must pass the same buffers with the
+   * rest. Do not use it together with {@link #write}.
    *
-   * @param lent whether the buffers stay as they are until that call; else all that goes is copied
-   * @return whether all is the writer's again
+   * @param lent whether the buffers do not change until that call; else everything that is sent is
+   *     copied
+   * @return whether all bytes are the writer's again
    * @throws IOException if the stream is broken, or its output was shut down
    */
   public boolean flush(boolean lent, ByteBuffer... buffers) throws IOException {
@@ -223,20 +231,20 @@ public final class ByteStream implements AutoCloseable {
   }
 
   /**
-   * Says of a buffer that its bytes do not change any more, and that its memory is leased from the
-   * context. The next write need not wait until the other side has taken them: the stream keeps the
-   * memory. Null: no such buffer any more.
+   * Promises that a buffer's bytes will not change, and that its memory is leased from the context.
+   * The next write need not wait until the other side has taken them: the stream keeps the memory.
+   * Null: takes the promise back.
    */
   public void give(ByteBuffer buffer) {
     out.give(buffer);
   }
 
-  /** Ends the bytes to the other side, which may go on. */
+  /** Ends the bytes to the other side, which may still send. */
   public void shutdownOutput() {
     out.end();
   }
 
-  /** The write may go on; from any thread, with the lock of the sending half held. */
+  /** Called when the write may go on; by any thread, with the lock of the sending half held. */
   void wakeWriter() {
     if (Thread.currentThread() == receiving) {
       mayWrite = true;
@@ -256,8 +264,8 @@ public final class ByteStream implements AutoCloseable {
   // ---- Beginning and end ----
 
   /**
-   * At the side that accepts: tells the other one that the stream is open. Once; it comes before
-   * the first write.
+   * On the side that accepts: tells the other side that the stream is open. Has an effect once;
+   * must come before the first write.
    */
   public void accept() {
     if (opening == null || accepted.getAndSet(true)) return;
@@ -267,8 +275,8 @@ public final class ByteStream implements AutoCloseable {
   }
 
   /**
-   * Ends both directions. What was written is still delivered, also if this process ends the
-   * service next; a write that is not complete fails, and the other side is told.
+   * Ends both directions. Completed writes are still delivered, even if this process ends the
+   * service next. A write that is not complete fails, and the other side is told.
    */
   @Override
   public void close() {
@@ -281,14 +289,16 @@ public final class ByteStream implements AutoCloseable {
     wakeReader();
   }
 
-  /** The service ends. */
+  /** Called when the service ends. */
   void stop() {
     Listener current = listener;
     if (current != null) current.stopping();
     close();
   }
 
-  /** It is broken: reads fail after what has come, writes at once. Any thread. */
+  /**
+   * Breaks the stream: reads fail after the bytes that have come, writes fail at once. Any thread.
+   */
   void fail(IOException cause) {
     assert !out.isHeld() : "the reader's lock comes first";
     in.fail(cause);
@@ -301,7 +311,7 @@ public final class ByteStream implements AutoCloseable {
     if (!accepted.getAndSet(true) && connecting != null) connecting.refused(cause);
   }
 
-  /** Keeps a message of the other side until the stream is closed here. */
+  /** Keeps a message of the other side until this side closes the stream. */
   void keep(Message message) {
     life.set(message);
     if (closed.get()) dropLife();
@@ -312,7 +322,7 @@ public final class ByteStream implements AutoCloseable {
     if (held != null) held.close();
   }
 
-  // Where no ticket tells of the death of the other side, a message to it does.
+  // If no ticket would report the death of the other side, a message to it does.
   private void scheduleProbe() {
     if (!isOpen() || !out.needsProbes()) return;
     multiplexer.executor.schedule(
@@ -327,8 +337,8 @@ public final class ByteStream implements AutoCloseable {
   }
 
   /**
-   * The other side holds nothing of the stream any more. Its last word is on its way, or it has
-   * ended without one: then nobody takes, or knows, what is sent now. Any thread.
+   * Called when the other side no longer holds anything of the stream. Its last message is on its
+   * way, or it has ended without one: then nobody takes what is sent now. Any thread.
    */
   void givenBack() {
     if (!accepted.get()) return;
@@ -341,9 +351,9 @@ public final class ByteStream implements AutoCloseable {
   // ---- The multiplexer ----
 
   /**
-   * A message for the stream, which it takes over. From the thread that receives.
+   * Takes over a message for the stream. Called by the receiving thread.
    *
-   * @return what is to be run for it; null if nothing is
+   * @return the task to run for it; null if there is none
    */
   Runnable received(Message message, Frame frame) {
     Runnable task;
@@ -355,12 +365,12 @@ public final class ByteStream implements AutoCloseable {
     }
     if (!mayWrite) return task;
     mayWrite = false;
-    // A request often tells that the response before it was taken; whoever waits for that reads it
-    // next.
+    // A request often shows that the previous response was taken; the task that waits for this then
+    // reads the request.
     if (StreamTask.of(writer) == StreamTask.Blocking.NEVER) {
       return new Completion(this::completeWrite, task);
     }
-    // Either may wait for the other.
+    // Each of the two tasks may wait for the other.
     if (task == null) return writer;
     multiplexer.execute(writer);
     return task;
@@ -373,7 +383,7 @@ public final class ByteStream implements AutoCloseable {
   }
 
   private Runnable take(Message message, Frame frame) {
-    // A probe of the other side is no use of the stream.
+    // A probe by the other side does not count as use of the stream.
     if (frame.type() != Frame.Type.CREDIT || out.isNews(frame.consumed())) used();
     boolean sane = out.acknowledge(frame.consumed());
     out.poll();
@@ -423,7 +433,7 @@ public final class ByteStream implements AutoCloseable {
       multiplexer.returned.increment();
   }
 
-  // Its bytes were read.
+  // Called when the message's bytes were read.
   private void finished(Message message) {
     if (message.returnCount() != 0) {
       out.returnBuffers().offered(message);

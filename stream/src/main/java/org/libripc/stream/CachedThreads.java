@@ -8,7 +8,7 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
-/** Threads of a service that was given none: daemons, as many as are needed, and one timer. */
+/** The threads of a service without an executor: daemons, as many as are needed, and one timer. */
 final class CachedThreads implements StreamExecutor, AutoCloseable {
   private static final ThreadFactory DAEMONS =
       task -> {

@@ -5,8 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Completes a write in the thread that receives, which then goes on with the next task. That is the
- * task of the message that has told of the write, or one that the completion has left to it.
+ * Completes a write in the receiving thread, which then goes on with the next task: the task of the
+ * message that reported the write, or one that the completion has deferred to this thread.
  */
 final class Completion implements StreamTask {
   private static final ThreadLocal<List<Runnable>> DEFERRED = new ThreadLocal<>();
@@ -16,7 +16,7 @@ final class Completion implements StreamTask {
 
   /**
    * @param completion does not block
-   * @param next of the message; null: none
+   * @param next the task of the message; null: none
    */
   Completion(Runnable completion, Runnable next) {
     this.completion = completion;

@@ -22,9 +22,9 @@ final class Connecting {
   }
 
   /**
-   * Begins it.
+   * Begins to connect.
    *
-   * @param timeoutNanos until it is given up; 0: no limit
+   * @param timeoutNanos the time after which it gives up; 0: no limit
    */
   CompletableFuture<ByteStream> start(ServiceId server, long timeoutNanos) {
     do {

@@ -10,7 +10,8 @@ import org.libripc.RipcException;
 import org.libripc.Ticket;
 
 /**
- * Messages of a stream without bytes, in their order: they are sent at once, or when there is room.
+ * Messages of a stream that carry no bytes, in their order. They are sent at once, or when there is
+ * room.
  *
  * <p>Guarded by its {@link Outbound}.
  */
@@ -49,7 +50,7 @@ final class ControlQueue {
     waiting.clear();
   }
 
-  /** Sends what can be sent; whether all is. Forgets all if that fails. */
+  /** Sends what can be sent; returns whether all is. Forgets all if that fails. */
   boolean send() {
     try {
       return sendAll();
@@ -78,8 +79,8 @@ final class ControlQueue {
     return true;
   }
 
-  // What the other side holds as long as the stream lives tells of its death; or that it was given
-  // back, which an end without a word does too.
+  // The ticket of a message that the other side holds as long as the stream lives shows that side's
+  // death, or that the message was given back, which also happens if that side ends silently.
   private void watchLife(Ticket ticket, boolean held) {
     if (!held && InFlight.isTaken(ticket)) return;
     out.whenComplete(

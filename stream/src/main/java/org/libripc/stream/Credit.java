@@ -4,22 +4,22 @@ package org.libripc.stream;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The windows of a connection: how far its writer may go, and what was announced to the other side
- * of the reader here.
+ * The windows of a connection: how far the local writer may go, and what was announced to the other
+ * side about the local reader.
  *
  * <p>Guarded by its {@link Outbound}.
  */
 final class Credit {
-  // How often a reader tells how far it is, if it has not come to the end of a message. A writer
-  // that hears nothing for its idle time-out gives the reader up. That time-out is a second when
-  // its server stops.
+  // How often a reader reports its progress while it has not reached the end of a message. A writer
+  // that receives nothing during its idle time-out gives the reader up. That time-out is a second
+  // when its server stops.
   private static final long ANNOUNCE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   private final int ownWindow;
   private long sent;
   private long acknowledged;
   private int window;
-  private long announced; // what the other side knows to be consumed
+  private long announced; // the consumption that the other side knows of
   private long announcedAt = System.nanoTime();
 
   /**
@@ -29,11 +29,11 @@ final class Credit {
     this.ownWindow = ownWindow;
   }
 
-  // ---- Of the writer here ----
+  // ---- The local writer ----
 
   /**
-   * The other side takes up to so many bytes ahead of what it has read. Those are copies that are
-   * kept here until then, so there are never more than the window of this side.
+   * The other side accepts this many bytes ahead of what it has read. They are copies that this
+   * side keeps until they are read, so there are never more than this side's own window.
    */
   void open(int bytes) {
     window = Math.min(bytes, ownWindow);
@@ -47,7 +47,7 @@ final class Credit {
     sent += bytes + Frame.COST;
   }
 
-  /** What the other side will have read when it has read all that was sent. */
+  /** The value that the other side's consumption reaches when it has read all that was sent. */
   long end() {
     return sent;
   }
@@ -57,20 +57,20 @@ final class Credit {
     return bytes > acknowledged;
   }
 
-  /** The other side has read so much; false if it cannot have. */
+  /** The other side reports that it has read this much; false if that is impossible. */
   boolean acknowledge(long bytes) {
     if (bytes > sent) return false;
     acknowledged = Math.max(acknowledged, bytes);
     return true;
   }
 
-  // ---- Of the reader here ----
+  // ---- The local reader ----
 
   int ownWindow() {
     return ownWindow;
   }
 
-  /** The other side hears it. */
+  /** Called when the value is sent to the other side. */
   void announced(long consumed) {
     announced = Math.max(announced, consumed);
     announcedAt = System.nanoTime();
@@ -80,10 +80,10 @@ final class Credit {
     return announced >= consumed;
   }
 
-  /** Whether the other side may be waiting for word of what was read, or for a sign of life. */
+  /** Whether the other side may be waiting for a report of what was read, or for a sign of life. */
   boolean isOwed(Inbound.Progress reader) {
     long unannounced = reader.consumed() - announced;
-    // A writer that waits until a message was read sends nothing before.
+    // A writer that waits until a message is read sends nothing before that.
     boolean mayWait =
         unannounced >= ownWindow / 2 && reader.waiting() < ownWindow && !reader.awaited();
     boolean slow =

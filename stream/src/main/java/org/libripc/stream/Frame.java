@@ -8,15 +8,15 @@ import java.nio.ByteOrder;
  * The header of a message of a stream connection, its first item. docs/wire.md, "Stream
  * connections".
  *
- * @param type what it is
+ * @param type the kind of message
  * @param flags {@link #END}, {@link #FILLER}, {@link #AWAITED}
  * @param reason of a RESET
- * @param sequence place of a DATA or CLOSE among those of its direction
- * @param consumed of the window of the other direction: what its reader is through with
- * @param window of OPEN and ACCEPT: bytes that the other side may send ahead of that
+ * @param sequence position of a DATA or CLOSE in the order of its direction
+ * @param consumed what the reader of the other direction has consumed of its window
+ * @param window of OPEN and ACCEPT: bytes that the other side may send ahead of its reader
  */
 record Frame(Type type, int flags, Reason reason, int sequence, long consumed, int window) {
-  /** What a message is. The order is that of the wire. */
+  /** The kind of a message. The order is that of the wire. */
   enum Type {
     OPEN,
     ACCEPT,
@@ -46,17 +46,18 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
 
   static final int BYTES = 20;
 
-  /** What a message of the stream uses of the window besides its bytes. */
+  /** What each message uses of the window in addition to its bytes. */
   static final int COST = 256;
 
   /** The sender has nothing more to send after this. */
   static final int END = 1;
 
-  /** The items after the header are no bytes of the stream. */
+  /** The items after the header are not bytes of the stream. */
   static final int FILLER = 2;
 
   /**
-   * The sender goes on when it knows that this was read: a reader that then waits for more says so.
+   * The sender waits until it knows that this was read: a reader that then waits for more reports
+   * it.
    */
   static final int AWAITED = 4;
 
@@ -68,7 +69,7 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
     return (flags & flag) != 0;
   }
 
-  /** Whether it has a place in the order of its direction. */
+  /** Whether it has a position in the order of its direction. */
   boolean isOrdered() {
     return type == Type.DATA || type == Type.CLOSE;
   }
@@ -86,7 +87,7 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
         .flip();
   }
 
-  /** Null if it is none that this version knows. */
+  /** Null if it is not a header that this version knows. */
   static Frame decode(ByteBuffer item) {
     if (item.remaining() != BYTES) return null;
     ByteBuffer bytes = item.slice().order(ByteOrder.LITTLE_ENDIAN);

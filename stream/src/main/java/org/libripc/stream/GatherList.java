@@ -9,11 +9,11 @@ import org.libripc.Outgoing;
 import org.libripc.Ripc;
 
 /**
- * The bytes of a writer's buffers that go in one message, and how they can travel in it. One
+ * The bytes of a writer's buffers that go into one message, and how they can travel in it. One
  * thread.
  */
 final class GatherList {
-  /** Up to this size a part is copied into the message that a large part travels in. */
+  /** Parts up to this size are copied into the message in which a large part travels. */
   private static final int SMALL = 1024;
 
   /** Items of one message, besides the header. */
@@ -21,12 +21,12 @@ final class GatherList {
 
   private final List<ByteBuffer> parts = new ArrayList<>();
   private final boolean reliable;
-  private ByteBuffer given; // the one that the writer changes no more; null: there is none
+  private ByteBuffer given; // the buffer that the writer will not change; null: none
   private long bytes;
 
   /**
-   * @param reliable whether short messages arrive; where not, each message needs a long item
-   * @param gift the buffer that the writer changes no more; null: none
+   * @param reliable whether short messages always arrive; if not, each message needs a long item
+   * @param gift the buffer that the writer will not change; null: none
    */
   GatherList(ByteBuffer[] buffers, long from, long size, boolean reliable, ByteBuffer gift) {
     this.reliable = reliable;
@@ -46,7 +46,7 @@ final class GatherList {
     bytes += part.remaining();
   }
 
-  /** Of a writer's buffers. */
+  /** The remaining bytes of a writer's buffers. */
   static long remaining(ByteBuffer[] buffers) {
     long bytes = 0;
     for (ByteBuffer buffer : buffers) bytes += buffer.remaining();
@@ -57,7 +57,7 @@ final class GatherList {
     return bytes;
   }
 
-  /** Whether they can be sent where they lie. */
+  /** Whether the parts can be sent in place. */
   boolean canBeBorrowed(int shortLimit) {
     long smallBytes = 0;
     for (ByteBuffer part : parts) {
@@ -67,7 +67,10 @@ final class GatherList {
     return parts.size() <= MOST && fitsBesides(smallBytes, shortLimit);
   }
 
-  /** Whether they are what the writer changes no more, and as little else as can be copied. */
+  /**
+   * Whether they are in the buffer that the writer will not change, with little enough else to be
+   * copied.
+   */
   boolean canBeGiven(int shortLimit) {
     if (given == null || parts.size() > MOST) return false;
     return fitsBesides(bytes - given.remaining(), shortLimit);
@@ -77,7 +80,7 @@ final class GatherList {
     return smallBytes + Frame.BYTES <= Math.min(shortLimit / 2, 3 * SMALL);
   }
 
-  /** Whether those that stay where they lie are in memory that is leased from a context. */
+  /** Whether the parts that are sent in place are in memory that is leased from a context. */
   boolean areLeasedFrom(Ripc ripc) {
     for (ByteBuffer part : parts) if (!isSmall(part) && !ripc.isLeased(part)) return false;
     return true;
@@ -88,8 +91,8 @@ final class GatherList {
   }
 
   /**
-   * Cuts them so that the last one, which is large, fits into a return buffer, and those before it
-   * are small. False, and nothing was cut, if that cannot be.
+   * Cuts the parts so that the last one, which is large, fits into a return buffer, and those
+   * before it are small. If that is impossible it cuts nothing and returns false.
    */
   boolean cutToReturn(long room) {
     long before = 0;
@@ -100,7 +103,7 @@ final class GatherList {
         if (before > 2 * SMALL || !reliable && !part.isDirect()) return false;
         continue;
       }
-      // A written part tells nobody of itself: the message must not get lost.
+      // Nothing reports a part that was written into the buffer, so the message must not get lost.
       if (!part.isDirect() || room <= SMALL || !reliable && index == 0) return false;
       parts.subList(index, parts.size()).clear();
       bytes = before;
@@ -111,7 +114,7 @@ final class GatherList {
   }
 
   /**
-   * Adds them to a message, as they were found to be able to go.
+   * Adds the parts to a message, in the way that was chosen for them.
    *
    * @param mode if short, there may be more of them than items
    */
@@ -132,7 +135,9 @@ final class GatherList {
     }
   }
 
-  /** Copies them, from the position of a buffer on, which is then at its start again. */
+  /**
+   * Copies the parts into a buffer from its position on, and sets the position back to its start.
+   */
   ByteBuffer copyTo(ByteBuffer all) {
     for (ByteBuffer part : parts) all.put(part);
     return all.flip();

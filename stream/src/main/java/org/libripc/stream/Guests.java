@@ -10,26 +10,27 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 
 /**
- * Threads of the application that wait for what a task of {@link ReceivingThreads} will do. One
- * that is alone receives itself meanwhile, as the guest: so the peer wakes it, and not another
- * thread that wakes it in turn.
+ * Threads of the application that wait for the result of a task of {@link ReceivingThreads}. If
+ * only one waits, it receives meanwhile, as the guest: so the peer wakes it directly, and not
+ * another thread that then wakes it.
  *
  * <p>Any thread.
  */
 final class Guests {
-  // After so many looks without an await() in between no guest is expected.
+  // After this many looks without an await() no guest is expected.
   private static final int GONE = 1000;
 
-  // After several threads were in await() at once, so many calls make no guest.
+  // After several threads were in await() at once, this many calls make no guest.
   private static final int CROWD = 64;
 
-  /** A thread that has the place of the one that receives. */
+  /** A thread that receives in place of the threads of the pool. */
   static final class Guest {
     final Thread thread = Thread.currentThread();
-    volatile CompletableFuture<?> answer; // what it waits for; null while it sends that
-    // It holds the place and does not receive: it sends, or runs a task. Ends with the lock held.
+    volatile CompletableFuture<?> answer; // what it waits for; null while it sends the request
+    // The guest keeps its place but does not receive: it sends, or runs a task. Reset with the lock
+    // held.
     volatile boolean isAway;
-    volatile long turns; // of being away
+    volatile long turns; // counts its absences
 
     Guest(CompletableFuture<?> answer) {
       this.answer = answer;
@@ -40,7 +41,7 @@ final class Guests {
   private final TaskSource source;
   private final AtomicInteger awaiting = new AtomicInteger(); // threads in await()
   private volatile int crowd; // calls of await() that still make no guest
-  // Looks for something to take since an await() began.
+  // How often a thread has looked for a task since an await() began.
   private volatile int sinceAwait = GONE;
 
   Guests(ReceivingThreads threads, TaskSource source) {
@@ -49,8 +50,8 @@ final class Guests {
   }
 
   /**
-   * Whether a guest will want the place soon. For the thread that is in {@link TaskSource#next},
-   * once for each time.
+   * Whether a guest will want to receive soon. Called by the thread in {@link TaskSource#next},
+   * once in each call.
    */
   boolean isExpected() {
     int looks = sinceAwait;
@@ -60,8 +61,8 @@ final class Guests {
   }
 
   /**
-   * Waits for this. Meanwhile the calling thread receives, and runs what follows, if it is the only
-   * one that waits so, and somebody else can go on.
+   * Waits for a future. Meanwhile the calling thread receives, and runs the tasks that follow, if
+   * it is the only one in such a wait and another thread can take over.
    */
   <T> T await(CompletableFuture<T> answer, long nanos)
       throws InterruptedException, ExecutionException, TimeoutException {
@@ -74,8 +75,8 @@ final class Guests {
   }
 
   /**
-   * The same for the answer to something that this sends. Nobody else takes what comes while it
-   * does, but if that lasts.
+   * The same for the answer to a request that this sends. No other thread receives while it sends,
+   * unless that takes long.
    */
   <T> T await(Supplier<CompletableFuture<T>> sending, long nanos)
       throws InterruptedException, ExecutionException, TimeoutException {
@@ -103,7 +104,7 @@ final class Guests {
       boolean stays = false;
       Runnable task = null;
       try {
-        // Whoever completes it after this look ends the wait.
+        // A thread that completes the answer after this check ends the wait.
         if (canReceive(answer, left)) {
           task = source.receive(left);
           if (task != null && threads.isUsual(task)) {
@@ -136,13 +137,14 @@ final class Guests {
     return threads.enter(own) ? own : null;
   }
 
-  // Of several each would mostly receive for others, and the threads of the pool are quicker at
-  // that.
+  // With several waiting threads, a guest would mostly receive for the others, and the threads of
+  // the pool are quicker at that.
   private boolean isCrowded() {
     return awaiting.get() > 1 || crowd > 0;
   }
 
-  // The next part of an answer mostly comes soon: others would be woken for it meanwhile.
+  // The next part of an answer mostly comes soon, and other threads would be woken for it
+  // meanwhile.
   private boolean runInside(Guest own, CompletableFuture<?> answer, Runnable task) {
     threads.goAway(own);
     threads.run(task);

@@ -9,13 +9,13 @@ import java.util.List;
 import org.libripc.Ticket;
 
 /**
- * The bytes that a writer has sent, in their order, until they are its own again. That is at once
- * if they were copied, else when the other side has taken them.
+ * The bytes that a writer has sent, in their order, until they are the writer's again: at once if
+ * they were copied, else when the other side has taken them.
  *
  * <p>Guarded by its {@link Outbound}.
  */
 final class InFlight {
-  /** Messages of one connection whose memory may be away at once. */
+  /** The most messages of one connection whose memory may be lent at once. */
   private static final int MOST = 4;
 
   /** One message. */
@@ -23,7 +23,7 @@ final class InFlight {
     private final long bytes;
     private final long read;
     private final Ticket ticket;
-    private final boolean quiet; // nobody tells of the ticket
+    private final boolean quiet; // no event reports the ticket
     private boolean complete;
 
     private Write(long bytes, long read, boolean written, boolean quiet, Ticket ticket) {
@@ -47,11 +47,11 @@ final class InFlight {
   }
 
   /**
-   * Bytes have gone.
+   * Adds bytes that were sent.
    *
-   * @param read what the other side will have read when it has taken them; 0: that tells nothing
+   * @param read what the other side will have read when it has taken them; 0: not known
    * @param written the writer need not wait for them
-   * @param quiet nobody tells of the ticket: {@link #poll} finds out
+   * @param quiet no event reports the ticket: {@link #poll} finds out
    */
   Write add(long bytes, long read, boolean written, boolean quiet, Ticket ticket) {
     Write write = new Write(bytes, read, written, quiet, ticket);
@@ -63,19 +63,19 @@ final class InFlight {
     return ticket.isDone() && !ticket.isCompletedExceptionally();
   }
 
-  /** How many bytes they are. */
+  /** The number of bytes in flight. */
   long bytes() {
     long bytes = 0;
     for (Write each : writes) bytes += each.bytes;
     return bytes;
   }
 
-  /** Whether {@link #advance} would give some back. */
+  /** Whether {@link #advance} would give bytes back. */
   boolean isNextComplete() {
     return !writes.isEmpty() && writes.peek().complete;
   }
 
-  /** Moves the positions of the writer's buffers over what is its own again. */
+  /** Moves the positions of the writer's buffers over the bytes that are the writer's again. */
   void advance(ByteBuffer[] buffers) {
     while (isNextComplete()) {
       long left = writes.poll().bytes;
@@ -87,16 +87,16 @@ final class InFlight {
     }
   }
 
-  /** Whether a quiet one is under way. */
+  /** Whether a quiet write is under way. */
   boolean hasQuiet() {
     for (Write each : writes) if (each.quiet && !each.complete) return true;
     return false;
   }
 
   /**
-   * Finds out which quiet ones were taken, in their order: {@link #read}.
+   * Finds out which quiet writes were taken, in their order: {@link #read}.
    *
-   * @return why one of them never will be; null if none has failed
+   * @return why one of them will never be taken; null if none has failed
    */
   Throwable poll() {
     for (Write each : writes) {
@@ -111,12 +111,12 @@ final class InFlight {
     return null;
   }
 
-  /** How far the other side has read, as far as its taking of quiet ones tells. */
+  /** How far the other side has read, as far as the quiet writes it has taken show. */
   long read() {
     return read;
   }
 
-  /** Forgets all; the tickets of those that are not complete. */
+  /** Forgets all writes. Returns the tickets of those that are not complete. */
   List<Ticket> takeUnfinished() {
     List<Ticket> unfinished = new ArrayList<>();
     for (Write each : writes) {

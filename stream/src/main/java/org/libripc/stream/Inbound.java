@@ -13,7 +13,7 @@ import org.libripc.internal.AutoLock;
 
 /**
  * The receiving half of a connection: messages in their order, until their bytes were read. The
- * sender lends the bytes of long items. Reading is their one copy, and the sender has them back
+ * sender lends the bytes of long items. Reading is their only copy, and the sender gets them back
  * when they were read.
  *
  * <p>Any thread; everything is guarded by one lock.
@@ -23,14 +23,15 @@ final class Inbound {
   /** Messages that may be ahead of one that is still on its way. */
   private static final int MOST_EARLY = 4096;
 
-  // A service can hold only so many messages that lie in memory of others. Where a connection has
-  // this many unread ones, further small ones are copied, so that none takes those of the others.
+  // A service can hold only a limited number of messages in lent memory. If a connection has this
+  // many unread ones, further small ones are copied, so that no connection uses up the share of the
+  // others.
   private static final int MOST_LENT = 64;
   private static final int SMALL = 16 << 10;
 
-  /** Who gets the messages whose bytes were read. */
+  /** Receives the messages whose bytes were read. */
   interface Reader {
-    /** Takes it over. With the lock held. */
+    /** Takes the message over. Called with the lock held. */
     void finished(Message message);
   }
 
@@ -38,8 +39,9 @@ final class Inbound {
    * How far the reader is.
    *
    * @param consumed as {@link #consumed}
-   * @param waiting the same of what has come and was not read yet
-   * @param awaited whether the last that was read is of a message whose sender waits for its end
+   * @param waiting the same for the bytes that have come and were not read yet
+   * @param awaited whether the last bytes read belong to a message whose sender waits until it is
+   *     read
    */
   record Progress(long consumed, long waiting, boolean awaited) {}
 
@@ -66,7 +68,7 @@ final class Inbound {
           lost = new IOException("A part of the stream was lost: " + message.status(index));
         }
       }
-      // A filler takes nothing, so an end may come when the window is full.
+      // A filler uses none of the window, so an end may come even when the window is full.
       cost = size == 0 || frame.has(Frame.FILLER) ? 0 : size + Frame.COST;
       lent = elsewhere;
     }
@@ -86,18 +88,18 @@ final class Inbound {
   private final Reader reader;
   private final Deque<Part> ready = new ArrayDeque<>();
   private final NavigableMap<Integer, Part> early =
-      new TreeMap<>((left, right) -> Integer.signum(left - right)); // numbers go round
+      new TreeMap<>((left, right) -> Integer.signum(left - right)); // numbers wrap around
   private int nextSequence;
   private long received;
   private long receivedEarly;
-  private int lent; // of those that are here
-  private boolean awaited; // the last bytes read are of one whose sender waits for it
+  private int lent; // number of lent messages here
+  private boolean awaited; // the last bytes read were of a message whose sender waits
   private volatile long consumed; // written with the lock held
   // Where the reader is in the first message that is ready.
   private int item = 1;
   private long offset;
   private boolean ended; // no more messages are taken: the stream is at its end
-  private IOException failure; // nor after what is ready already
+  private IOException failure; // reads fail with it after what is ready
   private boolean closed;
 
   Inbound(Reader reader) {
@@ -141,7 +143,7 @@ final class Inbound {
   static long mostLent(int window) {
     return MOST_LENT
         + window / SMALL
-        + 2; // what is larger goes beyond the window once; the opening
+        + 2; // one message may go beyond the window; and the opening message
   }
 
   private void keep(Part part) {
@@ -157,7 +159,8 @@ final class Inbound {
     }
   }
 
-  // How far ahead of the reader the sender was when it sent the last of what is here, with a part.
+  // How far ahead of the reader the sender was after sending the last message that is here, `part`
+  // included.
   private long ahead(Part part) {
     Part last = part;
     for (Part each : early.tailMap(part.frame.sequence(), false).descendingMap().values()) {
@@ -190,7 +193,7 @@ final class Inbound {
   }
 
   /**
-   * Copies what is there into a buffer, from its position on.
+   * Copies the bytes that are ready into a buffer, from its position on.
    *
    * @return how many bytes; 0 if there are none now, -1 at the end of the stream
    * @throws IOException why there will be no more
@@ -215,7 +218,7 @@ final class Inbound {
     }
   }
 
-  /** Some of the first message that is ready; whether that was the rest. */
+  /** Reads from the first message that is ready; returns whether it is now read whole. */
   private boolean readFirst(ByteBuffer to) {
     ByteBuffer copy = ready.peek().copy;
     if (copy != null) {
@@ -234,7 +237,7 @@ final class Inbound {
     return item == message.itemCount();
   }
 
-  /** Whether a read would return something else than 0. */
+  /** Whether a read would not return 0. */
   boolean isReadable() {
     try (AutoLock l = lock.held()) {
       return !ready.isEmpty() || ended || closed || failure != null;
@@ -248,7 +251,7 @@ final class Inbound {
     }
   }
 
-  /** What was read so far: its bytes, and {@link Frame#COST} for each message. */
+  /** What was read so far: the bytes, and {@link Frame#COST} for each message. */
   long consumed() {
     return consumed;
   }
@@ -260,14 +263,14 @@ final class Inbound {
     }
   }
 
-  /** After what is ready, reads fail. */
+  /** Makes reads fail after the bytes that are ready. */
   void fail(IOException cause) {
     try (AutoLock l = lock.held()) {
       if (failure == null && !ended) failure = cause;
     }
   }
 
-  /** Gives everything back; nothing is taken any more. */
+  /** Gives everything back, and accepts nothing from now on. */
   void close() {
     try (AutoLock l = lock.held()) {
       closed = true;

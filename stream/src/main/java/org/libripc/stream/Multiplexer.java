@@ -30,15 +30,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * All streams of one service: receives its messages, gives each to its stream, and runs what
- * follows in threads of an executor ({@link ReceivingThreads}).
+ * All streams of one service: receives its messages, gives each to its stream, and runs the
+ * resulting tasks in threads of an executor ({@link ReceivingThreads}).
  *
  * <p>Owns the service from start to stop. Any thread.
  */
 final class Multiplexer implements TaskSource {
   private static final Logger LOG = LoggerFactory.getLogger(Multiplexer.class);
   private static final int FILLER_BYTES = 64;
-  // Messages received in a row after which those who wait for room are looked at all the same.
+  // After this many messages received in a row, the streams that wait for room are checked too.
   private static final int ROOM_EVERY = 64;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
   private static final long LATER_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
@@ -48,10 +48,10 @@ final class Multiplexer implements TaskSource {
   /** Answers that were written into return buffers. */
   final LongAdder returned = new LongAdder();
 
-  /** Bytes that were copied into memory of their own. */
+  /** Bytes that were copied into separate memory. */
   final LongAdder copied = new LongAdder();
 
-  /** Messages to be used again. */
+  /** Messages that are reused. */
   final OutgoingPool messages = new OutgoingPool();
 
   final TicketPoller poller;
@@ -67,7 +67,7 @@ final class Multiplexer implements TaskSource {
   private final Map<ServiceId, Set<ByteStream>> roomWaiters = new ConcurrentHashMap<>();
   private final ResetQueue resets = new ResetQueue(this);
   private final RateLimitedLog warnings = new RateLimitedLog(LOG);
-  // A server may still have streams of a process that died and had the same name.
+  // A random start: a server may still have streams of a dead process with the same name.
   private final AtomicInteger nextNumber = new AtomicInteger(ThreadLocalRandom.current().nextInt());
   private final RegisteredBuffer filler;
   private final ByteBuffer fillerBytes;
@@ -75,9 +75,9 @@ final class Multiplexer implements TaskSource {
   private final RipcSelector.Key key;
   private final AtomicBoolean closing = new AtomicBoolean();
   private volatile boolean closed;
-  private int sinceRoom; // of whoever takes
+  private int sinceRoom; // used by the thread that takes tasks
   private final AdaptiveSpin spin = new AdaptiveSpin(); // likewise
-  private boolean near; // likewise: the last message came over shared memory
+  private boolean near; // used by it too: the last message came over shared memory
 
   /** Takes over the service, and begins to receive. */
   Multiplexer(Service service, StreamServiceBuilder settings, StreamExecutor executor) {
@@ -92,7 +92,8 @@ final class Multiplexer implements TaskSource {
             settings.peerAccess,
             settings.maxStreams,
             settings.accepting);
-    // What waits for longer sleeps, and an event of what comes would wake another thread besides.
+    // A longer wait sleeps, and the event of an arriving message would then wake another thread as
+    // well.
     spinNanos = Math.min(options.spinNanos(), service.ripc().spinNanos());
     threads = new ReceivingThreads(this, executor);
     guests = new Guests(threads, this);
@@ -106,7 +107,7 @@ final class Multiplexer implements TaskSource {
     threads.start();
   }
 
-  /** Ends all streams; waits for what was written, as long as it is being taken. */
+  /** Ends all streams; waits for written bytes as long as the other sides keep taking them. */
   void close() {
     if (!closing.compareAndSet(false, true)) return;
     List<Message> refused = admission.end();
@@ -137,7 +138,7 @@ final class Multiplexer implements TaskSource {
     return streams.values();
   }
 
-  /** False from the beginning of the end. */
+  /** False from the moment the end begins. */
   boolean isOpen() {
     return !closing.get();
   }
@@ -150,7 +151,7 @@ final class Multiplexer implements TaskSource {
     }
   }
 
-  /** Runs what somebody waits for, also while this ends. */
+  /** Runs a task that somebody waits for, even while this ends. */
   void deliver(Runnable task) {
     if (closing.get()) {
       task.run();
@@ -159,7 +160,7 @@ final class Multiplexer implements TaskSource {
     }
   }
 
-  /** A byte that stands for itself. */
+  /** The item of a filler message: no bytes of the stream. */
   ByteBuffer filler() {
     return fillerBytes.duplicate();
   }
@@ -170,9 +171,9 @@ final class Multiplexer implements TaskSource {
   }
 
   /**
-   * Null if there is no room: {@link Outbound#room} comes when there may be some.
+   * Returns null if there is no room: {@link Outbound#room} is called when there may be some.
    *
-   * @param request what the message is the reply to; null: to nothing
+   * @param request the request that the message replies to; null: none
    */
   Ticket send(ByteStream from, Outgoing message, Message request) {
     Ticket ticket =
@@ -188,7 +189,7 @@ final class Multiplexer implements TaskSource {
           return all;
         });
     key.requestRoom(from.peer());
-    threads.endGuest(); // it would take the event
+    threads.endGuest(); // the guest would consume the event
     return null;
   }
 
@@ -204,7 +205,7 @@ final class Multiplexer implements TaskSource {
     return withoutLoss ? limit : -limit;
   }
 
-  /** False if there is one of that name. */
+  /** False if there is a stream with that name. */
   boolean add(ByteStream stream) {
     return streams.putIfAbsent(new Key(stream.peer(), stream.number()), stream) == null;
   }
@@ -213,7 +214,7 @@ final class Multiplexer implements TaskSource {
     streams.remove(new Key(stream.peer(), stream.number()), stream);
   }
 
-  /** Answers for a connection that there is not, soon. */
+  /** Answers soon for a connection that does not exist. */
   void refuse(ServiceId peer, int number, Frame.Reason reason) {
     resets.add(peer, number, reason);
   }
@@ -237,9 +238,9 @@ final class Multiplexer implements TaskSource {
           if (task != null) return task;
         } else if (spins) {
           spin.missed();
-          spins = false; // a poll, after which events tell
+          spins = false; // a poll, after which events report messages
         } else {
-          // The poll may have taken the event that told of it.
+          // The poll may have consumed the event that reported room.
           if (!roomWaiters.isEmpty()) key.findRoom().forEach(this::roomAt);
           return null;
         }
@@ -323,7 +324,7 @@ final class Multiplexer implements TaskSource {
     }
   }
 
-  // What is wrong may last: memory, messages that are not given back.
+  // The problem may last, such as a lack of memory, or messages that are not given back.
   private void failed(Throwable problem) {
     warnings.warn("Receiving for " + service + " failed", problem);
     LockSupport.parkNanos(PAUSE_NANOS);
@@ -340,17 +341,17 @@ final class Multiplexer implements TaskSource {
   }
 
   private Runnable taken(Message message) {
-    service.settle(); // memory that was copied into comes back in time for the next copy
+    service.settle(); // frees the memory of copies before the next copy needs it
     return dispatchSafely(message);
   }
 
-  // What comes during a look wakes another thread all the same, but over shared memory. A guest
-  // would have to wait until its end.
+  // Except over shared memory, a message that comes during a spin wakes another thread anyway. A
+  // guest would have to wait until the spin ends.
   private boolean maySpin() {
     return spinNanos > 0 && near && spin.maySpin() && roomWaiters.isEmpty() && !guests.isExpected();
   }
 
-  // Nothing that one message causes may end the receiving.
+  // No single message may end the receiving.
   private Runnable dispatchSafely(Message message) {
     Key key = new Key(message.source(), message.tag());
     try {

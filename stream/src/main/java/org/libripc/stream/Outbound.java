@@ -20,24 +20,24 @@ import org.libripc.internal.AutoLock;
  * The sending half of a connection: turns buffers into messages, as far as the other side gives
  * credit and has room.
  *
- * <p>What is small is copied, into the message or into memory of its own, and is the writer's again
- * at once. What is large is sent where it lies. It counts as written when the ticket says that the
- * other side has it, so the writer keeps it unchanged until then. Over shared memory nobody is
- * woken to be told so. The next thing that comes from the other side tells, or a look now and then
- * ({@link TicketPoller}).
+ * <p>Small data is copied, into the message or into separate memory, and is the writer's again at
+ * once. Large data is sent in place. It counts as written when the ticket says that the other side
+ * has it, so the writer keeps it unchanged until then. Over shared memory no thread is woken to
+ * learn this: the next message from the other side shows it, or an occasional check ({@link
+ * TicketPoller}).
  *
- * <p>Any thread; everything is guarded by one lock. What a writer waits for comes to {@link
- * ByteStream#onWritable}, without the lock.
+ * <p>Any thread; everything is guarded by one lock. The event that a writer waits for comes to
+ * {@link ByteStream#onWritable}, without the lock.
  */
 @SuppressWarnings("try") // locks
 final class Outbound {
-  /** The most bytes of one message where the receiver needs memory for them. */
+  /** The most bytes of one message if the receiver needs memory for them. */
   private static final int LARGEST_PULLED = 1 << 20;
 
   // The other side tells of what it has read of more, for which the writer would not wait.
   private static final int GIVEN_OF_WINDOW = 2;
 
-  // Tickets end when the other side is gone; how long it may take to read is the idle time-out's.
+  // Tickets end when the other side is gone; the idle time-out limits how long it may take to read.
   private static final long TICKET_DAYS = 365;
 
   private final AutoLock lock = new AutoLock();
@@ -49,16 +49,16 @@ final class Outbound {
   private final DelayedAck delayedAck = new DelayedAck();
   private final ControlQueue controls;
   private int nextSequence;
-  private long announcing; // what was consumed, by the message that is being sent
+  private long announcing; // what the message that is being sent reports as consumed
   private int shortLimit;
-  private boolean reliable; // short messages are
+  private boolean reliable; // short messages always arrive
   private final WriterWait wait;
   private boolean ended;
   private boolean closed;
   private IOException failure;
   private ByteBuffer given;
-  // For after the lock: a ticket that has failed calls back at once, and the reader's lock comes
-  // before this one.
+  // Actions to run without the lock: a ticket that has failed calls back at once, and the reader's
+  // lock comes before this one.
   private final Queue<Runnable> deferred = new ConcurrentLinkedQueue<>();
 
   /**
@@ -84,17 +84,20 @@ final class Outbound {
     }
   }
 
-  /** With the lock: whether short messages arrive. */
+  /** With the lock: whether short messages always arrive. */
   boolean isReliable() {
     return reliable;
   }
 
-  /** With the lock: a message that has a place in the order has gone. */
+  /** With the lock: called when a message with a position in the order was sent. */
   void nextSequence() {
     ++nextSequence;
   }
 
-  /** With the lock: has a ticket call back without it, soon; a failed one does so at once. */
+  /**
+   * With the lock: makes a ticket call back soon, without the lock; a failed ticket would call back
+   * at once.
+   */
   void whenComplete(Ticket ticket, Consumer<Throwable> action) {
     deferred.add(() -> ticket.whenComplete((nothing, problem) -> action.accept(problem)));
   }
@@ -120,9 +123,9 @@ final class Outbound {
   // ---- Bytes of the stream ----
 
   /**
-   * The writer changes the bytes of a buffer no more. If it is the next that is written, the write
-   * need not wait for the other side. Until that side has taken it, its memory, which must be
-   * leased from the context, is kept here. Null: no such buffer any more.
+   * The writer promises not to change the bytes of a buffer. If this buffer is written next, the
+   * write need not wait for the other side. Its memory, which must be leased from the context, is
+   * kept here until that side has taken it. Null: takes the promise back.
    */
   void give(ByteBuffer buffer) {
     try (AutoLock l = lock.held()) {
@@ -131,11 +134,12 @@ final class Outbound {
   }
 
   /**
-   * Sends what can be sent now. The buffers' positions move over what is the writer's again; it is
-   * called again with the rest.
+   * Sends what can be sent now. The buffers' positions move over the bytes that are the writer's
+   * again; the caller calls it again with the rest.
    *
-   * @param lent whether the writer keeps bytes as they are until that; else all that goes is copied
-   * @return whether everything is
+   * @param lent whether the writer does not change the bytes until then; else everything that is
+   *     sent is copied
+   * @return whether all bytes are the writer's again
    */
   boolean flush(ByteBuffer[] buffers, boolean lent) throws IOException {
     try {
@@ -169,7 +173,7 @@ final class Outbound {
     }
   }
 
-  /** How many bytes, of the `left` ones that begin at `from`, have gone in one message; 0: none. */
+  /** Sends some of the `left` bytes from `from` on in one message. Returns how many; 0: none. */
   private long sendData(ByteBuffer[] buffers, long from, long left, boolean lent) {
     if (!credit.allows()) {
       wait.forCredit();
@@ -180,7 +184,7 @@ final class Outbound {
     SendMode mode = lent ? modeOf(parts) : SendMode.copying(parts, reliable ? shortLimit : 0);
     if (mode == SendMode.COPY && parts.bytes() > LARGEST_PULLED)
       parts = parts(buffers, from, LARGEST_PULLED);
-    // What is not lent the other side may have taken, in a copy, before it is read.
+    // The other side may have taken a copy, of bytes that are not lent, before they are read.
     boolean awaited =
         mode == SendMode.BORROW && reliable && parts.areLeasedFrom(multiplexer.ripc());
     Outgoing message =
@@ -196,7 +200,7 @@ final class Outbound {
       } else {
         parts.addTo(message, mode);
       }
-      // Of a copy that is lost the other side tells, or its end.
+      // The other side, or its end, reports a copy that is lost.
       if (reliable && mode.kind == ItemKind.LONG) message.quiet();
       ticket = send(message, mode == SendMode.RETURN ? returnBuffers.offer() : null);
       if (offering && ticket != null) returnBuffers.sent(message.requestId());
@@ -243,7 +247,7 @@ final class Outbound {
     whenComplete(ticket, problem -> landed(write, problem));
   }
 
-  // From the ticket, in the responder thread.
+  // Called by the ticket, in the responder thread.
   private void landed(InFlight.Write write, Throwable problem) {
     if (problem != null) {
       lost(problem);
@@ -260,9 +264,9 @@ final class Outbound {
   }
 
   /**
-   * Finds out what was taken of that of which nobody tells.
+   * Finds out which quiet messages were taken.
    *
-   * @return whether there is more of it
+   * @return whether more of them are under way
    */
   boolean poll() {
     Throwable problem;
@@ -283,7 +287,7 @@ final class Outbound {
 
   // ---- Control messages ----
 
-  /** Sends it now, or when there is room. */
+  /** Sends a control message now, or when there is room. */
   void control(Frame.Type type, int flags, Frame.Reason reason) {
     sendControls(() -> controls.add(type, flags, reason));
   }
@@ -310,7 +314,7 @@ final class Outbound {
   }
 
   /**
-   * Tells what was consumed if the other side may be waiting for that, or for a sign of life.
+   * Reports what was consumed if the other side may be waiting for that, or for a sign of life.
    *
    * @param starving whether the reader waits for more
    */
@@ -327,7 +331,7 @@ final class Outbound {
     control(Frame.Type.CREDIT, 0, Frame.Reason.NONE);
   }
 
-  /** A message that has its first item. */
+  /** Makes a message with the header as its first item. */
   Outgoing header(Frame.Type type, int flags, Frame.Reason reason, boolean opening) {
     announcing = stream.consumed();
     int ownWindow = opening ? credit.ownWindow() : 0;
@@ -337,7 +341,7 @@ final class Outbound {
     return message;
   }
 
-  /** Null, and an event will come, if there is no room. */
+  /** Returns null if there is no room; then an event will come. */
   Ticket send(Outgoing message, Message replyTo) {
     Ticket ticket = multiplexer.send(stream, message, replyTo);
     if (ticket == null) {
@@ -348,14 +352,14 @@ final class Outbound {
     return ticket;
   }
 
-  /** Its return buffers, with the lock of this. */
+  /** The return buffers of the stream, guarded by this object's lock. */
   ReturnBuffers returnBuffers() {
     return returnBuffers;
   }
 
   // ---- Events ----
 
-  /** A message of the stream has come. */
+  /** Called when a message of the stream has come. */
   void heard(boolean awaited) {
     try (AutoLock l = lock.held()) {
       delayedAck.received(awaited);
@@ -376,7 +380,7 @@ final class Outbound {
     }
   }
 
-  /** The other side has read so much; false if it cannot have. */
+  /** The other side reports that it has read this much; false if that is impossible. */
   boolean acknowledge(long bytes) {
     try (AutoLock l = lock.held()) {
       if (!credit.acknowledge(bytes)) return false;
@@ -385,12 +389,12 @@ final class Outbound {
     }
   }
 
-  /** The other side may have room again. */
+  /** Called when the other side may have room again. */
   void room() {
     sendControls(
         () -> {
           wait.roomCame();
-          if (failure != null) controls.clear(); // the other side may be gone: nobody looks for it
+          if (failure != null) controls.clear(); // the other side may be gone: do not look for it
         });
   }
 
@@ -415,8 +419,8 @@ final class Outbound {
   }
 
   /**
-   * Ends it. What the writer has not got back is withdrawn, and the other side told that the stream
-   * broke off; else that it is closed.
+   * Ends the sending half. Bytes that the writer has not got back are withdrawn, and the other side
+   * is told that the stream broke off; without such bytes it is told that the stream is closed.
    *
    * @param complete whether the other side knows already, because both streams have ended
    */

@@ -5,8 +5,8 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.libripc.Outgoing;
 
 /**
- * Messages to send that are used again. Each has some KiB of memory, which is too much for each
- * thread, where there may be many, or each connection.
+ * Reusable messages to send. Each has some KiB of memory, too much to keep one for each connection
+ * or for each of many threads.
  *
  * <p>Any thread.
  */
@@ -15,7 +15,7 @@ final class OutgoingPool {
 
   private final AtomicReferenceArray<Outgoing> kept = new AtomicReferenceArray<>(KEPT);
 
-  /** An empty one. */
+  /** Takes an empty message. */
   Outgoing take() {
     for (int index = 0; index < KEPT; ++index) {
       Outgoing message = kept.get(index) == null ? null : kept.getAndSet(index, null);
@@ -24,7 +24,7 @@ final class OutgoingPool {
     return new Outgoing();
   }
 
-  /** Nobody else uses it any more. */
+  /** Gives a message back; the caller no longer uses it. */
   void giveBack(Outgoing message) {
     message.clear();
     for (int index = 0; index < KEPT; ++index) {

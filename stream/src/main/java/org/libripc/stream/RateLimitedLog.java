@@ -6,8 +6,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
 
 /**
- * Warnings of what may go wrong again and again: at most one in a second is logged as such, the
- * others are debug messages.
+ * Warnings of problems that may repeat often: at most one a second is logged as a warning, the
+ * others as debug messages.
  *
  * <p>Any thread.
  */

@@ -12,14 +12,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The threads of an executor that receive for a service. One at a time takes what has come, and
- * runs the task that follows from it. Before it runs one that may block, it makes sure that another
- * thread goes on. Mostly that one waits for the next event already, so the kernel wakes it if there
- * is one. Then no thread has to wake another for a message. A timer finds a task that blocks
- * although it says that it does not: then another thread takes over.
+ * The threads of an executor that receive for a service. One thread at a time takes what has come,
+ * and runs the resulting task. Before it runs a task that may block, it makes sure that another
+ * thread goes on receiving. Mostly that thread already waits for the next event, so the kernel
+ * wakes it, and no thread has to wake another for a message. A timer finds tasks that block
+ * although they say that they do not; then another thread takes over.
  *
- * <p>A thread of somebody else that waits for what one of the tasks will do can receive meanwhile,
- * as a guest ({@link Guests}). Then the event wakes that thread, and no other one.
+ * <p>An application thread that waits for the result of a task can receive meanwhile, as a guest
+ * ({@link Guests}). Then the event wakes that thread, and no other one.
  *
  * <p>Any thread.
  */
@@ -37,18 +37,18 @@ final class ReceivingThreads {
   private final Condition changed = lock.newCondition();
   private volatile boolean running;
   private volatile Guests.Guest guest; // written with the lock held
-  private final AtomicBoolean watching = new AtomicBoolean(); // for threads that do not come back
+  private final AtomicBoolean watching = new AtomicBoolean(); // for threads that do not return
   // All below: guarded by the lock.
-  private Guests.Guest away; // the guest that was at the last look
+  private Guests.Guest away; // the guest that was away at the last look
   private long awayTurn;
-  private Thread alone; // runs a task that should not block, and nobody else takes what comes
+  private Thread alone; // runs a task that should not block, while no other thread receives
   private long aloneTurn;
   private long aloneTurnSeen; // at the last look
-  private Runnable usual; // the task that a guest has taken last: mostly that of one connection
-  private Runnable ahead; // taken, for whoever comes next
+  private Runnable usual; // the guest's last task: mostly that of one connection
+  private Runnable ahead; // taken already, for the next thread that comes
   private boolean empty; // the source had nothing, and no event has come since
   private int waiting;
-  private boolean woken; // one of those that wait, and it has not come yet
+  private boolean woken; // a waiting thread was woken and has not come yet
   private int starting;
 
   ReceivingThreads(TaskSource source, StreamExecutor executor) {
@@ -56,7 +56,7 @@ final class ReceivingThreads {
     this.executor = executor;
   }
 
-  /** Begins with one thread. */
+  /** Starts with one thread. */
   void start() {
     try (AutoLock l = lock.held()) {
       running = true;
@@ -75,14 +75,16 @@ final class ReceivingThreads {
     return running;
   }
 
-  /** No thread takes anything any more. Does not wait for any. */
+  /** Stops all threads from taking tasks. Does not wait for them. */
   void end() {
     running = false;
     source.wake();
     endGuest();
   }
 
-  /** Waits until, after {@link #end}, no thread takes or waits. False if that lasts too long. */
+  /**
+   * After {@link #end}: waits until no thread takes tasks or waits. False if that takes too long.
+   */
   boolean awaitEnd(long millis) throws InterruptedException {
     long left = TimeUnit.MILLISECONDS.toNanos(millis);
     if (!lock.tryLock(left, TimeUnit.NANOSECONDS)) return false;
@@ -114,7 +116,7 @@ final class ReceivingThreads {
     }
   }
 
-  // What the calling thread goes on with; null if that is nothing.
+  // The task that the calling thread goes on with; null if there is none.
   private Runnable firstOf(List<Runnable> tasks) {
     if (tasks.isEmpty()) return null;
     Runnable first = tasks.get(0);
@@ -126,7 +128,7 @@ final class ReceivingThreads {
     return here;
   }
 
-  // A thread that receives does not end with the task of one connection.
+  // A failing task of one connection must not end a receiving thread.
   private void runSafely(Runnable task) {
     try {
       task.run();
@@ -135,7 +137,7 @@ final class ReceivingThreads {
     }
   }
 
-  /** What the calling thread is to run; null: it is needed no longer. */
+  /** The task that the calling thread is to run; null: the thread is no longer needed. */
   private Runnable take() {
     for (; ; ) {
       Runnable elsewhere = null;
@@ -170,13 +172,13 @@ final class ReceivingThreads {
     return task;
   }
 
-  // Whether enough wait for events. Where threads are few, they have other things to do.
+  // Whether enough threads wait for events. If threads are few, they have other things to do.
   private boolean isEnough() {
     int enough = executor.isLowOnThreads() ? 1 : MOST_WAITING;
     return waiting - (woken ? 1 : 0) + starting >= enough;
   }
 
-  /** How to run a task in this thread; null if that would keep it from taking what comes. */
+  /** How to run a task in this thread; null if nobody would then receive. */
   private Runnable securely(Runnable task) {
     if (alone == Thread.currentThread()) alone = null;
     return switch (StreamTask.of(task)) {
@@ -186,7 +188,7 @@ final class ReceivingThreads {
     };
   }
 
-  // Not all that is said not to block keeps to that.
+  // Some tasks block although they say that they do not.
   private Runnable alone(Runnable task) {
     alone = Thread.currentThread();
     ++aloneTurn;
@@ -194,7 +196,7 @@ final class ReceivingThreads {
     return task;
   }
 
-  /** Whether another thread takes what is there or comes. */
+  /** Whether another thread takes the messages that are there or will come. */
   private boolean othersGoOn() {
     ahead = next(false);
     if (ahead == null && waiting > 0 || woken || starting > 0) return true;
@@ -222,7 +224,7 @@ final class ReceivingThreads {
 
   // ---- Guests ----
 
-  /** Ends the wait of the guest, if there is one: it looks again. */
+  /** Ends the wait of the guest, if there is one, so that it looks again. */
   void endGuest() {
     if (guest != null) source.endReceive();
   }
@@ -232,15 +234,15 @@ final class ReceivingThreads {
     return guest;
   }
 
-  /** Whether a task is the one that a guest has taken last. For the guest. */
+  /** Whether a task is the one that a guest has taken last. Called by the guest. */
   boolean isUsual(Runnable task) {
     return task == usual;
   }
 
-  /** Has the calling thread as the guest; false if it cannot be. */
+  /** Makes the calling thread the guest; false if that is impossible. */
   boolean enter(Guests.Guest own) {
     try (AutoLock l = lock.held()) {
-      // Who waits for events takes them again when the guest has left.
+      // The threads that wait for events take them again when the guest has left.
       if (!running || guest != null || ahead != null || waiting - (woken ? 1 : 0) <= 0)
         return false;
       if (!source.pause()) return false;
@@ -249,11 +251,11 @@ final class ReceivingThreads {
     }
   }
 
-  /** The place is the others' again; what the guest is to run. */
+  /** Gives the place back to the other threads. Returns the task that the guest is to run. */
   Runnable leave(Guests.Guest own, Runnable task) {
     Runnable here = null;
     try (AutoLock l = lock.held()) {
-      if (guest != own) return null; // it was taken from it while it was away
+      if (guest != own) return null; // it lost its place while it was away
       guest = null;
       if (task != null) usual = task;
       empty = false;
@@ -265,15 +267,15 @@ final class ReceivingThreads {
     return here;
   }
 
-  // Nobody takes what comes meanwhile, but if it lasts: whoever sends, or runs a task, may wait for
-  // what nobody would receive.
+  // Nobody receives meanwhile, unless it lasts: a thread that sends, or runs a task, may wait for a
+  // message that nobody would receive.
   void goAway(Guests.Guest own) {
     own.turns = own.turns + 1;
     own.isAway = true;
     watch();
   }
 
-  /** Whether it still is the guest. */
+  /** Returns whether the thread still is the guest. */
   boolean comeBack(Guests.Guest own, CompletableFuture<?> answer) {
     try (AutoLock l = lock.held()) {
       own.answer = answer;
@@ -286,7 +288,7 @@ final class ReceivingThreads {
     if (!watching.get() && watching.compareAndSet(false, true)) source.later(this::look);
   }
 
-  // Where a thread does not come back from one look to the next, others take what comes.
+  // If a thread does not return between two looks, other threads receive.
   private void look() {
     watching.set(false);
     try (AutoLock l = lock.held()) {
@@ -302,7 +304,7 @@ final class ReceivingThreads {
 
   @Override
   public String toString() {
-    // Without the lock: whoever asks may be looking for who holds it.
+    // Without the lock: the caller may be trying to find out which thread holds it.
     return String.format(
         "ReceivingThreads@%x{waiting=%d,starting=%d,alone=%s,guest=%s%s}",
         hashCode(), waiting, starting, alone, guest != null, running ? "" : ",ended");

@@ -12,9 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Answers for connections that do not exist. Sending one may have to look for the peer, which waits
- * if it has died. So that is done beside the receiving, one after the other. What is too much is
- * not answered: whoever sends again is answered again.
+ * Answers for connections that do not exist. Sending one may have to find the peer, which takes
+ * time if the peer has died. So they are sent one after the other, outside the receiving thread. If
+ * there are too many, some are not sent: a peer that sends again gets another answer.
  *
  * <p>Any thread.
  */
@@ -26,7 +26,7 @@ final class ResetQueue {
 
   private final Multiplexer multiplexer;
   private final Map<Key, Frame.Reason> waiting = new LinkedHashMap<>(); // guarded by this
-  private boolean sending; // likewise
+  private boolean sending; // guarded by this
 
   ResetQueue(Multiplexer multiplexer) {
     this.multiplexer = multiplexer;

@@ -11,11 +11,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The return buffers of a stream. The other side may write a part of its bytes into this side's
- * own. That one travels with a message, and again when what was written into it has been read. The
- * other side's came with a message that is kept until it is answered.
+ * The return buffers of a stream. The other side may write part of its bytes into this side's own
+ * buffer. The own buffer is offered with a message, and again after the bytes written into it were
+ * read. The other side's buffer came with a message that is kept until it is answered.
  *
- * <p>Guarded by the lock of its {@link Outbound}, which what comes from elsewhere takes.
+ * <p>Guarded by the lock of its {@link Outbound}, which methods called from elsewhere take.
  */
 @SuppressWarnings("try") // locks
 final class ReturnBuffers {
@@ -23,16 +23,16 @@ final class ReturnBuffers {
 
   private final Multiplexer multiplexer;
   private final AutoLock lock;
-  private final int size; // of the own one; 0: there is none
+  private final int size; // of the own buffer; 0: there is none
   private RegisteredBuffer memory;
   private ReturnBuffer own;
-  private long request; // with which it travels; 0: none
+  private long request; // the request with which it travels; 0: none
   private boolean filled; // an answer may lie in it
   private Message offer;
   private boolean ended;
 
   /**
-   * @param offers whether the other side is offered one, if the options ask for it
+   * @param offers whether to offer the other side a buffer, if the options ask for it
    */
   ReturnBuffers(Multiplexer multiplexer, AutoLock lock, boolean offers) {
     this.multiplexer = multiplexer;
@@ -40,9 +40,9 @@ final class ReturnBuffers {
     size = offers ? multiplexer.options.returnBytes() : 0;
   }
 
-  // ---- The own one ----
+  // ---- The own buffer ----
 
-  /** Attaches it to a message if it is free. */
+  /** Attaches the buffer to a message if it is free. */
   boolean attachTo(Outgoing message) {
     if (size == 0 || request != 0 || filled) return false;
     if (memory == null) {
@@ -53,12 +53,12 @@ final class ReturnBuffers {
     return true;
   }
 
-  /** The message has gone. */
+  /** Called when the message was sent. */
   void sent(long requestId) {
     request = requestId;
   }
 
-  /** An answer has come, whether it uses the buffer or not. */
+  /** Called when an answer has come, whether it uses the buffer or not. */
   void answered(long requestId) {
     try (AutoLock l = lock.held()) {
       if (requestId != request) return;
@@ -67,16 +67,16 @@ final class ReturnBuffers {
     }
   }
 
-  /** And was read. */
+  /** Called when the answer was read. */
   void answerRead() {
     try (AutoLock l = lock.held()) {
       filled = false;
     }
   }
 
-  // ---- The other side's ----
+  // ---- The other side's buffer ----
 
-  /** A message with a return buffer, whose bytes were read. Takes it over. */
+  /** Takes over a message with a return buffer, whose bytes were read. */
   void offered(Message message) {
     try (AutoLock l = lock.held()) {
       dropOffer();
@@ -85,7 +85,7 @@ final class ReturnBuffers {
     }
   }
 
-  /** Null if no buffer is to be written. */
+  /** The message with the buffer to write into; null if there is none. */
   Message offer() {
     return offer;
   }
@@ -102,7 +102,10 @@ final class ReturnBuffers {
     dropOffer();
   }
 
-  /** After that, without the lock: gives the memory back. May wait for a write to end. */
+  /**
+   * Call it after {@link #end}, without the lock: gives the memory back. May wait for a write to
+   * end.
+   */
   void close() {
     if (memory == null) return;
     try {

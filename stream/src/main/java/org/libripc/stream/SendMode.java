@@ -4,22 +4,22 @@ package org.libripc.stream;
 import org.libripc.ItemKind;
 import org.libripc.Message;
 
-/** How bytes of a writer go to the other side. */
+/** How a writer's bytes go to the other side. */
 enum SendMode {
-  /** In the message: copied twice, and the writer's again. */
+  /** In the message: copied twice, and the writer's again at once. */
   SHORT(ItemKind.SHORT, true),
   /** Into the other side's return buffer. */
   RETURN(ItemKind.RETURN, false),
-  /** From memory of their own, into which they are copied: the writer's again. */
+  /** From separate memory, into which they are copied: the writer's again at once. */
   COPY(ItemKind.LONG, true),
-  /** From where they lie, which the writer changes no more: done with as soon as they were sent. */
+  /** In place, from a buffer that the writer will not change: written as soon as they are sent. */
   GIVE(ItemKind.LONG, true),
-  /** From where they lie: the writer's again when they were taken. */
+  /** In place: the writer's again when they were taken. */
   BORROW(ItemKind.LONG, false);
 
-  final ItemKind kind; // of what is large
+  final ItemKind kind; // of large parts
 
-  /** Whether the writer goes on as soon as they were sent. */
+  /** Whether the writer goes on as soon as the bytes are sent. */
   final boolean isWritten;
 
   SendMode(ItemKind kind, boolean isWritten) {
@@ -27,19 +27,20 @@ enum SendMode {
     this.isWritten = isWritten;
   }
 
-  /** That of bytes that the writer may change as soon as they were sent. */
+  /** The mode for bytes that the writer may change as soon as they are sent. */
   static SendMode copying(GatherList parts, int shortLimit) {
     return parts.bytes() + Frame.BYTES <= shortLimit ? SHORT : COPY;
   }
 
   /**
-   * That of some bytes, which are cut for the return buffer if they go there.
+   * The mode for some bytes, which are cut to fit the return buffer if they go there.
    *
    * @param shortLimit of a message on this path; 0 if short ones may get lost
-   * @param smallLimit of the small parts of a message with large ones, likewise
-   * @param copyLimit up to which they are copied
-   * @param giveLimit up to which what was given away counts as written at once
-   * @param request the message that has brought a return buffer; null: none has
+   * @param smallLimit of the small parts in a message with large ones; 0 if short messages may get
+   *     lost
+   * @param copyLimit the largest size that is copied
+   * @param giveLimit the largest size at which a given buffer counts as written at once
+   * @param request the message that has brought a return buffer; null: none
    */
   static SendMode of(
       GatherList parts,

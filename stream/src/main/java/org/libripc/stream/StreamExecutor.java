@@ -18,7 +18,7 @@ public interface StreamExecutor extends Executor {
   /**
    * Runs a task after a delay, in any thread.
    *
-   * @return cancels it
+   * @return an action that cancels the task
    */
   Runnable schedule(Runnable task, long delay, TimeUnit unit);
 }

@@ -2,31 +2,34 @@
 package org.libripc.stream;
 
 /**
- * How stream connections use memory and time. Immutable; {@link #DEFAULT} and the {@code with...}
- * methods make one.
+ * How stream connections use memory and time. Immutable; start with {@link #DEFAULT} and use the
+ * {@code with...} methods.
  *
- * @param window bytes that the other side of a connection may send ahead of the reader, from 4096
- * @param shortLimit up to so many bytes travel in a message, copied twice, from 1024
- * @param copyLimit up to so many bytes of a larger write are copied into memory of their own, so
- *     that the writer need not wait until the other side has taken them, from 0
+ * @param window bytes that the other side of a connection may send ahead of the reader, at least
+ *     4096
+ * @param shortLimit up to this many bytes travel in a message, copied twice, at least 1024
+ * @param copyLimit up to this many bytes of a larger write are copied into separate memory, so that
+ *     the writer need not wait until the other side has taken them, at least 0
  * @param returnBytes the size of the return buffer that each connection of a client offers to its
  *     server, which then writes into it instead of waiting until the client fetches; 0: none
- * @param spinNanos how long the receiving thread looks for the next message before it sleeps, while
- *     such looks mostly find one; over shared memory only, and not longer than the context spins
- * @param lingerMillis how long a stop waits at most for what was written to be taken; less if
- *     nothing of it is for a quarter of a second
+ * @param spinNanos how long the receiving thread polls for the next message before it sleeps, while
+ *     polling mostly finds one; over shared memory only, and not longer than the context spins
+ * @param lingerMillis the longest time that a stop waits until written bytes are taken; less if
+ *     none are taken for a quarter of a second
  */
 public record StreamOptions(
     int window, int shortLimit, int copyLimit, int returnBytes, long spinNanos, long lingerMillis) {
-  // With one, a thread that spins takes the processor of the one it waits for.
+  // With one processor, a spinning thread takes it from the thread that it waits for.
   private static final int PROCESSORS_TO_SPIN = 2;
 
-  // Messages of the short limit that find room. All connections between two processes have one
-  // queue:
-  // a writer that finds it full has to be woken when there is room.
+  // How many messages of the short limit find room. All connections between two processes share one
+  // queue: a writer that finds it full has to be woken when there is room.
   private static final int QUEUED = 64;
 
-  /** Those that suit most programs. They spin for 50 us if there are two processors, else not. */
+  /**
+   * Options that suit most programs. They spin for 50 us if there are at least two processors, else
+   * not.
+   */
   public static final StreamOptions DEFAULT =
       new StreamOptions(
           1 << 20,
@@ -65,22 +68,22 @@ public record StreamOptions(
     return new StreamOptions(window, shortLimit, copyLimit, bytes, spinNanos, lingerMillis);
   }
 
-  /** With another time before the receiving thread sleeps. */
+  /** With another polling time before the receiving thread sleeps. */
   public StreamOptions withSpinNanos(long nanos) {
     return new StreamOptions(window, shortLimit, copyLimit, returnBytes, nanos, lingerMillis);
   }
 
-  /** With another time for a stop to wait. */
+  /** With another longest wait for a stop. */
   public StreamOptions withLingerMillis(long millis) {
     return new StreamOptions(window, shortLimit, copyLimit, returnBytes, spinNanos, millis);
   }
 
-  /** The messages that a service with so many connections may hold. */
+  /** How many messages a service with this many connections may hold. */
   int messages(int connections) {
     return (int) Math.min(Integer.MAX_VALUE, (connections + 1L) * Inbound.mostLent(window));
   }
 
-  /** What the queue of a service needs for messages of the short limit. */
+  /** The bytes that a service's queue needs for messages of the short limit. */
   int queueBytes() {
     int wanted = Integer.highestOneBit(Math.max(8192, QUEUED * shortLimit) - 1) << 1;
     return Math.min(wanted, 64 << 20);

@@ -23,19 +23,19 @@ public final class StreamService implements AutoCloseable {
   public static final int RECEIVING_THREADS = ReceivingThreads.MOST_WAITING;
 
   private final Multiplexer multiplexer;
-  private final CachedThreads ownThreads; // null: the application's
+  private final CachedThreads ownThreads; // null: the application provides them
 
   StreamService(Multiplexer multiplexer, CachedThreads ownThreads) {
     this.multiplexer = multiplexer;
     this.ownThreads = ownThreads;
   }
 
-  /** With the name, the number and other options of the service. */
+  /** A builder for a service with this name, number and other options. */
   public static StreamServiceBuilder builder(ServiceBuilder service) {
     return new StreamServiceBuilder(service);
   }
 
-  /** The service. It is the streams' alone: nobody else receives from it, or closes it. */
+  /** The service. Only the streams use it: nobody else may receive from it, or close it. */
   public Service service() {
     return multiplexer.service;
   }
@@ -48,7 +48,7 @@ public final class StreamService implements AutoCloseable {
   /**
    * Opens a stream to a service.
    *
-   * @param timeout until it is given up; 0: no limit
+   * @param timeout the time after which it gives up; 0: no limit
    * @return the stream, when the other side has accepted it. It fails with a {@code
    *     SocketTimeoutException} if that takes too long, else with a {@code ConnectException}
    */
@@ -57,18 +57,19 @@ public final class StreamService implements AutoCloseable {
   }
 
   /**
-   * Off: who opens a stream waits until it is on again, or until the time of its connect is over.
+   * While it is off, a client that opens a stream waits until it is on again, or until its connect
+   * times out.
    */
   public void setAccepting(boolean on) {
     multiplexer.admission.accepting(on);
   }
 
-  /** Refuses who waits, and who opens a stream from now on. Streams that are open go on. */
+  /** Refuses the clients that wait, and all that open a stream from now on. Open streams go on. */
   public void refuseAll() {
     multiplexer.admission.refuseAll();
   }
 
-  /** How many services wait, because no streams are accepted now. */
+  /** How many services wait because no streams are accepted now. */
   public int waitingClients() {
     return multiplexer.admission.waitingClients();
   }
@@ -84,14 +85,14 @@ public final class StreamService implements AutoCloseable {
   }
 
   /**
-   * Waits for what happens on one of the streams, as {@link CompletableFuture#get(long, TimeUnit)}
+   * Waits for an event on one of the streams, as {@link CompletableFuture#get(long, TimeUnit)}
    * does. Meanwhile the calling thread receives, if it is the only one in such a wait. So the peer
-   * wakes it directly, and not a thread of the executor that wakes it in turn. Such a detour would
-   * be most of the time of a short request.
+   * wakes it directly, and not a thread of the executor that then wakes it. Such a detour would
+   * take most of the time of a short request.
    *
    * <p>Tasks of any stream of this service may run in the waiting thread: they must not wait for
-   * what that thread does next. While one blocks, others may be delayed by some 20 ms. Any number
-   * of threads may wait at once.
+   * anything that this thread does next. While one blocks, others may be delayed by some 20 ms. Any
+   * number of threads may wait at once.
    *
    * @param answer completed by any thread, at any time
    */
@@ -101,10 +102,10 @@ public final class StreamService implements AutoCloseable {
   }
 
   /**
-   * The same for what it sends itself: then no answer is too early for the thread to receive it.
-   * Nobody receives meanwhile, if that takes less than some 20 ms.
+   * The same for a request that it sends itself, so that no answer comes too early for this thread
+   * to receive it. Nobody receives during the sending, if that takes less than some 20 ms.
    *
-   * @param sending sends; returns what will be completed
+   * @param sending sends; returns the future that will be completed
    */
   public <T> T await(Supplier<CompletableFuture<T>> sending, long time, TimeUnit unit)
       throws InterruptedException, ExecutionException, TimeoutException {
@@ -112,8 +113,8 @@ public final class StreamService implements AutoCloseable {
   }
 
   /**
-   * Ends all streams, and the service. Waits for what was written, as long as peers take it, up to
-   * {@code lingerMillis} ({@link StreamOptions}).
+   * Ends all streams, and the service. Waits for written bytes as long as peers keep taking them,
+   * up to {@code lingerMillis} ({@link StreamOptions}).
    */
   @Override
   public void close() {
@@ -121,7 +122,7 @@ public final class StreamService implements AutoCloseable {
     if (ownThreads != null) ownThreads.close();
   }
 
-  /** Who receives. */
+  /** Describes which threads receive. */
   @Override
   public String toString() {
     return multiplexer.threads.toString();

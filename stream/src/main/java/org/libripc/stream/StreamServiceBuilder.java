@@ -8,7 +8,7 @@ import org.libripc.Service;
 import org.libripc.ServiceBuilder;
 import org.libripc.ServiceId;
 
-/** To start a {@link StreamService}. One thread. */
+/** Starts a {@link StreamService}. One thread. */
 public final class StreamServiceBuilder {
   private static final int DEFAULT_MAX_STREAMS = 8192;
 
@@ -31,21 +31,21 @@ public final class StreamServiceBuilder {
     return this;
   }
 
-  /** Threads and timers; daemon threads of its own if it is not set. */
+  /** Threads and timers; the service starts its own daemon threads if this is not set. */
   public StreamServiceBuilder executor(StreamExecutor threads) {
     executor = threads;
     return this;
   }
 
-  /** Takes the streams that others open; nobody may if it is not set. */
+  /** Takes the streams that others open; nobody may open streams if it is not set. */
   public StreamServiceBuilder acceptor(StreamAcceptor streams) {
     acceptor = streams;
     return this;
   }
 
   /**
-   * Which services may open streams: called with the ID of each, in any thread. An ID is a name and
-   * no proof: it sorts clients that the context admits, and keeps out none that means harm.
+   * Which services may open streams: called with the ID of each, in any thread. An ID is a name,
+   * not a proof: it can distinguish clients that the context admits, but keeps out no attacker.
    */
   public StreamServiceBuilder access(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
@@ -53,15 +53,15 @@ public final class StreamServiceBuilder {
   }
 
   /**
-   * Which peers may open streams: called with who each is, as it was proven, in any thread. The
-   * policies of {@link #access} and of this must both say yes.
+   * Which peers may open streams: called with each peer's proven identity, in any thread. This
+   * policy and that of {@link #access} must both return true.
    */
   public StreamServiceBuilder peerAccess(Predicate<Peer> policy) {
     peerAccess = Objects.requireNonNull(policy);
     return this;
   }
 
-  /** The most streams at once: others open no more; 8192 if it is not set. */
+  /** The most streams at once; others cannot open more. 8192 if it is not set. */
   public StreamServiceBuilder maxStreams(int count) {
     if (count < 1) throw new IllegalArgumentException("at least one stream");
     maxStreams = count;
@@ -74,7 +74,7 @@ public final class StreamServiceBuilder {
     return this;
   }
 
-  /** Registers the service and begins to receive. Throws what {@link ServiceBuilder} does. */
+  /** Registers the service and begins to receive. Throws the same as {@link ServiceBuilder}. */
   public StreamService start() {
     CachedThreads own = executor == null ? new CachedThreads() : null;
     Service registered = null;

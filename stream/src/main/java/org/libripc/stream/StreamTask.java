@@ -2,8 +2,8 @@
 package org.libripc.stream;
 
 /**
- * A task that says whether it may block. One that does not may run in the thread that receives. Any
- * other {@link Runnable} is taken to block.
+ * A task that says whether it may block. One that does not block may run in the receiving thread.
+ * Any other {@link Runnable} is assumed to block.
  */
 public interface StreamTask extends Runnable {
   /** Whether a task blocks. */
@@ -19,18 +19,20 @@ public interface StreamTask extends Runnable {
   /** Asked before each run. */
   Blocking blocking();
 
-  /** Runs it without waiting; called only if that is {@link Blocking#AVOIDABLE}. */
+  /**
+   * Runs the task without waiting; called only if {@link #blocking} is {@link Blocking#AVOIDABLE}.
+   */
   void runWithoutBlocking();
 
-  /** What any task says. */
+  /** The answer of any task. */
   static Blocking of(Runnable task) {
     return task instanceof StreamTask known ? known.blocking() : Blocking.POSSIBLE;
   }
 
   /**
-   * Leaves a task to the calling thread, which runs it after the write that it completes now.
+   * Defers a task to the calling thread, which runs it after the write that it is completing now.
    *
-   * @return false if this thread completes none: then the task is still to be run
+   * @return false if this thread is completing no write: the caller must then run the task
    */
   static boolean defer(Runnable task) {
     return Completion.defer(task);

@@ -4,10 +4,10 @@ package org.libripc.stream;
 /** Where the tasks of {@link ReceivingThreads} come from. */
 interface TaskSource {
   /**
-   * The next task; null if there is nothing now: then an event ends an {@link #await} as soon as
-   * there is. One thread at a time. Throws nothing.
+   * The next task. Null if there is none now: then an event ends an {@link #await} as soon as there
+   * is one. One thread at a time. Throws nothing.
    *
-   * @param patient whether it may look for a while, as the caller has nothing else to do
+   * @param patient whether it may poll for a while, because the caller has nothing else to do
    */
   Runnable next(boolean patient);
 
@@ -17,18 +17,20 @@ interface TaskSource {
   /** Ends one wait that is running, or the next one. */
   void wake();
 
-  /** A task that no thread could be found for: somebody waits for what it does. */
+  /** Takes a task for which no thread could be found: somebody waits for its result. */
   void refused(Runnable task);
 
   /** Until {@link #resume} no event ends an {@link #await}. False if they are needed now. */
   boolean pause();
 
-  /** Events end waits again, also what has come meanwhile and was not taken. */
+  /**
+   * Events end waits again, including events for messages that came meanwhile and were not taken.
+   */
   void resume();
 
   /**
-   * While it is paused: waits for a message, up to so long, and takes it. One thread at a time, and
-   * none is in {@link #next}.
+   * While it is paused: waits for a message, at most this long, and takes it. One thread at a time,
+   * while none is in {@link #next}.
    *
    * @return the task; null if there was none, or {@link #endReceive}
    */
@@ -37,6 +39,6 @@ interface TaskSource {
   /** Ends one {@link #receive} that is running, or the next one. */
   void endReceive();
 
-  /** Runs it in some milliseconds, in any thread. */
+  /** Runs a task in some milliseconds, in any thread. */
   void later(Runnable look);
 }

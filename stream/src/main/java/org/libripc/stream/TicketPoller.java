@@ -7,10 +7,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Looks now and then whether the other sides have taken what writers wait for, where nobody tells
- * and nothing comes from them. It looks soon at first, with growing pauses while one is slow.
+ * Checks from time to time whether the other sides have taken the bytes that writers wait for, when
+ * no event reports it and no message comes from them. The first check comes soon, the next ones
+ * after growing pauses while a side is slow.
  *
- * <p>Any thread. One timer for all of them, only while there are any.
+ * <p>Any thread. One timer serves all connections, and runs only while there are any.
  */
 final class TicketPoller {
   private static final long FIRST_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
@@ -30,7 +31,7 @@ final class TicketPoller {
     this.executor = executor;
   }
 
-  /** Looks at it until there is nothing to look for. */
+  /** Checks a connection until nothing is left to check. */
   void add(Outbound outbound) {
     polls.put(outbound, Due.in(FIRST_NANOS));
     tickLater();
@@ -46,7 +47,7 @@ final class TicketPoller {
     polls.forEach(
         (outbound, due) -> {
           if (due.at - now > 0) return;
-          // Whoever has added it again meanwhile has put another there.
+          // A thread that has added it again meanwhile has stored another value.
           if (outbound.poll()) {
             polls.replace(outbound, due, Due.in(Math.min(2 * due.pause, LONGEST_NANOS)));
           } else {

@@ -12,18 +12,18 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What the writers of a service have written and the other sides have not taken yet.
+ * The bytes that the writers of a service have written and the other sides have not taken yet.
  *
  * <p>Any thread.
  */
 final class UnackedWrites {
   private static final Logger LOG = LoggerFactory.getLogger(UnackedWrites.class);
-  // Copies that were taken are found out with the messages that come; after the last one, so late.
+  // Arriving messages show which copies were taken; after the last one, this is checked after this
+  // time.
   private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
   private static final long LOOK_NANOS = TimeUnit.MICROSECONDS.toNanos(100);
-  // Its memory ends with the service. So a client that was just not looking gets this long to take
-  // what was written. Otherwise it would lose the end of its answer. Nobody can tell it from a
-  // stuck one.
+  // The memory ends with the service. So a client that is only slow gets this long to take what was
+  // written; otherwise it would lose the end of its answer. Nobody can tell it from a stuck client.
   private static final long STUCK_NANOS = TimeUnit.MILLISECONDS.toNanos(250);
 
   private final Service service;
@@ -36,14 +36,14 @@ final class UnackedWrites {
     this.executor = executor;
   }
 
-  /** A message is under way that its writer knows nothing of any more. */
+  /** Adds a message under way that its writer has already forgotten. */
   void add(CompletableFuture<?> ticket) {
     if (ticket.isDone()) return;
     tickets.add(ticket);
     ticket.whenComplete((nothing, problem) -> tickets.remove(ticket));
   }
 
-  /** A quiet message is under way, of which nobody will tell. */
+  /** Called when a quiet message is under way, which no event will report. */
   void settleLater() {
     if (!settling.compareAndSet(false, true)) return;
     executor.schedule(
@@ -57,8 +57,8 @@ final class UnackedWrites {
   }
 
   /**
-   * Waits for all, at most so long, and as long as some is taken. Whoever takes nothing for a while
-   * may be stuck, perhaps in what has called this.
+   * Waits for all messages, at most this long, and only while some are taken. A peer that takes
+   * nothing for a while may be stuck, perhaps in the code that called this.
    */
   void await(long millis) {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);

@@ -25,7 +25,7 @@ final class WriterWait {
     this.inFlight = inFlight;
   }
 
-  /** What stops the next write unless another reason is found. */
+  /** The reason that stops the next write unless another one is found. */
   void forTicket() {
     reason = For.TICKET;
   }
@@ -34,18 +34,18 @@ final class WriterWait {
     reason = For.CREDIT;
   }
 
-  /** An event will tell. */
+  /** The writer waits for room, which an event will report. */
   void forRoom() {
     reason = For.ROOM;
     roomRequested = true;
   }
 
-  /** That event. */
+  /** Called at that event. */
   void roomCame() {
     roomRequested = false;
   }
 
-  /** The writer waits from now on. */
+  /** Makes the writer wait from now on. */
   void begin() {
     waits = true;
   }

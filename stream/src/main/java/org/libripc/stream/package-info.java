@@ -2,9 +2,10 @@
 
 /**
  * Streams of bytes between services, by service ID, over whichever transport leads there. A {@link
- * org.libripc.stream.StreamService} opens and accepts them, a {@link org.libripc.stream.ByteStream}
- * is one end of one.
+ * org.libripc.stream.StreamService} opens and accepts streams; a {@link
+ * org.libripc.stream.ByteStream} is one end of a stream.
  *
- * <p>docs/java.md, "Byte streams", is the guide, docs/wire.md ("Stream connections") the format.
+ * <p>docs/java.md, "Byte streams", is the guide; docs/wire.md, "Stream connections", has the
+ * format.
  */
 package org.libripc.stream;
