@@ -33,7 +33,7 @@ int receive_table() {
   const auto rows = std::as_writable_bytes(std::span(table));
   const std::size_t row_size = kColumns * sizeof(double);
   for (std::size_t row = 0; row < kRows; ++row) {
-    // Adjacent windows: the rows come together in one array. The cookie says which is which.
+    // The windows are adjacent, so the rows form one array. The cookie says which row it is.
     if (auto error = service->post_window(rows.subspan(row * row_size, row_size), row); !error.ok())
       return fail("no window", error);
   }
@@ -41,7 +41,7 @@ int receive_table() {
   std::fflush(stdout);
   auto message = service->receive(std::chrono::seconds(30));
   if (!message) return fail("receive", message.error());
-  // The message is here, so every byte is.
+  // The library delivers the message only after all of its bytes have arrived.
   for (std::size_t index = 0; index < message->item_count(); ++index) {
     if (!message->item(index).ok()) return fail("a row did not arrive", message->item(index).status());
   }
@@ -60,7 +60,7 @@ int send_table() {
   std::vector<ripc::Buffer> rows;
   std::vector<ripc::Item> items;
   for (std::size_t row = 0; row < kRows; ++row) {
-    // Pool memory is mapped by the receiver and copied once, straight into the window.
+    // The receiver maps pool memory and copies it once, straight into the window.
     auto buffer = context->lease(kColumns * sizeof(double));
     if (!buffer) return fail("no buffer", buffer.error());
     auto* numbers = reinterpret_cast<double*>(buffer->data());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: a till asks for prices. The shop asks its client back how many are wanted, in a nested call.
+// Calls: a till asks a shop for prices. In a nested call, the shop asks its client how many are wanted.
 //
 //   calls server            answers until somebody asks for "nothing"
 //   calls client THING...   asks for the price of each thing, all at the same time
@@ -14,8 +14,8 @@
 namespace {
 
 constexpr const char* kName = "example-shop";
-constexpr std::uint32_t kPrice = 1;    // of the shop: a thing; the answer is what it costs
-constexpr std::uint32_t kHowMany = 2;  // of the client: a thing; the answer is a number
+constexpr std::uint32_t kPrice = 1;    // handled by the shop: takes a thing, answers what it costs
+constexpr std::uint32_t kHowMany = 2;  // handled by the client: takes a thing, answers a number
 
 int fail(const char* what, const ripc::Error& error) {
   const std::string text(error.text());
@@ -23,11 +23,11 @@ int fail(const char* what, const ripc::Error& error) {
   return 1;
 }
 
-// A handler that waits: other requests are handled meanwhile.
+// A handler that waits for an answer. The endpoint handles other requests meanwhile.
 ripc::Task<> answer_price(ripc::Rpc& rpc, ripc::Request request, bool& open) {
   const std::string thing(request.item(0).text());
   if (thing == "nothing") open = false;
-  // No longer than who asks for the price still waits.
+  // As a child of the request, the call waits no longer than the client still waits for the price.
   const auto count = co_await rpc.call(request.source(), kHowMany, ripc::bytes_of(thing), {.parent = &request});
   if (!count.answered()) co_return;  // the request is dropped, and its call ends too
   const std::string price = std::string(count.item(0).text()) + " x " + std::to_string(thing.size());
@@ -48,7 +48,7 @@ int serve() {
   std::fflush(stdout);
   while (open)
     if (auto events = rpc->run(); !events) return fail("run", events.error());
-  // What was answered last is on its way; the client ends its session.
+  // The last answer is still on its way, and the client has yet to end its session.
   while (rpc->run(std::chrono::milliseconds(200))) {
   }
   const auto statistics = rpc->statistics();
@@ -58,14 +58,14 @@ int serve() {
 
 ripc::Task<int> ask(ripc::Rpc& rpc, ripc::ServiceId shop, std::string thing) {
   const auto price = co_await rpc.call(shop, kPrice, ripc::bytes_of(thing), {.timeout = std::chrono::seconds(5)});
-  // did not run: to ask again is safe; may have run: nobody knows.
+  // If the call did not run, asking again is safe. If it may have run, nobody knows whether it did.
   if (!price.answered()) co_return fail(thing.c_str(), price.error());
   const std::string text(price.item(0).text());
   std::printf("calls: %s: %s\n", thing.c_str(), text.c_str());
   co_return 0;
 }
 
-// All are under way before the first answer is awaited.
+// Starts all calls before it waits for the first answer.
 ripc::Task<int> ask_all(ripc::Rpc& rpc, ripc::ServiceId shop, std::vector<std::string> things) {
   std::vector<ripc::Task<int>> tasks;
   for (const std::string& thing : things) {

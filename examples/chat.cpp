@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chat: everybody joins a group, and what one says everybody hears.
+// Chat: everybody joins a group, and every member receives what any member says.
 //
 //   chat server             joins, prints what is said until somebody says "bye"
-//   chat client WORD...     joins, waits until somebody else is there, says each word and hears it itself
+//   chat client WORD...     joins, waits until somebody else is there, says each word and receives it, too
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -19,10 +19,10 @@ int fail(const char* what, const ripc::Error& error) {
   return 1;
 }
 
-// Prints what is heard. False at the end.
+// Receives one message and prints it. Returns false at the end of the chat.
 bool hear(ripc::Service& service) {
   auto message = service.receive(std::chrono::seconds(30));
-  // Empty: somebody looks who is there.
+  // An empty message comes from a member that checks who is there.
   while (message && message->item(0).size() == 0) message = service.receive(std::chrono::seconds(30));
   if (!message) {
     fail("receive", message.error());
@@ -48,7 +48,7 @@ int run(int count, char** words) {
     }
     return 0;
   }
-  // A member like others: what it says it hears too. So it waits for a second one.
+  // A member receives its own messages, too, and counts itself. So it waits for a second member.
   ripc::GroupOutcome outcome;
   while (outcome.taken < 2) {
     if (auto sent = service->send(*room, ripc::bytes_of(""), {.outcome = &outcome}); !sent)

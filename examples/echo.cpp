@@ -30,7 +30,7 @@ int serve() {
     auto message = service->receive();
     if (!message) return fail("receive", message.error());
     const auto word = message->item(0);
-    // The bytes go from the received message into the reply; nothing of ours is in between.
+    // The bytes go straight from the received message into the reply, with no buffer of ours in between.
     if (auto sent = service->reply(*message, word.bytes()); !sent) return fail("reply", sent.error());
     if (word.text() == "bye") break;
   }
@@ -43,7 +43,7 @@ int serve() {
 int talk(int count, char** words) {
   auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
-  auto service = context->register_service();  // replies come to this one
+  auto service = context->register_service();  // receives the replies
   if (!service) return fail("no service", service.error());
   auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file service in a hundred lines. Small files come back in the message itself. For a large file, the client gets a
-// view of the server's memory, lent until it releases the message. That takes no window and no copy, at any size.
+// view of the server's memory, lent until it releases the message. This needs no window and no copy, at any size.
 //
 //   file_service server DIRECTORY     serves until it is asked for the file "."
 //   file_service client FILE OUTPUT   fetches one file; with "." it ends the server
@@ -29,15 +29,15 @@ ripc::Error answer(ripc::Context& context, ripc::Service& service, const ripc::M
   const auto size = std::filesystem::file_size(path, missing);
   std::ifstream file(path, std::ios::binary);
   if (missing || !file) return service.reply(request, ripc::Bytes(), {.tag = kMissing}).error();
-  // Memory from the pool can be read by the client where it is, if it is lent.
+  // If pool memory is lent, the client can read it where it is.
   auto buffer = context.lease(size == 0 ? 1 : size);
   if (!buffer) return buffer.error();
   file.read(reinterpret_cast<char*>(buffer->data()), static_cast<std::streamsize>(size));
   const auto contents = ripc::Bytes(buffer->bytes()).first(static_cast<std::size_t>(file.gcount()));
   const auto limit = service.short_limit(request.source());
   const bool is_short = limit.ok() && contents.size() <= *limit;
-  // The lease ends with this function, so nobody waits for the ticket: the library keeps the memory until the client
-  // has read it.
+  // The lease ends with this function, but nobody has to wait for the ticket: the library keeps the memory until the
+  // client has read it.
   return service.reply(request, {is_short ? ripc::item(contents) : ripc::borrow(contents)}, {.tag = kContents}).error();
 }
 
@@ -51,7 +51,7 @@ int serve(const std::filesystem::path& directory) {
   for (;;) {
     auto request = service->receive();
     if (!request) return fail("receive", request.error());
-    // Only plain names: what a client says must not lead out of the directory.
+    // Accepts only plain names: a client must not be able to leave the directory.
     const std::string name(request->item(0).text());
     if (name == ".") return service->reply(*request, ripc::Bytes(), {.tag = kGoodbye}).ok() ? 0 : 1;
     const bool plain = !name.empty() && name != ".." && name.find('/') == std::string::npos;

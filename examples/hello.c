@@ -33,7 +33,7 @@ static int serve(ripc_context *context) {
   fflush(stdout);
   if (ripc_receive(service, 0, RIPC_FOREVER, &message) != RIPC_OK) return fail("receive");
   if (ripc_message_get_item(message, 0, &name) != RIPC_OK) return fail("a greeting without a name");
-  /* Two items, gathered from where they are: one of ours, one of the message. */
+  /* The answer gathers two items from where they are: one of ours, one in the message. */
   memset(answer, 0, sizeof answer);
   answer[0].data = "Hello, ";
   answer[0].size = 7;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP client without sockets: fetches from a Jetty server that is a libripc service (docs/jetty.md), over one
-// connection. The answer is seen where the server has it, and copied once, to where the client wants it.
+// connection. The client reads the answer in the server's memory and copies it once, to where it wants it.
 //
-//   http_get SERVICE PATH OUTPUT [COUNT]   fetches a path COUNT times, writes it, and says how long one took
+//   http_get SERVICE PATH OUTPUT [COUNT]   fetches a path COUNT times, writes it, and prints how long one fetch took
 //
 // The format of the messages is in docs/wire.md, "Stream connections".
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 enum Type : std::uint8_t { kOpen = 1, kAccept, kData, kCredit, kClose, kReset };
 constexpr std::uint8_t kEnd = 1, kFiller = 2, kAwaited = 4;
-constexpr std::size_t kHeader = 20, kCost = 256;  // kCost: what a message takes of the window besides its bytes
+constexpr std::size_t kHeader = 20, kCost = 256;  // kCost: how much of the window a message takes besides its bytes
 constexpr std::uint32_t kWindow = 1 << 20, kConnection = 1;
 constexpr auto kPatience = std::chrono::seconds(20);
 
@@ -57,9 +57,9 @@ class Connection {
 
   void request(const std::string& text) { send(kData, 0, text); }
 
-  // Copies what there is of the answer, at most `room` bytes, to `to`. Waits for the first.
+  // Copies what has arrived of the answer, at most `room` bytes, to `to`. Waits if nothing has arrived yet.
   std::size_t read(char* to, std::size_t room) {
-    // The server may go on only when it knows that what it has sent was read.
+    // The server may be waiting until it knows that the client has read its last message.
     if (awaited_ && ready_.find(next_) == ready_.end() && consumed_ != told_) send(kCredit, kFiller, {});
     while (ready_.find(next_) == ready_.end())
       take(need(service_.receive(kPatience, RIPC_RECEIVE_LEND), "the answer does not come"));
@@ -76,7 +76,7 @@ class Connection {
       if (++item_ >= message.item_count()) {
         consumed_ += kCost;
         item_ = 1;
-        ready_.erase(next_++);  // the server has its memory back
+        ready_.erase(next_++);  // gives the memory back to the server
       }
     }
     if (consumed_ - told_ >= kWindow / 2 && ready_.empty() && !awaited_) send(kCredit, kFiller, {});
@@ -90,7 +90,7 @@ class Connection {
     switch (load<std::uint8_t>(header + 1)) {
       case kAccept:
         life_ = std::move(message);
-        break;  // held: so the server notices when this process dies
+        break;  // held, so that the server notices when this process dies
       case kData:
         if ((load<std::uint8_t>(header + 2) & kFiller) == 0)
           ready_.emplace(load<std::uint32_t>(header + 4), std::move(message));
@@ -117,7 +117,7 @@ class Connection {
     if (!text.empty() && lossless_) {
       items[count++] = ripc::short_item(text);
     } else if (!text.empty()) {
-      // Where short messages may get lost, a long item makes the message one that does not. The library keeps the copy.
+      // Short messages may get lost on this path, but a message with a long item does not. The library keeps the copy.
       copy = need(context_.lease(text.size()), "no memory");
       std::memcpy(copy.data(), text.data(), text.size());
       items[count++] = ripc::borrow(ripc::Bytes(copy.bytes()).first(text.size()));
@@ -133,15 +133,15 @@ class Connection {
   ripc::Buffer filler_;
   ripc::Service service_;
   ripc::Message life_;
-  std::map<std::uint32_t, ripc::Message> ready_;  // by sequence number: they may come in another order
+  std::map<std::uint32_t, ripc::Message> ready_;  // by sequence number: messages may arrive out of order
   bool lossless_ = false;
-  bool awaited_ = false;  // the last message read
+  bool awaited_ = false;  // a flag of the message read last
   std::uint32_t sequence_ = 0, next_ = 0;
   std::size_t item_ = 1, offset_ = 0;
   std::uint64_t consumed_ = 0, told_ = 0;
 };
 
-// One request and its answer; the body is in `body`. Returns the status.
+// Sends one request and puts the body of its answer into `body`. Returns the status.
 int fetch(Connection& connection, const std::string& path, std::vector<char>& body) {
   connection.request("GET " + path + " HTTP/1.1\r\nHost: ripc\r\n\r\n");
   std::string head;

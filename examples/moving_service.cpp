@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A service that moves: a second server takes the ID over, on this host or on another; the first one learns of it; the
-// client notices nothing but the other answer.
+// A service that moves: a second server, on this host or on another, takes over the ID. The first server learns of it.
+// The client notices only that the answer changes.
 //
-//   moving_service server           counts what is asked, until another server takes the ID over, or somebody says
-//   "bye" moving_service client COUNT     asks until COUNT servers, one after the other, have answered
+//   moving_service server           answers until another server takes over the ID, or somebody says "bye"
+//   moving_service client COUNT     asks until COUNT servers, one after the other, have answered
 #include <unistd.h>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ int serve() {
     if (message.code() == RIPC_FENCED) return std::puts("moving_service: another server has the ID now"), 0;
     if (!message) return fail("receive", message.error());
     if (message->item(0).text() == "bye") return std::puts("moving_service: goodbye"), 0;
-    // A client that is gone, or has no room, asks again if it wants to know.
+    // An error does not matter: a client that is gone, or has no room, asks again if it wants to know.
     (void)service->reply(*message, ripc::bytes_of(me));
   }
 }
@@ -50,7 +50,7 @@ int ask(int count) {
   if (!server) return fail("no ID", server.error());
   std::string last;
   for (int servers = 0; servers < count;) {
-    // Between the two servers there may be a moment without any: what was asked then is asked again.
+    // There may be a moment without any server between the two. The client repeats what it asked then.
     auto sent = service->send(*server, ripc::bytes_of("who are you?"));
     if (!sent && sent.code() != RIPC_NO_SERVICE) return fail("send", sent.error());
     auto reply = service->receive(kPatience);

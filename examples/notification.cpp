@@ -30,7 +30,7 @@ int serve() {
   std::fflush(stdout);
   auto job = service->receive(std::chrono::seconds(30));
   if (!job) return fail("receive", job.error());
-  // The client's callback is named by plain bytes, like any other data.
+  // The name of the client's callback is plain bytes, like any other data.
   ripc_notification progress{};
   if (job->item(0).size() != sizeof progress) return fail("not a job", RIPC_INVALID_ARGUMENT);
   std::memcpy(&progress, job->item(0).bytes().data(), sizeof progress);
@@ -62,9 +62,9 @@ int order() {
   if (auto sent = service->send(*server, std::as_bytes(std::span(&name, 1))); !sent) return fail("send", sent.error());
   auto reply = service->receive(std::chrono::seconds(5));
   if (!reply) return fail("no reply", reply.error());
-  // The reply may overtake the callbacks: they come by another way.
+  // The reply may overtake the callbacks, because they take another path.
   for (int seen = steps; seen < kSteps; seen = steps) steps.wait(seen);
-  progress->unregister();  // from here on the callback does not run any more
+  progress->unregister();  // the callback does not run after this
   std::printf("notification: the server says: %s\n", std::string(reply->item(0).text()).c_str());
   return 0;
 }

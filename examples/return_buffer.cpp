@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Return buffers: the client says in its request where the answer shall be; the server writes it there.
+// Return buffers: the client's request says where to put the answer, and the server writes it there.
 //
 //   return_buffer server            answers two requests for squares, then ends
 //   return_buffer client            asks twice: with enough room, and with too little
@@ -34,10 +34,10 @@ int serve() {
     if (!request) return fail("receive", request.error());
     std::vector<std::uint64_t> squares(request->tag());
     for (std::uint64_t number = 0; number < squares.size(); ++number) squares[number] = number * number;
-    // Written into return buffer 0 if it fits, else pulled by the client into a window.
+    // The server writes the reply into return buffer 0 if it fits; otherwise the client pulls it into a window.
     auto ticket = service->reply(*request, {ripc::return_item(ripc::bytes_of(squares), 0)});
     if (!ticket) return fail("reply", ticket.error());
-    // Before the context ends.
+    // The ticket must complete before the context ends.
     if (auto error = ticket->wait(std::chrono::seconds(30)); !error.ok()) return fail("not taken", error);
   }
   return 0;
@@ -52,10 +52,10 @@ int ask(ripc::Service& service, ripc::ServiceId server, std::vector<std::uint64_
   options.request_id = &request;
   if (auto sent = service.send(server, std::span<const ripc::Item>(), options); !sent)
     return fail("send", sent.error());
-  // From here until the reply is released the room belongs to the library.
+  // The room belongs to the library from here until the reply is released.
   auto reply = service.receive(std::chrono::seconds(5));
   if (!reply) {
-    (void)service.cancel_request(request);  // it is ours again, whatever the server does
+    (void)service.cancel_request(request);  // the room is ours again, whatever the server does
     return fail("no reply", reply.error());
   }
   const auto squares = reply->item(0);

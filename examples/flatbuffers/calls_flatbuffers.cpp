@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed calls with FlatBuffers: a weather station. weather.fbs has the types, flat.hpp the few lines that let them
-// travel.
+// Typed calls with FlatBuffers: a weather station. weather.fbs defines the types; flat.hpp has the few lines that let
+// calls carry them.
 //
 //   calls_flatbuffers server          answers until somebody asks about "nowhere"
-//   calls_flatbuffers client PLACE... asks for three days each
+//   calls_flatbuffers client PLACE... asks for a forecast of three days for each place
 #include <weather_generated.h>
 
 #include <cstdio>
@@ -54,7 +54,7 @@ int serve() {
   std::fflush(stdout);
   while (open)
     if (auto events = rpc->run(); !events) return fail("run", events.error());
-  // What was answered last is on its way; the client ends its session.
+  // The last answer is still on its way, and the client has yet to end its session.
   while (rpc->run(std::chrono::milliseconds(200))) {
   }
   return 0;

@@ -12,17 +12,18 @@
 
 #include "ripc/codec.hpp"
 
-// A FlatBuffer with root T: one that was built here, or one that was received and lies in its message.
+// A FlatBuffer with root T: either built here, or received and still in its message.
 template <typename T>
 class Flat {
  public:
-  // Ends the building.
+  // Finishes the builder.
   Flat(flatbuffers::FlatBufferBuilder& builder, flatbuffers::Offset<T> root) {
     builder.Finish(root);
     built_ = builder.Release();
     bytes_ = std::as_bytes(std::span(built_.data(), built_.size()));
   }
-  // Nothing if the bytes are no such FlatBuffer. Points to them, unless they lie badly: then it has a copy.
+  // Returns nothing if the bytes are not a FlatBuffer with root T. The result points to the bytes, or has a copy if
+  // they are misaligned.
   static std::optional<Flat> from(ripc::Bytes bytes) {
     Flat result;
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(std::max_align_t) != 0) {
@@ -43,7 +44,7 @@ class Flat {
 
   flatbuffers::DetachedBuffer built_;
   std::vector<std::byte> copy_;
-  ripc::Bytes bytes_;  // in one of these two, or in a message; moving keeps them in place
+  ripc::Bytes bytes_;  // in built_, in copy_ or in a message; moving a Flat keeps them in place
 };
 
 template <typename T>

@@ -18,8 +18,8 @@ import org.libripc.rpc.Rpc;
 import org.libripc.rpc.RpcCall;
 
 /**
- * A shop that prices orders, and a client that asks for several at once. {@code Calls server}; then
- * {@code Calls client WORD...}: the word {@code bye} ends the server.
+ * A shop that prices orders, and a client that asks for several prices at once. Run {@code Calls
+ * server}, then {@code Calls client WORD...}. The word {@code bye} ends the server.
  */
 public final class Calls {
   private static final int PRICE = 1;
@@ -28,7 +28,7 @@ public final class Calls {
 
   private Calls() {}
 
-  /** Runs one side. */
+  /** Runs the server or the client. */
   public static void main(String[] arguments) throws Exception {
     if (arguments[0].equals("server")) {
       serve();
@@ -43,9 +43,10 @@ public final class Calls {
     try (Ripc ripc = Ripc.open();
         Service service = ripc.service().name("shop").register();
         Rpc rpc = Rpc.open(service)) {
-      // In the thread that serves: it must not wait.
+      // Runs in the serving thread, so it must not wait.
       rpc.on(STOCK, request -> request.reply(bytes("12")));
-      // In a thread of the executor, which may: a call for this one gets no more time than it has.
+      // Runs in a thread of the executor, so it may wait. Its nested call gets no more time than
+      // the request has left.
       rpc.on(PRICE, executor, request -> price(rpc, request));
       rpc.on(
           BYE,

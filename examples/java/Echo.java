@@ -8,15 +8,15 @@ import org.libripc.Service;
 import org.libripc.ServiceId;
 
 /**
- * A service with a name, short messages, replies: {@code Echo server} in one terminal, {@code Echo
- * client hello bye} in another. "bye" ends the server.
+ * A named service that replies to short messages. Run {@code Echo server} in one terminal and
+ * {@code Echo client hello bye} in another. The word "bye" ends the server.
  */
 public final class Echo {
   private static final String NAME = "java-echo";
 
   private Echo() {}
 
-  /** Runs one side. */
+  /** Runs the server or the client. */
   public static void main(String[] arguments) throws InterruptedException {
     if (arguments.length == 1 && arguments[0].equals("server")) {
       serve();

@@ -17,9 +17,9 @@ import org.libripc.Status;
 import org.libripc.ViewKind;
 
 /**
- * Messages of any size: {@code FileFetch server DIRECTORY} in one terminal, {@code FileFetch client
- * FILE OUTPUT} in another. A small file comes in the message; a larger one is lent: the client
- * copies it once, out of the server's memory. Asking for "." ends the server.
+ * Messages of any size. Run {@code FileFetch server DIRECTORY} in one terminal and {@code FileFetch
+ * client FILE OUTPUT} in another. A small file comes in the message. A larger one is lent: the
+ * client copies it once, out of the server's memory. Asking for "." ends the server.
  */
 public final class FileFetch {
   private static final String NAME = "java-files";
@@ -28,7 +28,7 @@ public final class FileFetch {
 
   private FileFetch() {}
 
-  /** Runs one side. */
+  /** Runs the server or the client. */
   public static void main(String[] arguments) throws IOException, InterruptedException {
     if (arguments.length == 2 && arguments[0].equals("server")) {
       serve(Path.of(arguments[1]).toRealPath());
@@ -73,7 +73,7 @@ public final class FileFetch {
       } else {
         answer.borrow(content);
       }
-      // The library keeps what it has borrowed until the client has it; this thread goes on.
+      // The library keeps the borrowed memory until the client has the file; this thread goes on.
       service.reply(request, answer);
     }
   }

@@ -12,15 +12,16 @@ import org.libripc.Service;
 import org.libripc.Ticket;
 
 /**
- * Two services, and a selector that waits for both in one thread. A request says where its answer
- * shall be written, and a ticket tells when it is there. One process: {@code Requests}.
+ * Two services, and a selector that waits for both in one thread. A request says where to write its
+ * answer, and a ticket completes when the answer is there. Everything runs in one process: {@code
+ * Requests}.
  */
 public final class Requests {
   private static final int SQUARES = 100_000;
 
   private Requests() {}
 
-  /** Runs it. */
+  /** Runs the example. */
   public static void main(String[] arguments) throws InterruptedException {
     try (Ripc ripc = Ripc.open();
         Service client = ripc.register();
@@ -57,8 +58,8 @@ public final class Requests {
   }
 
   private static Ticket answer(Ripc ripc, Service service, Message request) {
-    // Released before the ticket is complete: nothing is borrowed, so the memory is free again when
-    // the reply has returned.
+    // Releases the memory before the ticket is complete. Nothing is borrowed, so the memory is free
+    // again once reply() has returned.
     try (RegisteredBuffer memory = ripc.lease(request.tag() * Integer.BYTES)) {
       ByteBuffer bytes = memory.buffer();
       for (int number = 0; number < request.tag(); ++number)

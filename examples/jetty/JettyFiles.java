@@ -15,12 +15,12 @@ import org.libripc.jetty.RipcConnector;
 import org.libripc.jetty.RipcContentFactory;
 
 public final class JettyFiles {
-  private static final int DEFAULT_PIECES = 32 << 10; // Jetty's own
+  private static final int DEFAULT_PIECES = 32 << 10; // Jetty's default
 
   public static void main(String[] arguments) throws Exception {
     try (Ripc ripc = Ripc.open()) {
-      // Everything that takes its buffers from this pool is sent without a copy: the cache of
-      // static files, too.
+      // Whatever takes its buffers from this pool is sent without a copy, including the cache of
+      // static files.
       Server server = new Server(new QueuedThreadPool(), null, new RipcByteBufferPool(ripc));
       server.addConnector(new RipcConnector(server, ripc, arguments[1]));
       ServerConnector tcp = new ServerConnector(server);
@@ -57,7 +57,7 @@ public final class JettyFiles {
 
     @Override
     protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
-      // Over libripc, files are sent from where they lie.
+      // Sends files over libripc from where they lie.
       return new RipcContentFactory(
           cached
               ? super.newHttpContentFactory(pool)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's side of a transaction: FaSST's optimistic two-phase commit. It reads, and locks what it will write;
-// looks whether what it only read has stayed; logs the new values at all servers concerned; then commits them.
+// The client's side of a transaction: FaSST's optimistic two-phase commit. It reads the objects and locks those that it
+// will write. It checks that those it only read are unchanged. It logs the new values at all servers concerned, and
+// then commits them.
 #pragma once
 
 #include <signal.h>
@@ -19,28 +20,29 @@
 
 namespace kv {
 
-// What a transaction reads. Of the objects, the first `writes` are written too: money moves between them.
+// The objects that a transaction reads. It also writes the first `writes` of them: money moves between them.
 struct Plan {
   Few<ObjectKey> objects;
   std::size_t writes = 0;
   std::int64_t amount = 0;
 };
 
-// The worst last.
+// How a transaction ended; the worst is last.
 enum class End { kCommitted, kAborted, kDamaged, kFailed };
 
 class Coordinator {
  public:
   Coordinator(ripc::Rpc& rpc, std::vector<ripc::ServiceId> servers) : rpc_(rpc), servers_(std::move(servers)) {}
 
-  // Shows what servers do then. Once `after` transactions have begun, this process kills itself as soon as the first
-  // call of such a phase has left. It skips those that have no such phase on two servers.
+  // Shows what servers do when a client dies. Once `after` transactions have begun, this process kills itself as soon
+  // as the first call of such a phase has left. It skips transactions in which fewer than two servers take part in that
+  // phase.
   void die_in(std::uint32_t phase, std::uint64_t after) {
     deadly_ = phase;
     deadly_after_ = after;
   }
 
-  // Before the first transaction. False if a server does not answer.
+  // Call it before the first transaction. False if a server does not answer.
   ripc::Task<bool> open() {
     for (const ripc::ServiceId server : servers_) {
       const auto result = co_await rpc_.call(server, kOpen);
@@ -59,7 +61,7 @@ class Coordinator {
   }
 
  private:
-  // The parts of a transaction that one server has.
+  // One server's part of a transaction.
   struct Part {
     Few<Want> wants;
     Few<Seen> seen;
@@ -67,9 +69,9 @@ class Coordinator {
   };
   using Parts = std::array<Part, kMaxServers>;
 
-  // One call to each server that has something to do in a phase. All are under way before the first is awaited.
+  // The calls of a phase: one to each server that takes part in it. All are under way before the first is awaited.
   using Phase = std::array<std::optional<ripc::Call>, kMaxServers>;
-  // `item(part)`: what a server gets behind the header; nothing if it has no part in the phase.
+  // `item(part)` is what a server gets after the header; nothing if it takes no part in the phase.
   template <typename ItemOf>
   void begin(Phase& phase, Method method, const Header& header, const Parts& parts, ItemOf item) {
     std::size_t begun = 0;
@@ -86,7 +88,7 @@ class Coordinator {
     return few.empty() ? std::nullopt : std::optional(few.item());
   }
 
-  // A phase whose answers are codes. False if one of them is not kDone.
+  // Runs a phase whose answers are codes. False if one of them is not kDone.
   template <typename ItemOf>
   ripc::Task<bool> run_phase(Method method, Header header, const Parts& parts, ItemOf item) {
     Phase phase;
@@ -94,7 +96,7 @@ class Coordinator {
     bool all_done = true;
     for (auto& each : phase) {
       if (!each) continue;
-      ripc::Call& call = *each;  // GCC 12 awaits only what has a name
+      ripc::Call& call = *each;  // GCC 12 can await only a named object
       const auto result = co_await call;
       all_done = all_done && result.answered() && result.code() == kDone;
     }
@@ -116,7 +118,7 @@ class Coordinator {
       const auto result = co_await call;
       end = std::max(end, take(result, plan, parts[index]));
     }
-    // A single read needs no second look.
+    // A single read needs no validation.
     if (end == End::kCommitted && plan.objects.size() > 1) {
       const auto seen = [](const Part& part) { return if_any(part.seen); };
       if (!co_await run_phase(kValidate, header, parts, seen)) end = End::kAborted;
@@ -126,7 +128,8 @@ class Coordinator {
     if (end == End::kCommitted) {
       for (std::size_t index = 0; index < servers_.size(); ++index)
         if (!parts[index].writes.empty()) header.participants |= std::uint64_t{1} << index;
-      // If not, it is unknown which ones have logged it. They will agree when this client ends.
+      // If this fails, it is unknown which servers have logged the transaction. They agree on its end when this client
+      // ends.
       if (!co_await run_phase(kLog, header, parts, writes)) co_return End::kFailed;
     }
     const Method last = end == End::kCommitted ? kCommit : kAbort;
@@ -136,7 +139,7 @@ class Coordinator {
     co_return co_await run_phase(last, header, parts, nothing) ? end : End::kFailed;
   }
 
-  // What a server has found, and what will be written there.
+  // Takes what a server has found, and determines what will be written there.
   static End take(const ripc::CallResult& result, const Plan& plan, Part& part) {
     if (!result.answered() || result.code() == kRefused) return End::kFailed;
     if (result.code() == kConflict) return End::kAborted;
@@ -150,7 +153,7 @@ class Coordinator {
         part.seen.add({want.key, (*found)[index].version});
         continue;
       }
-      // From the first to the others.
+      // Money moves from the first object to the others.
       const auto others = static_cast<std::int64_t>(plan.writes) - 1;
       value.balance += want.key == plan.objects[0] ? -others * plan.amount : plan.amount;
       part.writes.add(value);

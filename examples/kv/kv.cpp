@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HERD's key-value service over calls. Each thread of the server has a partition of the keys, a service and an endpoint
-// of its own, so that nothing is locked.
+// HERD's key-value service over calls. Each server thread has its own partition of the keys, its own service and its
+// own endpoint, so nothing needs a lock.
 //
 //   kv server [--threads N]             serves kv.0, kv.1, ... until it gets SIGINT or SIGTERM
 //   kv client [--threads N] [--window N] [--gets SHARE] [--skew EXPONENT] [--operations N]
@@ -107,7 +107,7 @@ int serve(const Options& options) {
 
 // ---- The client ----------------------------------------------------------------------------------------------
 
-// Keeps `window` calls under way, each by a coroutine that makes one after the other.
+// Keeps `window` calls under way, each in a coroutine that makes one call after the other.
 class Client {
  public:
   Client(ripc::Rpc& rpc, std::vector<ripc::ServiceId> servers, Report& report)

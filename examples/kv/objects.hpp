@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients and servers of the object store say to each other. Objects are those of FaSST (A. Kalia, M. Kaminsky,
+// The messages between clients and servers of the object store. The objects are those of FaSST (A. Kalia, M. Kaminsky,
 // D. Andersen: FaSST: Fast, Scalable and Simple Distributed Transactions, OSDI 2016): keys of 8 bytes, values of 40.
 #pragma once
 
@@ -21,7 +21,7 @@ constexpr std::int64_t kOpeningBalance = 1000;
 
 using ObjectKey = std::uint64_t;
 
-// An account: what transactions write moves money, so that the sum over all objects stays.
+// An account. Transactions only move money between accounts, so the sum over all objects stays the same.
 struct ObjectValue {
   ObjectKey key;
   std::int64_t balance;
@@ -32,15 +32,15 @@ static_assert(sizeof(ObjectValue) == 40);
 inline std::size_t server_of(ObjectKey key, std::size_t servers) { return key % servers; }
 inline std::string server_name(std::size_t index) { return "objects." + std::to_string(index); }
 
-// Each method but Open, Audit and Fate is a phase of a transaction. Its first item is a Header, its second the array
-// that stands behind it here.
+// Each method except Open, Audit and Fate is a phase of a transaction. Its first item is a Header; its second is an
+// array of the type that its comment names first.
 enum Method : std::uint32_t {
-  kOpen = 1,  // answered once the server watches the client; before that it locks nothing for it
-  kExecute,   // Want: reads all, and locks what will be written; all or nothing. The answer is a Found for each.
-  kValidate,  // Seen: is every object as it was, and free?
-  kLog,       // Write: kept until the transaction ends; the header names all servers that get such a call
-  kCommit,    // -: what was logged is written, and the locks are free
-  kAbort,     // -: the locks are free
+  kOpen = 1,  // answered once the server watches the client; until then, the server locks nothing for it
+  kExecute,   // Want: reads all objects, locks those to be written; all or nothing. The answer is a Found for each.
+  kValidate,  // Seen: is every object unchanged, and not locked by another transaction?
+  kLog,       // ObjectValue: kept until the transaction ends; the header names all servers that get this call
+  kCommit,    // no array: writes what was logged, and releases the locks
+  kAbort,     // no array: releases the locks
   kAudit,     // the answer is an Audit
   kFate,      // from another server: a Question about a transaction whose client has died; the answer is a Fate
 };
@@ -48,13 +48,13 @@ enum Method : std::uint32_t {
 enum Code : std::uint32_t {
   kDone = 0,
   kConflict,  // another transaction was faster: try again
-  kRefused,   // the client is not open, or thought dead
+  kRefused,   // the client is not open, or the server considers it dead
 };
 
 struct Header {
-  std::uint64_t number;        // of the transaction, in its client
-  std::uint64_t oldest;        // all smaller numbers have ended
-  std::uint64_t participants;  // kLog: a bit for each server
+  std::uint64_t number;        // of the transaction, counted by its client
+  std::uint64_t oldest;        // all transactions with smaller numbers have ended
+  std::uint64_t participants;  // kLog: a bit for each server that takes part
 };
 struct Want {
   ObjectKey key;
@@ -78,13 +78,13 @@ struct Audit {
   std::uint64_t objects;
   std::int64_t sum;
   std::uint64_t locked;
-  std::uint64_t damaged;       // values that are not of their key
+  std::uint64_t damaged;       // values that belong to another key
   std::uint64_t dead;          // clients that have ended
-  std::uint64_t given_up;      // transactions of theirs that wrote nothing
-  std::uint64_t brought_home;  // and those that were committed for them
+  std::uint64_t given_up;      // transactions of dead clients that were aborted
+  std::uint64_t brought_home;  // transactions of dead clients that the servers committed
 };
 
-// Some plain values, without allocation.
+// Up to kMost plain values, without allocation.
 template <typename T>
 class Few {
  public:

@@ -22,7 +22,7 @@ inline int fail(const char* what, const ripc::Error& error) {
   return 1;
 }
 
-// SIGINT and SIGTERM, for one thread that waits for them. Made before other threads.
+// Lets one thread wait for SIGINT and SIGTERM. Create it before any other thread.
 class StopSignals {
  public:
   StopSignals() {
@@ -40,7 +40,7 @@ class StopSignals {
   sigset_t set_;
 };
 
-// A plain value, as it lies in an item.
+// The plain value in an item.
 template <typename T>
 std::optional<T> plain(const ripc::ItemView& view) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -56,13 +56,13 @@ ripc::Item plain_item(const T& value) {
   return ripc::item(std::as_bytes(std::span(&value, 1)));
 }
 
-// An answer that finds no way back ends the call.
+// Answers a request. If the answer cannot be sent, the call ends without one.
 inline void answer(ripc::Request& request, std::span<const ripc::Item> items, std::uint32_t code = 0) {
   if (const auto sent = request.reply(items, code); !sent.ok()) request.drop(sent.code());
 }
 inline void answer(ripc::Request& request, std::uint32_t code) { answer(request, {}, code); }
 
-// Runs an endpoint until `stop` is set and its service interrupted.
+// Runs an endpoint until `stop` is set and the endpoint's service is interrupted.
 inline ripc::Error run_until(ripc::Rpc& rpc, const std::atomic<bool>& stop) {
   while (!stop) {
     const auto events = rpc.run();

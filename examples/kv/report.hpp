@@ -18,7 +18,7 @@ class Report {
  public:
   explicit Report(std::size_t expected) { nanoseconds_.reserve(expected); }
 
-  // The measurement begins now.
+  // Starts the measurement.
   void start() {
     *this = Report(nanoseconds_.capacity());
     begin_ = Clock::now();
@@ -46,7 +46,7 @@ class Report {
   }
 
   std::uint64_t wrong = 0;   // answers that are not what was stored
-  std::uint64_t failed = 0;  // without an answer
+  std::uint64_t failed = 0;  // operations without an answer
 
  private:
   std::vector<std::uint32_t> nanoseconds_;  // of each operation

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of one server, and the transactions on them. It knows nothing of calls.
+// The objects of one server, and the transactions on them. This file knows nothing of calls.
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
@@ -12,7 +12,7 @@
 
 namespace kv {
 
-// Which transaction.
+// Identifies a transaction.
 struct Name {
   ripc::ServiceId client = 0;
   std::uint64_t number = 0;
@@ -21,7 +21,7 @@ struct Name {
 
 class Store {
  public:
-  // Those of `count` objects for each of `servers` that this one has.
+  // Creates the `count` objects of server `index`; there are `servers` servers.
   Store(std::size_t index, std::size_t servers, std::uint64_t count) {
     objects_.reserve(count);
     for (ObjectKey key = index; key < count * servers; key += servers) objects_[key].value = {key, kOpeningBalance, {}};
@@ -84,7 +84,7 @@ class Store {
     unlock(at->second);
     transactions_.erase(at);
   }
-  // That a transaction was committed is remembered until no server can ask for it any more.
+  // The store remembers a committed transaction until no server can ask about it any more.
   void forget_before(ripc::ServiceId client, std::uint64_t oldest) {
     std::uint64_t& from = forgotten_[client];
     for (; from < oldest; ++from) transactions_.erase({client, from});
@@ -118,7 +118,7 @@ class Store {
  private:
   struct Object {
     std::uint64_t version = 0;
-    Name lock;  // free without a client
+    Name lock;  // free if it has no client
     ObjectValue value{};
   };
   struct Transaction {
@@ -137,7 +137,7 @@ class Store {
   }
 
   absl::flat_hash_map<ObjectKey, Object> objects_;
-  absl::flat_hash_map<Name, Transaction, Hash> transactions_;  // those that lock, and those that were committed
+  absl::flat_hash_map<Name, Transaction, Hash> transactions_;  // those that hold locks, and those that were committed
   absl::flat_hash_map<ripc::ServiceId, std::uint64_t> forgotten_;
 };
 

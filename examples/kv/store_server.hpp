@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server of the object store. It watches its clients: when one dies, the servers of its transactions agree on their
-// end, and no lock stays.
+// A server of the object store. It watches its clients: when a client dies, the servers of its transactions agree on
+// how they end, and no lock remains.
 //
-// A transaction of a dead client is committed if every participant has logged it, else it is aborted. Each participant
-// finds that out for itself, and all find the same. For a server that knows that a client is dead refuses what still
-// comes from it. So what the server says about a transaction stays true. And a client commits only what all have
-// logged. A server that is asked for such a transaction knows that the client is dead.
+// A dead client's transaction is committed if every participant has logged it; otherwise it is aborted. Each
+// participant finds this out for itself, and all come to the same result, for two reasons. A server that knows that a
+// client is dead refuses whatever still arrives from it, so what the server says about a transaction stays true. And a
+// client commits only what all participants have logged. A server that is asked about such a transaction learns from
+// the question that the client is dead.
 //
-// Servers that die are another subject: FaSST has backups for them.
+// Servers that die are outside the scope of this example: FaSST has backups for them.
 #pragma once
 
 #include <absl/container/node_hash_map.h>
@@ -64,7 +65,7 @@ class StoreServer {
   // ---- Life and death of clients ----
 
   void open_client(ripc::Request request) {
-    // Who died before it could be watched asks no longer.
+    // Forget clients that died before they could be watched: they no longer wait for an answer.
     absl::erase_if(clients_, [](const auto& each) {
       return each.second.state == Client::State::kNew && each.second.opening.time_left() == ripc::kNoWait;
     });
@@ -100,7 +101,7 @@ class StoreServer {
       }
     }
   }
-  // It stays known as dead: its calls may still be on their way.
+  // The server remembers the client as dead, because its calls may still be on their way.
   void bury(ripc::ServiceId id) {
     Client& client = clients_[id];
     if (client.state == Client::State::kDead) return;
@@ -120,7 +121,7 @@ class StoreServer {
       const ripc::Item item = plain_item(question);
       while (true) {
         const auto said = co_await rpc_.call(ids_[index], kFate, std::span(&item, 1));
-        if (said.status() == RIPC_CLOSED) co_return;  // this server ends
+        if (said.status() == RIPC_CLOSED) co_return;  // this server is ending
         const auto fate = said.answered() ? plain<Fate>(said.item(0)) : std::nullopt;
         if (!fate) continue;
         is_logged = *fate != Fate::kNothing;
@@ -185,7 +186,7 @@ class StoreServer {
   std::size_t servers_;
   Store store_;
   std::uint64_t dead_ = 0, given_up_ = 0, brought_home_ = 0;
-  std::mutex mutex_;  // of the news, which come in the responder thread
+  std::mutex mutex_;  // guards news_, which the responder thread fills
   std::vector<std::pair<ripc::ServiceId, bool>> news_;
   std::atomic<bool> has_news_ = false;
   ripc::Context* context_ = nullptr;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// FaSST's object store over calls: transactions on objects that lie in several server processes. Each one that writes
-// moves money between accounts, so the sum of all stays, whoever is killed. docs/performance/kv.md says more.
+// FaSST's object store over calls: transactions on objects that are spread over several server processes. Each
+// transaction that writes moves money between accounts, so the sum of all stays the same, whichever client is killed.
+// docs/performance/kv.md says more.
 //
 //   transactions server --index N     serves objects.N; one process for each N below --servers
 //   transactions client [--reads N] [--writes N] [--batch N] [--count N] [--die-in PHASE]
-//                                     transactions, `batch` of them under way; prints JSON
-//   transactions audit                looks at all objects: prints JSON; exit code 1 if a lock or the sum is wrong
+//                                     runs transactions, `batch` of them at a time; prints JSON
+//   transactions audit                checks all objects; prints JSON; exit code 1 if a lock, value or sum is wrong
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +25,7 @@ namespace {
 
 struct Options {
   std::size_t servers = 3;
-  std::uint64_t objects = 1'000'000;  // of each
+  std::uint64_t objects = 1'000'000;  // of each server
   std::size_t index = 0;
   std::size_t reads = 4;
   std::size_t writes = 2;
@@ -98,7 +99,7 @@ class Client {
   }
 
  private:
-  // Each object on another server, as long as there are enough.
+  // Takes each object from another server, as long as there are enough servers.
   Plan make_plan() {
     Plan plan{{}, options_.writes, static_cast<std::int64_t>(random_() % 10)};
     const std::uint64_t first = random_();
@@ -161,7 +162,7 @@ int audit(ripc::Rpc& rpc, const std::vector<ripc::ServiceId>& servers) {
 }
 
 int call(const Options& options, bool is_audit) {
-  // A server that commits has little time for newcomers.
+  // A server that is busy with commits has little time for new clients.
   auto context = ripc::Context::create({.resolve_timeout = std::chrono::seconds(20)});
   if (!context) return fail("transactions: no context", context.error());
   const auto servers = find_servers(*context, options);

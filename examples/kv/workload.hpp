@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HERD's workload, from A. Kalia, M. Kaminsky, D. Andersen: Using RDMA Efficiently for Key-Value Services, SIGCOMM
-// 2014. Keys have 16 bytes, values 32. Reads and writes are mixed; keys are uniform or from a Zipf distribution with
-// 0.99. Everything that is stored can be checked: a value follows from its key and its version.
+// 2014. Keys have 16 bytes, values 32. Reads and writes are mixed; keys are uniform or follow a Zipf distribution with
+// exponent 0.99. Every stored value can be checked, because it follows from its key and its version.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace kv {
 using Key = std::array<char, 16>;  // printable, because memcached takes no others
 using Value = std::array<std::uint64_t, 4>;
 
-// The finalizer of splitmix64: one to one, and neighbours end far from each other.
+// The finalizer of splitmix64: it is one to one, and it sends neighbours far apart.
 inline std::uint64_t mix(std::uint64_t bits) {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
@@ -33,7 +33,7 @@ inline Key make_key(std::uint64_t number) {
   return key;
 }
 
-// Which of the server's threads has the key.
+// The server thread that has the key.
 inline std::uint32_t partition_of(std::uint64_t number, std::uint32_t partitions) {
   return static_cast<std::uint32_t>(mix(number) % partitions);
 }
@@ -54,12 +54,12 @@ struct Operation {
 struct Mix {
   std::uint64_t keys = 1'000'000;
   std::uint32_t partitions = 1;
-  double gets = 0.95;  // their share
+  double gets = 0.95;  // the share of gets
   double skew = 0.99;  // Zipf's exponent; 0: uniform
   std::uint64_t seed = 1;
 };
 
-// Made before the measurement, and gone through again and again.
+// The operations are made before the measurement, which goes through them again and again.
 inline std::vector<Operation> make_operations(const Mix& how, std::size_t count) {
   std::mt19937_64 random(how.seed);
   const Zipf zipf(how.keys, how.skew);
@@ -72,7 +72,7 @@ inline std::vector<Operation> make_operations(const Mix& how, std::size_t count)
   return operations;
 }
 
-// Puts every key once.
+// The operations that put every key once.
 inline std::vector<Operation> make_filling(const Mix& how) {
   std::vector<Operation> operations;
   operations.reserve(how.keys);

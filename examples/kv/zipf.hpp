@@ -7,7 +7,7 @@
 
 namespace kv {
 
-// A number of [0, 1) from 64 random bits.
+// A number in [0, 1) from 64 random bits.
 inline double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 // Ranks 1 to `count`, where rank k has a probability proportional to k^-exponent. The exponent is above 0, and not 1.
@@ -29,7 +29,7 @@ class Zipf {
       const double area = high_ + unit(random()) * (low_ - high_);
       const double x = inverse(area);
       const double rank = std::fmin(std::fmax(std::floor(x + 0.5), 1), count_);
-      // Mostly decided by the first, which costs no power.
+      // The first test decides most cases, and it computes no power.
       if (rank - x <= sure_ || area >= integral(rank + 0.5) - density(rank)) return static_cast<std::uint64_t>(rank);
     }
   }
@@ -43,7 +43,7 @@ class Zipf {
   double count_;
   double low_;   // areas are drawn from here
   double high_;  // to here
-  double sure_;  // so near to its rank, x needs no further look
+  double sure_;  // if x is this near to its rank, it needs no further test
 };
 
 }  // namespace kv

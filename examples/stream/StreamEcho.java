@@ -30,7 +30,7 @@ public class StreamEcho {
     }
   }
 
-  /** Writes back what comes, as far as the other side takes it. */
+  /** Writes back what arrives, as fast as the other side takes it. */
   private static void echo(ByteStream stream, ByteBuffer buffer) {
     Runnable again = () -> echo(stream, buffer);
     try {

@@ -13,16 +13,16 @@ import org.apache.hadoop.io.compress.SnappyCodec;
 import org.apache.hadoop.mapreduce.CryptoUtils;
 import org.apache.hadoop.mapreduce.MRJobConfig;
 
-/** What Hadoop takes to decrypt and decompress one stream. */
+/** The memory that Hadoop takes to decrypt and decompress one stream. */
 final class CodecMemory {
-  // Two direct buffers of 64 KiB, and zlib's own.
+  // Two direct buffers of 64 KiB, and zlib's own memory.
   private static final long ZLIB = 192 << 10;
-  // 5 bytes for each of a block of 900,000, and tables.
+  // 5 bytes for each byte of a 900,000-byte block, and tables.
   private static final long BZIP2 = 4_700_000;
 
   private CodecMemory() {}
 
-  /** In bytes; -1: it is not known. */
+  /** In bytes; -1 if it is not known. */
   static long of(CompressionCodec codec, Configuration conf) {
     long decompression = decompression(codec, conf);
     return decompression < 0 ? decompression : decompression + decryption(conf);
@@ -39,7 +39,7 @@ final class CodecMemory {
 
   private static long decompression(CompressionCodec codec, Configuration conf) {
     if (codec == null) return 0;
-    Class<?> type = codec.getClass(); // one that extends it may take more
+    Class<?> type = codec.getClass(); // a subclass may take more
     if (type == DefaultCodec.class || type == DeflateCodec.class || type == GzipCodec.class)
       return ZLIB + conf.getInt(CommonConfigurationKeys.IO_FILE_BUFFER_SIZE_KEY, 4096);
     if (type == BZip2Codec.class) return BZIP2;

@@ -11,8 +11,8 @@ import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
 import org.apache.hadoop.mapreduce.task.reduce.ShuffleSchedulerImpl;
 
 /**
- * Hadoop's scheduler, which counts the bytes of each path. Over HTTP goes what a visit has left to
- * it, and nothing that became known since.
+ * Hadoop's scheduler, which counts the bytes of each path. In a fetcher's visit, HTTP gets only the
+ * outputs that the visit leaves to it, and none that became known since.
  */
 final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
   private final ShuffleCounters counters;
@@ -45,7 +45,7 @@ final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
       TaskAttemptID map, MapHost host, long bytes, long start, long end, MapOutput<K, V> output)
       throws IOException {
     super.copySucceeded(map, host, bytes, start, end, output);
-    // Hadoop calls this, too, in the thread of a fetcher.
+    // Hadoop, too, calls this in the thread of a fetcher.
     ShufflePath path =
         Thread.currentThread() instanceof RipcFetcher<?, ?> fetcher
             ? fetcher.path()

@@ -6,20 +6,20 @@ import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * On which paths the MAC of an answer covers the bytes of map outputs. Computing it takes each side
- * half a second for each GB. So libripc's own protection is enough where there is one: the kernel's
- * on one host, and the cluster key's over sockets.
+ * The paths on which the MAC of an answer covers the bytes of map outputs. Computing it takes each
+ * side half a second for each GB. So the MAC leaves the bytes out where libripc's own protection
+ * covers them: the kernel's on one host, and the cluster key's over sockets.
  */
 enum DataSeal {
   NEVER,
   /** Where nothing else protects them: over RDMA. */
   RDMA,
-  /** Also over sockets: the network is open, so they have no key. */
+  /** Also over sockets: the network is open, so sockets have no key. */
   NETWORK,
   ALWAYS;
 
   /**
-   * As the configuration says; by default where nothing else protects them.
+   * As the configuration says; by default, where nothing else protects the bytes.
    *
    * @param environment of this process, which says whether libripc has a key
    */

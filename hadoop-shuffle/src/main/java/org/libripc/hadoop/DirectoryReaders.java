@@ -9,8 +9,8 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A few threads and a bounded queue for each local directory. So no disk is torn between many
- * readers, and a slow one does not keep the others waiting. All threads.
+ * A few threads and a bounded queue for each local directory. So no disk has to serve many readers
+ * at once, and a slow disk does not keep the others waiting. All threads.
  */
 final class DirectoryReaders {
   /** The queue of outputs whose directory is not known yet. */
@@ -29,7 +29,7 @@ final class DirectoryReaders {
   /**
    * Runs a task soon.
    *
-   * @throws RejectedExecutionException if as many wait as may
+   * @throws RejectedExecutionException if as many tasks wait as may
    */
   void execute(int directory, Runnable task) {
     if (closed) throw new RejectedExecutionException("closed");
@@ -53,7 +53,7 @@ final class DirectoryReaders {
     return started;
   }
 
-  /** Waits for what runs, and drops what waits. */
+  /** Waits for the tasks that run, and drops those that wait. */
   void close() throws InterruptedException {
     closed = true;
     for (ThreadPoolExecutor each : directories.values()) each.shutdownNow();

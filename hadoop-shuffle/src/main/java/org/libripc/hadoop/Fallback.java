@@ -3,7 +3,7 @@ package org.libripc.hadoop;
 
 /** Why an output was left to another path. Each has a counter of the job. */
 enum Fallback {
-  /** The reducer cannot open or read a file of its host; the NodeManager may. */
+  /** The reducer cannot open or read a file of its host; the NodeManager may be able to. */
   LOCAL_FILE("this task cannot read the file"),
   NO_SERVICE("no libripc shuffle answers there"),
   REFUSED("the request was refused"),

@@ -9,7 +9,7 @@ import org.apache.hadoop.mapreduce.task.reduce.MapHost;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
 import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
 
-/** A map output that stays where it is, and open, until the merge reads it. */
+/** A map output that stays where it is, and stays open, until the merge reads it. */
 final class InPlaceOutput<K, V> extends MapOutput<K, V> {
   private final RipcMergeManager<K, V> manager;
   private final LocalOutput output;

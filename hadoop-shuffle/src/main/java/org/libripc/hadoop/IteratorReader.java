@@ -7,13 +7,13 @@ import org.apache.hadoop.io.DataInputBuffer;
 import org.apache.hadoop.mapred.IFile;
 import org.apache.hadoop.mapred.RawKeyValueIterator;
 
-/** What another merge gives, as a segment of a merge. */
+/** Makes the result of another merge a segment of a merge. */
 final class IteratorReader<K, V> extends IFile.Reader<K, V> {
   private final RawKeyValueIterator records;
   private final long bytes;
 
   /**
-   * @param bytes about as many as will come, for the progress
+   * @param bytes about how many will come, for the progress
    */
   IteratorReader(Configuration conf, RawKeyValueIterator records, long bytes) throws IOException {
     super(conf, null, bytes, null, null);

@@ -12,7 +12,7 @@ final class Keys {
   private static final String REDUCER = "mapreduce.reduce.shuffle.ripc.";
   private static final String HANDLER = "mapreduce.shuffle.ripc.";
 
-  // Of a job.
+  // Keys of a job.
   static final String LOCAL = REDUCER + "local";
   static final String REMOTE = REDUCER + "remote";
   static final String IN_PLACE = REDUCER + "in-place";
@@ -24,7 +24,7 @@ final class Keys {
   static final String TIMEOUT = REDUCER + "timeout.ms";
   static final String RETRY = REDUCER + "retry.ms";
 
-  // Of a NodeManager.
+  // Keys of a NodeManager.
   static final String ENABLED = HANDLER + "enabled";
   static final String HOST = HANDLER + "host";
   static final String READERS = HANDLER + "readers";
@@ -34,7 +34,7 @@ final class Keys {
   static final String SESSIONS = HANDLER + "sessions";
   static final String UNDER_WAY = HANDLER + "under-way.bytes";
 
-  // Of both.
+  // Keys of both.
   static final String PEERS = HANDLER + "peers";
 
   static final int SMALLEST_PIECE = 64 << 10;
@@ -58,8 +58,8 @@ final class Keys {
   }
 
   /**
-   * How many outputs a reducer may keep open: with more than a quarter of what its process may
-   * have, others could find none.
+   * How many outputs a reducer may keep open. If it took more than a quarter of the descriptors of
+   * its process, others could find none.
    */
   static int reducerFiles(Configuration conf) {
     int files = atLeast(1, conf, REDUCER_FILES, 4096);
@@ -68,7 +68,7 @@ final class Keys {
         : files;
   }
 
-  /** A context that admits whom the configuration says. */
+  /** A context that admits the peers that the configuration names. */
   static RipcBuilder builder(Configuration conf, RipcBuilder builder) {
     String peers = conf.getTrimmed(PEERS, "any").toLowerCase(Locale.ROOT);
     switch (peers) {

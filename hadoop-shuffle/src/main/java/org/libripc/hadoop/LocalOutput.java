@@ -11,10 +11,10 @@ import org.apache.hadoop.mapred.IFileInputStream;
 import org.apache.hadoop.mapreduce.CryptoUtils;
 
 /**
- * A reducer's part of a map output that lies on this host. Its file is open from the begin, so that
- * what was found can be read until {@link #close}, also if the file is deleted.
+ * A reducer's part of a map output that lies on this host. Its file is open from the beginning, so
+ * that it can be read until {@link #close}, even if the file is deleted.
  *
- * @param raw its length without compression, with encryption's padding
+ * @param raw its length before compression, with the padding of encryption
  * @param length its length in the file
  */
 record LocalOutput(Path file, FileChannel channel, long start, long raw, long length)
@@ -31,10 +31,10 @@ record LocalOutput(Path file, FileChannel channel, long start, long raw, long le
   }
 
   /**
-   * Reads all of it.
+   * Reads the whole part.
    *
    * @param buffer is overwritten
-   * @throws IOException if it is damaged, or cannot be read
+   * @throws IOException if the part is damaged, or cannot be read
    */
   void check(Configuration conf, byte[] buffer) throws IOException {
     try (IFileInputStream in = openChecked(conf)) {

@@ -13,8 +13,8 @@ import org.apache.hadoop.mapreduce.MRConfig;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 
 /**
- * Map outputs in the local directories of this task, which those of its host's NodeManager are.
- * Attempt IDs are unique, so what is there is what was made. All threads.
+ * Map outputs in the local directories of this task, which are also those of its host's
+ * NodeManager. Attempt IDs are unique, so an output found there is the right one. All threads.
  */
 final class LocalOutputs {
   private final JobConf conf;
@@ -28,10 +28,10 @@ final class LocalOutputs {
   }
 
   /**
-   * Finds and opens one.
+   * Finds and opens an output.
    *
    * @return null if it is not on this host
-   * @throws IOException if it is, and cannot be read
+   * @throws IOException if it is on this host, but cannot be read
    */
   LocalOutput find(TaskAttemptID map) throws IOException {
     Path data = find(map, "file.out");

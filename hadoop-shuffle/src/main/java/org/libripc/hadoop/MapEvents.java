@@ -10,7 +10,10 @@ import org.apache.hadoop.mapreduce.task.reduce.ShuffleScheduler;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Asks the master which maps have ended, and tells the scheduler: Hadoop's own is hidden. */
+/**
+ * Asks the master which maps have ended, and tells the scheduler. Hadoop's own class for this is
+ * not accessible.
+ */
 final class MapEvents implements Runnable {
   private static final Logger LOG = LoggerFactory.getLogger(MapEvents.class);
   private static final int MOST_EVENTS = 10_000;
@@ -42,12 +45,15 @@ final class MapEvents implements Runnable {
     pause = pause(reduces);
   }
 
-  /** In milliseconds: the master is asked 200 times a second, or once by each of many reducers. */
+  /**
+   * In milliseconds. All reducers together ask the master 200 times a second; if they are many,
+   * each asks once a second.
+   */
   static long pause(int reduces) {
     return Math.max(100, Math.min(1000, 5L * reduces));
   }
 
-  /** Until it is interrupted. */
+  /** Runs until it is interrupted. */
   @Override
   public void run() {
     int failures = 0;

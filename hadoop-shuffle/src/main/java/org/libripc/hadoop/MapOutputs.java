@@ -25,14 +25,14 @@ final class MapOutputs {
   // usercache/USER/appcache/APPLICATION/output/ATTEMPT/file.out, from the end
   private static final int USER = 6;
   private static final int APPLICATION = 4;
-  private static final int OVERHEAD = 400; // of a known output, about
+  private static final int OVERHEAD = 400; // about, for each known output
 
   /** Finds a file below the NodeManager's local directories. */
   interface Directories {
     File find(String relative) throws IOException;
   }
 
-  /** One that was found. Immutable. */
+  /** An output that was found. Immutable. */
   record Output(String job, Path data, SpillRecord index, int directory) {
     /** A reducer's part, or null. */
     IndexRecord part(int reduce) {
@@ -54,7 +54,7 @@ final class MapOutputs {
 
   /**
    * @param indexBytes how much of the heap indexes may take
-   * @param openFiles how many descriptors
+   * @param openFiles how many descriptors may be open
    */
   MapOutputs(Directories directories, JobConf conf, long indexBytes, int openFiles) {
     this.directories = directories;
@@ -64,7 +64,8 @@ final class MapOutputs {
   }
 
   private static FileChannel open(Path file) throws IOException {
-    // With security on, a file that is not the user's is refused: a link to somebody else's.
+    // With security on, this refuses a file that does not belong to the user, such as a link to
+    // somebody else's.
     String user = part(file, USER);
     return SecureIOUtils.openForRandomRead(file.toFile(), "r", user, null).getChannel();
   }
@@ -77,12 +78,12 @@ final class MapOutputs {
     return "application" + job.substring("job".length());
   }
 
-  /** One that is known, without touching a disk; null: {@link #find} it. */
+  /** A known output, without touching a disk. If it is null, {@link #find} the output. */
   synchronized Output known(String attempt) {
     return known.get(attempt);
   }
 
-  /** Finds one, which may read an index from disk. */
+  /** Finds an output, which may read an index from disk. */
   Output find(String job, String user, String attempt) throws IOException {
     Output before = known(attempt);
     if (before != null) return before;
@@ -125,7 +126,7 @@ final class MapOutputs {
     files.readFully(output.data, to, position);
   }
 
-  /** Closes and forgets what is of a job. */
+  /** Closes and forgets the outputs of a job. */
   synchronized void endJob(String job) {
     known
         .values()
@@ -135,7 +136,7 @@ final class MapOutputs {
               if (ended) bytes -= output.bytes();
               return ended;
             });
-    // Also those that were read after their index was dropped.
+    // Also drops files that were read after their index was dropped.
     String ended = application(job);
     files.drop(file -> part(file, APPLICATION).equals(ended));
   }

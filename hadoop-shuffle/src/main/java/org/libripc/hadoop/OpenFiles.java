@@ -39,7 +39,7 @@ final class OpenFiles implements Closeable {
   private final Map<Path, Entry> entries = new LinkedHashMap<>(16, 0.75f, true);
 
   /**
-   * @param limit more are open only while more threads than that read
+   * @param limit more files are open only while more threads than that read
    */
   OpenFiles(int limit, Opener opener) {
     this.limit = limit;
@@ -59,7 +59,7 @@ final class OpenFiles implements Closeable {
     }
   }
 
-  /** At least one byte, or -1 at the end. */
+  /** Reads at least one byte; -1 at the end. */
   int read(Path file, ByteBuffer to, long position) throws IOException {
     for (int attempt = 0; ; ++attempt) {
       Entry entry = acquire(file);
@@ -69,7 +69,7 @@ final class OpenFiles implements Closeable {
         drop(file::equals);
         throw mine;
       } catch (ClosedChannelException another) {
-        // A thread was interrupted while it read: that closes its channel.
+        // Another thread was interrupted while it read, which closes the channel.
         drop(file::equals);
         if (attempt == 3) throw another;
       } finally {
@@ -124,7 +124,7 @@ final class OpenFiles implements Closeable {
     }
   }
 
-  /** Closes some, at the latest when those who read them have done so. */
+  /** Closes some files, at the latest when the threads that read them have finished. */
   synchronized void drop(Predicate<Path> which) {
     Iterator<Map.Entry<Path, Entry>> each = entries.entrySet().iterator();
     while (each.hasNext()) {

@@ -16,18 +16,18 @@ import org.apache.hadoop.mapreduce.CryptoUtils;
 
 /**
  * The records of a map output, read where it lies through a window in the heap. All bytes go
- * through the checksum. A record is in the window as a whole: keys and values show it, until the
- * next key.
+ * through the checksum. A record is in the window as a whole: the key and the value point to it,
+ * until the next key.
  */
 final class PartReader<K, V> extends IFile.Reader<K, V> {
-  private static final int LARGEST_RECORD = Integer.MAX_VALUE - 16; // of an array
+  private static final int LARGEST_RECORD = Integer.MAX_VALUE - 16; // the limit of an array
 
   private final Configuration conf;
   private final LocalOutput output;
   private final CompressionCodec codec;
   private final int windowBytes;
   private final long rawLength;
-  private IFileInputStream checked; // null: not begun, or closed
+  private IFileInputStream checked; // null: not begun yet, or closed
   private InputStream in;
   private Decompressor decompressor;
   private byte[] window;
@@ -38,7 +38,7 @@ final class PartReader<K, V> extends IFile.Reader<K, V> {
 
   /**
    * @param codec null: not compressed
-   * @param windowBytes how much of the heap; a larger record takes more
+   * @param windowBytes how much of the heap the window takes; a larger record takes more
    */
   PartReader(Configuration conf, LocalOutput output, CompressionCodec codec, int windowBytes)
       throws IOException {
@@ -60,7 +60,7 @@ final class PartReader<K, V> extends IFile.Reader<K, V> {
     window = new byte[(int) Math.min(windowBytes, Math.max(16, rawLength))];
   }
 
-  /** Whether so many bytes are in the window, which are read if there are as many. */
+  /** Whether the window has this many bytes, after reading them if necessary. */
   private boolean has(int bytes) throws IOException {
     if (end - next >= bytes) return true;
     byte[] to = bytes > window.length ? new byte[bytes] : window;
@@ -79,12 +79,12 @@ final class PartReader<K, V> extends IFile.Reader<K, V> {
   private int read(byte[] to, int offset, int length) throws IOException {
     try {
       return in.read(to, offset, length);
-    } catch (InternalError damaged) { // as codecs say it
+    } catch (InternalError damaged) { // how codecs report damage
       throw new IOException(output.file() + " cannot be decompressed", damaged);
     }
   }
 
-  /** As {@link WritableUtils#readVInt}, out of the window. */
+  /** Reads from the window, as {@link WritableUtils#readVInt} does. */
   private int number() throws IOException {
     int size = has(1) ? WritableUtils.decodeVIntSize(window[next]) : 1;
     if (!has(size)) throw new EOFException(output.file() + " ends without its end");
@@ -148,7 +148,7 @@ final class PartReader<K, V> extends IFile.Reader<K, V> {
   public void close() throws IOException {
     IFileInputStream closed = checked;
     checked = null;
-    // Without the end, the rest is not wanted: nobody is told of its checksum.
+    // If the reader stops before the end, it does not want the rest, so nobody checks the checksum.
     if (closed != null && ended) closed.close();
     if (decompressor != null) {
       CodecPool.returnDecompressor(decompressor);
@@ -156,7 +156,7 @@ final class PartReader<K, V> extends IFile.Reader<K, V> {
     }
     in = null;
     output.close();
-    // The last key and value are shown by it until the merge goes on.
+    // The last key and value point into the window until the merge goes on.
     if (ended) window = null;
   }
 }

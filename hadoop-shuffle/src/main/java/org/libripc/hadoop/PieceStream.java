@@ -18,8 +18,8 @@ import org.libripc.rpc.CallResult;
 import org.libripc.rpc.RpcCall;
 
 /**
- * The bytes of several outputs of a host, one after the other, fetched in pieces of which some are
- * under way at once. A piece holds a range of a large output, or several small ones of one
+ * The bytes of several outputs of a host, one after the other, fetched in pieces, several of which
+ * are under way at once. A piece holds a range of a large output, or several small ones of one
  * directory. One thread.
  */
 final class PieceStream extends InputStream {
@@ -37,7 +37,7 @@ final class PieceStream extends InputStream {
     }
   }
 
-  /** Says what else is wanted. */
+  /** Supplies the outputs to fetch. */
   interface Source {
     /** The next output, or null if there is none, or no room for it now. */
     Wanted next() throws IOException;
@@ -65,7 +65,7 @@ final class PieceStream extends InputStream {
   private final byte[] single = new byte[1];
   private final Deque<Piece> free = new ArrayDeque<>();
   private final Deque<Piece> underWay = new ArrayDeque<>();
-  private Wanted planned; // the output of which the next range is
+  private Wanted planned; // the output that the next range is from
   private boolean exhausted;
   private Piece current;
   private ByteBuffer bytes = ByteBuffer.allocate(0); // what is left of the current piece
@@ -139,7 +139,7 @@ final class PieceStream extends InputStream {
     return count;
   }
 
-  /** The next piece becomes the current one. False: there is none. */
+  /** Makes the next piece the current one. False if there is none. */
   private boolean advance() throws IOException {
     try {
       if (current != null) {
@@ -168,7 +168,7 @@ final class PieceStream extends InputStream {
           if (result.itemCount() != 2 || result.size(0) != piece.length)
             throw new ShuffleFailure(Fallback.FAILED, "an answer has a wrong size");
           ByteBuffer room = piece.memory.buffer().limit(piece.length);
-          // Where it could not be written into the return buffer, it is lent.
+          // The bytes are lent if they could not be written into the return buffer.
           if (result.kind(0) != ViewKind.RETURNED) result.copyTo(0, 0, room);
           room.position(0);
           host.check(piece.request, result.item(1), Wire.saysOf(piece.isSealed, room));
@@ -179,7 +179,7 @@ final class PieceStream extends InputStream {
     }
   }
 
-  /** Of an answer that says which output is not there. */
+  /** The failure for an answer that says which output is not there. */
   private ShuffleFailure lack(Piece piece, CallResult result) throws IOException {
     ByteBuffer answer = host.authentic(piece.request, result);
     int index = answer.remaining() == 4 ? answer.getInt() : -1;
@@ -190,7 +190,7 @@ final class PieceStream extends InputStream {
         Fallback.NOT_THERE, "it cannot read " + missing, TaskAttemptID.forName(missing));
   }
 
-  /** Gives up what is under way, and the memory. */
+  /** Cancels the calls that are under way, and gives up the memory. */
   @Override
   public void close() {
     for (Piece piece : underWay) {

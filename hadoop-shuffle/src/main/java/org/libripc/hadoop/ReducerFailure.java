@@ -3,7 +3,7 @@ package org.libripc.hadoop;
 
 import java.io.IOException;
 
-/** Of the reducer itself, whatever path the bytes take: it has no room on its disks. */
+/** A failure of the reducer itself, whatever path the bytes take: it has no room on its disks. */
 final class ReducerFailure extends IOException {
   private static final long serialVersionUID = 1;
 

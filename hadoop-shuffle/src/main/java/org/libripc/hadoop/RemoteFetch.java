@@ -13,20 +13,20 @@ import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
 
 /**
- * Fetches outputs of one NodeManager in one visit. The order of the outputs is that in which room
- * was reserved for them. One thread.
+ * Fetches outputs of one NodeManager in one visit. Outputs come in the order in which room was
+ * reserved for them. One thread.
  */
 final class RemoteFetch<K, V> {
   /** What the fetch needs of Hadoop's fetcher. */
   interface Target<K, V> {
-    /** Room for an output, or null: not now. */
+    /** Reserves room for an output; null if there is none now. */
     MapOutput<K, V> reserve(TaskAttemptID map, Wire.Size size) throws IOException;
 
-    /** Fills it from a stream that has its bytes and no others. */
+    /** Fills the output from a stream that has its bytes and no others. */
     void fill(TaskAttemptID map, MapOutput<K, V> output, Wire.Size size, InputStream in)
         throws IOException;
 
-    /** One output is not to be had this way. */
+    /** Called when one output cannot be fetched this way. */
     void failed(TaskAttemptID map, ShuffleFailure why);
   }
 
@@ -49,10 +49,10 @@ final class RemoteFetch<K, V> {
   }
 
   /**
-   * Fetches as much as there is room for. Outputs that have come are the target's.
+   * Fetches as much as there is room for. Outputs that have come belong to the target.
    *
    * @return whether the rest waits for room
-   * @throws ShuffleFailure if the host cannot be reached this way, or ends
+   * @throws ShuffleFailure if the host cannot be reached this way, or goes away
    */
   boolean fetch(Collection<TaskAttemptID> wanted) throws IOException, InterruptedException {
     List<String> attempts = new ArrayList<>();
@@ -109,7 +109,7 @@ final class RemoteFetch<K, V> {
     part.skip();
   }
 
-  /** One output's bytes, out of the stream of all. */
+  /** The bytes of one output, from the stream of all outputs. */
   private static final class Part extends FilterInputStream {
     private long left;
     IOException failure; // of the transfer
@@ -148,7 +148,7 @@ final class RemoteFetch<K, V> {
       return skipped;
     }
 
-    /** What the reader did not want: the next output begins after it. */
+    /** Skips what the reader did not want; the next output begins after it. */
     void skip() throws IOException {
       skip(left);
     }
@@ -165,7 +165,7 @@ final class RemoteFetch<K, V> {
 
     @Override
     public void close() {
-      // The stream of all goes on.
+      // The stream of all outputs stays open.
     }
   }
 }

@@ -16,12 +16,12 @@ import org.libripc.rpc.CallResult;
 import org.libripc.rpc.RpcCall;
 
 /**
- * One NodeManager, as a reducer sees it: the way there, the session, and until when it is not
- * asked. One fetcher at a time, as Hadoop's scheduler gives hosts.
+ * One NodeManager, as a reducer sees it: the way there, the session, and until when the reducer
+ * avoids it. One fetcher at a time, because Hadoop's scheduler gives a host to one.
  */
 final class RemoteHost {
   private static final int MOST_REFUSALS = 200;
-  private static final long PAUSE = 20; // ms, between them
+  private static final long PAUSE = 20; // ms, between two refusals
 
   private final RemoteShuffle shuffle;
   private final String name;
@@ -44,13 +44,13 @@ final class RemoteHost {
 
   private ServiceId id() throws IOException {
     if (id == null) {
-      shuffle.ripc(); // says why if the native library does not load
+      shuffle.ripc(); // throws the reason if the native library does not load
       id = ServiceId.ofName(name);
     }
     return id;
   }
 
-  /** After a failure: the next tries go another way, for a while. */
+  /** After a failure, makes the next tries go another way for a while. */
   void avoid(ShuffleFailure failure) {
     session = null;
     way = null;
@@ -59,7 +59,7 @@ final class RemoteHost {
     avoidedBy = failure.why();
   }
 
-  /** The way there, which is looked for if it is not known. */
+  /** The way there. Looks for it if it is not known. */
   ServiceInfo way() throws ShuffleFailure {
     if (avoidedUntil != 0) {
       if (now() < avoidedUntil) throw new ShuffleFailure(avoidedBy, avoidedFor);
@@ -75,7 +75,7 @@ final class RemoteHost {
     return way;
   }
 
-  /** Whether the bytes of outputs have to be under the MAC of their answer. */
+  /** Whether the MAC of an answer has to cover the bytes of outputs. */
   boolean sealsBytes() throws ShuffleFailure {
     return shuffle.seal().covers(ShufflePath.of(way().transport()));
   }
@@ -100,7 +100,7 @@ final class RemoteHost {
     }
   }
 
-  /** The sizes of outputs, in the order of the attempts. */
+  /** Asks for the sizes of outputs, in the order of the attempts. */
   List<Wire.Size> sizes(int reduce, List<String> attempts)
       throws IOException, InterruptedException {
     for (int attempt = 0; ; ++attempt) {
@@ -137,7 +137,7 @@ final class RemoteHost {
     }
   }
 
-  /** Whether the same is to be asked again: too many wait there, or the session is gone. */
+  /** Whether to repeat the request: too many requests wait there, or the session is gone. */
   boolean isToRepeat(CallResult result, int attempt) throws InterruptedException {
     if (result.outcome() == CallOutcome.DID_NOT_RUN && result.status() == Status.AGAIN) {
       if (attempt >= MOST_REFUSALS) return false;
@@ -151,7 +151,7 @@ final class RemoteHost {
     return false;
   }
 
-  /** Throws unless it is an answer with what was asked for. */
+  /** Throws unless the result is an answer with what was asked for. */
   static void check(CallResult result) throws ShuffleFailure {
     if (!result.isAnswered()) {
       Fallback why = result.status() == Status.NO_SERVICE ? Fallback.NO_SERVICE : Fallback.FAILED;
@@ -161,7 +161,7 @@ final class RemoteHost {
       throw new ShuffleFailure(Fallback.REFUSED, "answer " + result.code());
   }
 
-  /** The first item of an answer that has its MAC as the second one. */
+  /** The first item of an answer, checked against the MAC in its second item. */
   ByteBuffer authentic(ByteBuffer request, CallResult result) throws IOException {
     if (result.itemCount() != 2 || result.size(0) > Wire.LONGEST_REQUEST)
       throw new ShuffleFailure(Fallback.REFUSED, "an answer has a wrong size");

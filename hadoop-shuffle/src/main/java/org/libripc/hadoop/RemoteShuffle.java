@@ -16,7 +16,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A reducer's calls to NodeManagers. The context is opened with the first one: a job on one host
+ * A reducer's calls to NodeManagers. The first call opens the context, because a job on one host
  * needs none. All threads.
  */
 final class RemoteShuffle implements AutoCloseable {
@@ -35,7 +35,7 @@ final class RemoteShuffle implements AutoCloseable {
   // Guarded by this.
   private Ripc ripc;
   private Rpc rpc;
-  private String problem; // why there is none
+  private String problem; // why there is no context
   private boolean closed;
 
   RemoteShuffle(JobConf conf, String job, SecretKey key) {
@@ -53,7 +53,7 @@ final class RemoteShuffle implements AutoCloseable {
     return pieceBytes;
   }
 
-  /** How many of each fetcher may be under way. */
+  /** How many pieces of each fetcher may be under way. */
   int pieces() {
     return pieces;
   }

@@ -25,15 +25,15 @@ import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
 import org.apache.hadoop.util.Time;
 
 /**
- * Hadoop's fetcher, which tries the files of this host and libripc first. What they do not give
- * goes back to the scheduler, and over HTTP in the same visit. So only HTTP's failures are
- * failures.
+ * Hadoop's fetcher, which tries the files of this host and libripc first. Outputs that do not come
+ * from them go back to the scheduler, or over HTTP in the same visit. So only HTTP's failures count
+ * as failures.
  */
 final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Target<K, V> {
   private static final int CHECK_BUFFER = 256 << 10;
-  private static final int AT_ONCE = 20; // of Hadoop's scheduler
+  private static final int AT_ONCE = 20; // Hadoop's scheduler gives this many at once
 
-  /** What all fetchers of a reducer have. */
+  /** What all fetchers of a reducer share. */
   record Shared<K, V>(
       CountingScheduler<K, V> scheduler,
       RipcMergeManager<K, V> merger,
@@ -48,9 +48,9 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
   private final boolean useLocal;
   private final boolean useRemote;
   private ShufflePath path = ShufflePath.HTTP;
-  private byte[] buffer; // for checking; made with the first output that stays in place
+  private byte[] buffer; // for checks; made for the first output that stays in place
   private volatile boolean stopped;
-  // Of the visit.
+  // State of the current visit.
   private MapHost visited;
   private Set<TaskAttemptID> left;
   private List<TaskAttemptID> rest; // HTTP may get them
@@ -77,7 +77,7 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
     useRemote = shared.remote != null;
   }
 
-  /** By which path this thread gets what it gets now. */
+  /** The path over which this thread fetches now. */
   ShufflePath path() {
     return path;
   }
@@ -117,12 +117,12 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
     }
   }
 
-  /** What Hadoop's part of the visit is to get; null: it is not its turn. */
+  /** What Hadoop's part of the visit has to fetch; null if it is not its turn. */
   List<TaskAttemptID> forHttp() {
     return forHttp;
   }
 
-  /** All that is known of a host. */
+  /** Takes all known outputs of a host. */
   private void take(MapHost host) {
     while (left.size() < Wire.MOST_OUTPUTS - AT_ONCE) {
       List<TaskAttemptID> some = shared.scheduler.getMapsForHost(host);
@@ -176,7 +176,7 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
           failed(map, new ShuffleFailure(Fallback.CHECKSUM, problem.toString()));
         }
       } finally {
-        // What stays in place is open until it is merged.
+        // An output that stays in place is open until it is merged.
         if (found != null && !(output instanceof InPlaceOutput<K, V>)) found.close();
       }
     }
@@ -196,7 +196,7 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
     }
   }
 
-  /** Hadoop's merge takes it: it checks the bytes. */
+  /** Hands the bytes to Hadoop's merge, which checks them. */
   private void fill(MapOutput<K, V> output, long part, long raw, InputStream decrypted)
       throws IOException {
     int padding = CryptoUtils.cryptoPadding(conf);
@@ -209,13 +209,14 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
         | ClosedByInterruptException read) {
       throw read;
     } catch (IOException problem) {
-      // In memory it is a codec's word for damage; to a disk the bytes go as they are.
+      // In memory, this is how a codec reports damage. Bytes for a disk are written as they are, so
+      // the failure is the reducer's own.
       if (output.getDescription().equals("DISK")) throw new ReducerFailure(problem);
       throw problem;
     }
   }
 
-  /** It is the reducer's now, and no longer of the visit. */
+  /** The output belongs to the reducer now, and no longer to the visit. */
   private void succeeded(TaskAttemptID map, MapOutput<K, V> output, long part, long start)
       throws ReducerFailure {
     try {
@@ -253,7 +254,7 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
           leave(host, failure);
           return false;
         }
-        // The others come without it.
+        // The other outputs come without it.
         failed(missing, failure);
       } catch (IOException | RuntimeException problem) {
         leave(host, new ShuffleFailure(Fallback.FAILED, problem.toString()));

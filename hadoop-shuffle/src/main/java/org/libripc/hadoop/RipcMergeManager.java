@@ -22,9 +22,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Merges map outputs of this host where they lie: they take no memory but a window each, and no
- * second file. Each has a descriptor until it is merged. Other outputs go to Hadoop's merge
- * manager, whose result is one segment more. All threads.
+ * Merges map outputs of this host where they lie: each takes no memory but a window, and no second
+ * file. Each has a descriptor until it is merged. Other outputs go to Hadoop's merge manager, whose
+ * result is one more segment. All threads.
  */
 final class RipcMergeManager<K, V> implements MergeManager<K, V> {
   private static final Logger LOG = LoggerFactory.getLogger(RipcMergeManager.class);
@@ -37,7 +37,7 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
   private final ShuffleCounters counters;
   private final boolean inPlace;
   private final long budget;
-  private final long perOutput; // of its decompressor
+  private final long perOutput; // bytes, for its decompressor
   private final List<InPlaceOutput<K, V>> outputs = new ArrayList<>();
   private final int mostFiles;
   private long taken;
@@ -114,7 +114,10 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
     return reserved;
   }
 
-  /** Takes an open output that stays where it is; null: no room for its window or descriptor. */
+  /**
+   * Takes an open output that stays where it is; null if there is no room for its window or
+   * descriptor.
+   */
   synchronized InPlaceOutput<K, V> reserveInPlace(TaskAttemptID map, LocalOutput output) {
     long needed = least(output);
     if (!inPlace || taken + needed > budget || files == mostFiles) return null;
@@ -138,7 +141,7 @@ final class RipcMergeManager<K, V> implements MergeManager<K, V> {
     counters.staysInPlace(output.output().length() - CryptoUtils.cryptoPadding(conf));
   }
 
-  /** After the merge, of which the end may not have been read. */
+  /** Call this after the merge, whose end may not have been read. */
   synchronized void closeFiles() {
     for (InPlaceOutput<K, V> each : outputs) each.output().close();
   }

@@ -31,7 +31,7 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
   private static final int PROGRESS = 2000; // ms
 
   private Context<K, V> context;
-  private Shuffle<K, V> localRunner; // null: this is no local job
+  private Shuffle<K, V> localRunner; // null: this is not a local job
   private RipcFetcher.Shared<K, V> shared;
   private ShuffleClientMetrics metrics;
   // Guarded by this.
@@ -63,7 +63,7 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
             ConcurrentHashMap.newKeySet());
   }
 
-  /** Null: nothing is fetched over libripc. */
+  /** Null if nothing is fetched over libripc. */
   private RemoteShuffle remote(JobConf conf) {
     if (!conf.getBoolean(Keys.REMOTE, true)) {
       LOG.info("Nothing is fetched over libripc ({})", Keys.REMOTE);
@@ -133,7 +133,7 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
     if (failure != null) throw new IOException("the shuffle fails in " + failed, failure);
   }
 
-  /** From the threads of the shuffle: the first failure ends it. */
+  /** Called by the threads of the shuffle; the first failure ends it. */
   @Override
   public void reportException(Throwable problem) {
     synchronized (this) {
@@ -141,7 +141,7 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
       failure = problem;
       failed = Thread.currentThread().getName();
     }
-    // The waiting thread looks.
+    // Wakes the waiting thread, which looks for a failure.
     synchronized (shared.scheduler()) {
       shared.scheduler().notifyAll();
     }

@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Hadoop's shuffle service, which also serves map outputs over libripc. It is set as the class of
- * the auxiliary service {@code mapreduce_shuffle}. HTTP goes on as it is, also if libripc cannot be
+ * the auxiliary service {@code mapreduce_shuffle}. HTTP works as before, even if libripc cannot be
  * used.
  */
 public class RipcShuffleHandler extends ShuffleHandler {

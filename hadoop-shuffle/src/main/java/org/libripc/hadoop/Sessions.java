@@ -9,13 +9,14 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Whose requests a NodeManager answers, and which of them have come. A session is random, so a
- * request to another NodeManager, or to one before its restart, belongs to none. All threads.
+ * The reducers whose requests a NodeManager answers, and the requests that have come. A session is
+ * random, so a request to another NodeManager, or to one before its restart, belongs to none. All
+ * threads.
  */
 final class Sessions {
   private static final int WINDOW = 64;
 
-  /** One reducer's. */
+  /** The session of one reducer. */
   private static final class Session {
     final String job;
     long highest;
@@ -31,7 +32,7 @@ final class Sessions {
   private final Set<ByteBuffer> begun; // the last nonces
 
   /**
-   * @param limit with more the least recently used one ends; its reducer begins again
+   * @param limit beyond it, the least recently used session ends, and its reducer begins again
    */
   Sessions(int limit) {
     sessions = bounded(limit, true);
@@ -49,7 +50,7 @@ final class Sessions {
     };
   }
 
-  /** A new one; null if the request with this nonce has come before. */
+  /** A new session; null if a request with this nonce has come before. */
   synchronized byte[] begin(String job, byte[] nonce) {
     if (!begun.add(ByteBuffer.wrap(nonce))) return null;
     byte[] name = new byte[Wire.SESSION_BYTES];
@@ -84,7 +85,7 @@ final class Sessions {
     return true;
   }
 
-  /** Ends those of a job. */
+  /** Ends the sessions of a job. */
   synchronized void endJob(String job) {
     sessions.values().removeIf(each -> each.job.equals(job));
   }

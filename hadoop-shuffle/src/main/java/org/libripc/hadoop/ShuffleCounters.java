@@ -30,7 +30,7 @@ final class ShuffleCounters {
     reporter.incrCounter(GROUP, name, value);
   }
 
-  /** An output has come. */
+  /** Counts an output that has come. */
   void came(ShufflePath path, long bytes) {
     add(path.counter(), bytes);
   }
@@ -39,7 +39,10 @@ final class ShuffleCounters {
     add(IN_PLACE, bytes);
   }
 
-  /** Outputs of a host are left to another path. Each counts once, however often it is tried. */
+  /**
+   * Counts and logs outputs of a host that are left to another path. Each counts once, however
+   * often it is tried.
+   */
   void fallsBack(String host, Fallback why, Collection<TaskAttemptID> outputs, Object detail) {
     long fresh = outputs.stream().filter(counted.get(why)::add).count();
     if (fresh > 0) add(why.counter(), fresh);
@@ -47,7 +50,7 @@ final class ShuffleCounters {
       LOG.warn("Outputs of {} come over another path: {} ({})", host, why.text, detail);
   }
 
-  /** What is fetched from a host by which path. */
+  /** Logs over which path the outputs of a host come. */
   void takes(String host, ShufflePath path, Object why) {
     if (told.add(host + path)) LOG.info("Outputs of {} come over {}: {}", host, path, why);
   }

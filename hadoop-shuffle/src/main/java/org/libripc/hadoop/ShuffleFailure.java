@@ -25,7 +25,7 @@ final class ShuffleFailure extends IOException {
     return why;
   }
 
-  /** The only one that it is about; null: the host. */
+  /** The one output that the failure is about; null if it is about the host. */
   TaskAttemptID output() {
     return output;
   }

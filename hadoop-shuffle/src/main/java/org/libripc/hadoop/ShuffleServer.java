@@ -35,7 +35,7 @@ final class ShuffleServer implements AutoCloseable {
     /** The key of the job's token, or null. */
     SecretKey key(String job);
 
-    /** Whose job it is, or null. */
+    /** The user whose job it is, or null. */
     String user(String job);
   }
 
@@ -74,8 +74,7 @@ final class ShuffleServer implements AutoCloseable {
     this.metrics = metrics;
     ripc = builder.open();
     try {
-      // A NodeManager that was killed may still be known to other hosts; there is one at an
-      // address.
+      // Other hosts may still know a NodeManager that was killed. There is only one at an address.
       service = ripc.service().name(name).takeover().register();
       rpc = Rpc.open(service);
     } catch (Throwable failed) {
@@ -119,7 +118,7 @@ final class ShuffleServer implements AutoCloseable {
   }
 
   private static ByteBuffer bytesOf(Request request) throws IOException {
-    // Of a long one this makes a copy.
+    // The size is limited because this copies a long request.
     if (request.itemCount() != 1 || request.size(0) > Wire.LONGEST_REQUEST)
       throw new IOException("a request of a wrong size");
     return request.item(0);
@@ -131,7 +130,7 @@ final class ShuffleServer implements AutoCloseable {
     request.reply(Wire.REFUSED, new Outgoing());
   }
 
-  /** Null: it was answered. */
+  /** Null if the request has been answered. */
   private Checked check(Request request, int method, ByteBuffer bytes) throws IOException {
     Wire.Head head = Wire.decodeHead(bytes, method);
     String job = sessions.jobOf(head.session());
@@ -206,7 +205,7 @@ final class ShuffleServer implements AutoCloseable {
     }
   }
 
-  /** The reducer asks again. */
+  /** Refuses a request, which the reducer then repeats. */
   private void turnAway(Request request) {
     metrics.busy.incr();
     request.refuse(Status.AGAIN);
@@ -254,7 +253,7 @@ final class ShuffleServer implements AutoCloseable {
     reply(checked.request, Wire.OK, checked.key, checked.mac, Wire.encodeSizes(sizes));
   }
 
-  /** So that the bytes are read by those of their directory. */
+  /** Finds the directory of the bytes, so that its own readers read them. */
   private void findForData(Checked checked, Wire.Data wanted) {
     try {
       int directory = find(checked.job, wanted.ranges().get(0).attempt()).directory();
@@ -292,7 +291,7 @@ final class ShuffleServer implements AutoCloseable {
     }
   }
 
-  /** Memory for an answer; null: as much as may is under way. */
+  /** Memory for an answer; null if the limit of what may be under way is reached. */
   private RegisteredBuffer lease(int bytes) {
     if (!underWay.tryAcquire(bytes)) return null;
     try {
@@ -304,7 +303,7 @@ final class ShuffleServer implements AutoCloseable {
     }
   }
 
-  /** False: the reducer was told which output cannot be read. */
+  /** False if an output cannot be read; the reducer has been told which one. */
   private boolean read(Checked checked, Wire.Data wanted, ByteBuffer bytes) {
     for (int index = 0; index < wanted.ranges().size(); ++index) {
       Wire.Range range = wanted.ranges().get(index);
@@ -353,7 +352,7 @@ final class ShuffleServer implements AutoCloseable {
     }
   }
 
-  /** The token is gone: forgets what was known of a job. */
+  /** Forgets what was known of a job, when its token is gone. */
   void endJob(String job) {
     sessions.endJob(job);
     outputs.endJob(job);

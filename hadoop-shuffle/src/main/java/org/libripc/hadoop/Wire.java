@@ -16,8 +16,9 @@ import javax.crypto.Mac;
 import javax.crypto.SecretKey;
 
 /**
- * Requests and answers of the shuffle, and their authentication. All is big-endian; a text has its
- * length in 2 bytes before it. A request is: version, method, what is its own, and 32 bytes of MAC.
+ * Requests and answers of the shuffle, and their authentication. All numbers are big-endian; a text
+ * has its length in 2 bytes before it. A request is: version, method, the fields of the method, and
+ * 32 bytes of MAC.
  */
 final class Wire {
   static final int VERSION = 2;
@@ -32,10 +33,12 @@ final class Wire {
   /** The token is wrong or unknown, or the request is malformed. */
   static final int REFUSED = 1;
 
-  /** No such session, or a request of it that has come before: begin again. */
+  /** There is no such session, or its request has come before: the reducer must begin again. */
   static final int NO_SESSION = 2;
 
-  /** An output is not there, or cannot be read: the index of its range, in 4 bytes. */
+  /**
+   * An output is not there, or cannot be read. The answer has the index of its range, in 4 bytes.
+   */
   static final int NOT_THERE = 3;
 
   static final int MAC_BYTES = 32;
@@ -45,7 +48,7 @@ final class Wire {
   private static final int LONGEST_TEXT = 200;
   static final int LONGEST_REQUEST = MOST_OUTPUTS * (LONGEST_TEXT + 16);
   private static final Pattern JOB = Pattern.compile("job_\\d{1,19}_\\d{1,9}");
-  // It becomes a part of a path.
+  // An attempt becomes a part of a path.
   private static final Pattern ATTEMPT =
       Pattern.compile("attempt_(\\d{1,19}_\\d{1,9})_m_\\d{1,9}_\\d{1,9}");
 
@@ -58,10 +61,10 @@ final class Wire {
   /** A request for the sizes of outputs. */
   record Sizes(Head head, List<String> attempts) {}
 
-  /** A piece of an output: {@code offset} counts from the part's begin. */
+  /** A piece of an output: {@code offset} counts from the beginning of the part. */
   record Range(String attempt, long offset, int length) {}
 
-  /** A request for bytes. {@code isSealed}: the answer's MAC is over the bytes, too. */
+  /** A request for bytes. {@code isSealed}: the answer's MAC covers the bytes, too. */
   record Data(Head head, boolean isSealed, List<Range> ranges) {}
 
   /** One answer to {@link Sizes}. {@code raw} is -1 if the output is not there. */
@@ -75,7 +78,10 @@ final class Wire {
 
   private Wire() {}
 
-  /** The service of a NodeManager, by what reducers know of its HTTP shuffle. */
+  /**
+   * The name of a NodeManager's service, made from the address of its HTTP shuffle, which reducers
+   * know.
+   */
   static String serviceName(String hostAndPort) {
     return "hadoop-shuffle." + hostAndPort.toLowerCase(Locale.ROOT);
   }
@@ -134,7 +140,7 @@ final class Wire {
     return mac;
   }
 
-  /** Whether a request was made by who has the key. */
+  /** Whether a request was made by a holder of the key. */
   static boolean isSealed(ByteBuffer request, SecretKey key) throws IOException {
     byte[] sent = macOf(request);
     ByteBuffer body = request.duplicate().limit(request.limit() - MAC_BYTES);
@@ -153,7 +159,7 @@ final class Wire {
         });
   }
 
-  /** Only the head: before the key is known. */
+  /** Decodes only the head, before the key is known. */
   static Head decodeHead(ByteBuffer request, int method) throws IOException {
     try {
       return head(begin(request, method));
@@ -251,9 +257,7 @@ final class Wire {
     return text;
   }
 
-  /**
-   * Whether an attempt, of which {@link #decodeData} or {@link #decodeSizes} tells, is of a job.
-   */
+  /** Whether an attempt from {@link #decodeData} or {@link #decodeSizes} belongs to a job. */
   static boolean isOf(String job, String attempt) {
     return attempt.startsWith("_" + job.substring("job_".length()) + "_m_", "attempt".length());
   }
@@ -278,7 +282,9 @@ final class Wire {
     return sizes;
   }
 
-  /** What authenticates an answer: of the request it belongs to, and what it says. */
+  /**
+   * The MAC of an answer: it covers the MAC of the request it belongs to, and what the answer says.
+   */
   static byte[] sealAnswer(SecretKey key, byte[] requestMac, ByteBuffer... answer) {
     ByteBuffer[] parts = new ByteBuffer[1 + answer.length];
     parts[0] = ByteBuffer.wrap(requestMac);
@@ -287,13 +293,16 @@ final class Wire {
     return mac(key, parts);
   }
 
-  /** What the MAC of an answer with data is over: their number, and the data if they are sealed. */
+  /**
+   * What the MAC of an answer with data covers: the length of the data, and the data if they are
+   * sealed.
+   */
   static ByteBuffer[] saysOf(boolean isSealed, ByteBuffer data) {
     ByteBuffer length = lengthOf(data.remaining());
     return isSealed ? new ByteBuffer[] {length, data} : new ByteBuffer[] {length};
   }
 
-  /** What an answer with data says beside the data. */
+  /** What an answer with data says in addition to the data. */
   static ByteBuffer lengthOf(long bytes) {
     return ByteBuffer.allocate(8).putLong(0, bytes);
   }

@@ -7,9 +7,9 @@ import org.eclipse.jetty.util.thread.TryExecutor;
 import org.libripc.stream.StreamTask;
 
 /**
- * What a server's connections take for their executor. When the receiving thread completes a write,
- * the connection has its next request parsed by "another" thread. Here that is the same thread,
- * after it has come back from the completion, so none has to be woken.
+ * The executor of a server's connections. When the receiving thread completes a write, the
+ * connection lets "another" thread parse its next request. Here that is the same thread, after it
+ * has returned from the completion, so no other thread has to be woken.
  *
  * <p>Any thread.
  */

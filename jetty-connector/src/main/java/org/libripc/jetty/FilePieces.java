@@ -18,21 +18,22 @@ import org.libripc.stream.StreamOptions;
 /**
  * Writes a part of a file, in pieces of leased memory that are given away with the write.
  *
- * <p>Any thread, one at a time, as of each {@link org.eclipse.jetty.util.IteratingCallback}.
+ * <p>Any thread, one at a time, as for every {@link org.eclipse.jetty.util.IteratingCallback}.
  */
 final class FilePieces extends IteratingNestedCallback {
-  /** Where the bytes are from. */
+  /** Where the bytes come from. */
   private interface Reader {
-    /** Some bytes from a position on; -1: there are none. */
+    /** Reads some bytes from a position on; -1 if there are none. */
     int read(ByteBuffer to, long position) throws IOException;
   }
 
-  // Large enough that a message costs little beside it, and several fit into a window.
+  // Large enough that the cost of a message matters little, and small enough that several fit into
+  // a window.
   private static final int MOST_PIECE = 256 << 10;
   private static final int PIECES_OF_WINDOW = 4;
 
   private final Reader source;
-  private final Closeable file; // null: there is none
+  private final Closeable file; // null: no file to close
   private final RipcEndPoint endPoint;
   private final Content.Sink sink;
   private final boolean last;
@@ -40,7 +41,7 @@ final class FilePieces extends IteratingNestedCallback {
   private long position;
   private long left;
   private boolean ended;
-  private RegisteredBuffer piece; // that is being written
+  private RegisteredBuffer piece; // the one being written
 
   private FilePieces(
       Reader source,
@@ -65,11 +66,11 @@ final class FilePieces extends IteratingNestedCallback {
   }
 
   /**
-   * Writes what lies in a file, as the end of the answer.
+   * Writes the bytes of a file, as the end of the answer.
    *
    * @param length in bytes, from the offset on; -1: to the end of the file
    * @throws IOException if the file cannot be opened
-   * @throws IndexOutOfBoundsException if it has not so many bytes
+   * @throws IndexOutOfBoundsException if the file has fewer bytes
    */
   static void write(
       Path path,
@@ -89,7 +90,7 @@ final class FilePieces extends IteratingNestedCallback {
     }
   }
 
-  /** Writes what lies in a buffer, such as a mapped file. */
+  /** Writes the bytes of a buffer, such as a mapped file. */
   static void write(
       ByteBuffer mapped,
       RipcEndPoint endPoint,

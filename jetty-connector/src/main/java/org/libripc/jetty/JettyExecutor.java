@@ -11,7 +11,7 @@ import org.eclipse.jetty.util.thread.TryExecutor;
 import org.libripc.stream.StreamExecutor;
 import org.libripc.stream.StreamTask;
 
-/** Jetty's threads and timers, as streams take them. Any thread. */
+/** Gives streams the threads and timers of Jetty. Any thread. */
 final class JettyExecutor implements StreamExecutor {
   /** A task of Jetty. */
   interface Task extends StreamTask, Invocable.Task {

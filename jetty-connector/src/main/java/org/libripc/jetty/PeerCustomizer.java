@@ -11,7 +11,7 @@ final class PeerCustomizer implements HttpConfiguration.Customizer {
   @Override
   public Request customize(Request request, HttpFields.Mutable responseHeaders) {
     EndPoint endPoint = request.getConnectionMetaData().getConnection().getEndPoint();
-    // Such as TLS on top of it.
+    // Another layer, such as TLS, may lie on top of it.
     while (endPoint instanceof EndPoint.Wrapper) endPoint = ((EndPoint.Wrapper) endPoint).unwrap();
     if (endPoint instanceof RipcEndPoint) {
       request.setAttribute(RipcConnector.PEER_ATTRIBUTE, ((RipcEndPoint) endPoint).provenPeer());

@@ -6,8 +6,8 @@ import java.util.Objects;
 import org.libripc.ServiceId;
 
 /**
- * One end of a stream connection: the service, and at a client the number of the connection.
- * Immutable; equal ones are {@link #equals}.
+ * One end of a stream connection: the service and, at a client, the number of the connection.
+ * Immutable; addresses of the same end are {@link #equals}.
  */
 public final class RipcAddress extends SocketAddress {
   private static final long serialVersionUID = 1;
@@ -46,8 +46,8 @@ public final class RipcAddress extends SocketAddress {
   }
 
   /**
-   * "ripc-" and the ID, at a client "-" and the number. Looks like the name of a host, because
-   * Jetty takes it for that where a request names none.
+   * "ripc-" and the ID; at a client, also "-" and the number. It looks like the name of a host,
+   * because Jetty takes it for one when a request names no host.
    */
   @Override
   public String toString() {

@@ -17,13 +17,13 @@ import org.libripc.Ripc;
 /**
  * Jetty's buffer pool over registered memory: what is written into its direct buffers is sent
  * without a copy. Give it to the {@code Server}, or to an {@code HttpClient}. Everything there then
- * takes its buffers here: handlers, servlets, the cache of static content.
+ * takes its buffers from this pool: handlers, servlets, the cache of static content.
  *
  * <p>Direct buffers are leases of the context ({@link Ripc#lease}). When Jetty releases them, they
  * go back to the context, which leases them again only when no message travels from them any more.
  * Heap buffers come from a pool of Jetty's own.
  *
- * <p>Any thread. It lives as long as its context, which it does not close.
+ * <p>Any thread. The pool lives as long as its context, which it does not close.
  */
 public class RipcByteBufferPool implements ByteBufferPool {
   private static final int DEFAULT_SIZE = 4096;
@@ -31,7 +31,7 @@ public class RipcByteBufferPool implements ByteBufferPool {
   private final Ripc ripc;
   private final ByteBufferPool heap = new ArrayByteBufferPool();
 
-  /** Over the pool of a context, whose options limit it. */
+  /** Makes a pool over the one of a context, whose options limit it. */
   public RipcByteBufferPool(Ripc ripc) {
     this.ripc = ripc;
   }
@@ -42,10 +42,10 @@ public class RipcByteBufferPool implements ByteBufferPool {
   }
 
   /**
-   * A buffer of at least this size, empty.
+   * Acquires an empty buffer of at least this size.
    *
-   * @param size in bytes; -1: of Jetty's usual size
-   * @param direct registered memory; else the heap
+   * @param size in bytes; -1 for Jetty's usual size
+   * @param direct whether it is in registered memory; otherwise it is on the heap
    */
   @Override
   public RetainableByteBuffer.Mutable acquire(int size, boolean direct) {
@@ -55,7 +55,7 @@ public class RipcByteBufferPool implements ByteBufferPool {
     return RetainableByteBuffer.wrap(buffer, lease::release);
   }
 
-  /** Drops the heap buffers that are kept. Registered ones are the context's to keep. */
+  /** Drops the heap buffers that are kept. The context keeps the registered ones. */
   @Override
   public void clear() {
     heap.clear();
@@ -67,20 +67,20 @@ public class RipcByteBufferPool implements ByteBufferPool {
   }
 
   /**
-   * One that knows which of its buffers were not released, and where they were acquired, as Jetty's
-   * {@link ArrayByteBufferPool.Tracking} does. For tests: each buffer costs a stack trace.
+   * A pool that knows which of its buffers were not released, and where they were acquired, as
+   * Jetty's {@link ArrayByteBufferPool.Tracking} does. For tests: each buffer costs a stack trace.
    */
   public static final class Tracking extends RipcByteBufferPool {
     /**
      * A buffer that was not released.
      *
-     * @param size that was asked for, in bytes
+     * @param size the requested size, in bytes
      * @param direct whether it is registered memory
      * @param instant when it was acquired
      * @param stack where, and by which thread
      */
     public record Leak(int size, boolean direct, Instant instant, Throwable stack) {
-      // Each is one buffer.
+      // Each record stands for one buffer, and equals only itself.
       @Override
       public boolean equals(Object other) {
         return this == other;
@@ -101,7 +101,7 @@ public class RipcByteBufferPool implements ByteBufferPool {
 
     private final Set<Leak> leaks = ConcurrentHashMap.newKeySet();
 
-    /** Over the pool of a context. */
+    /** Makes a tracking pool over the one of a context. */
     public Tracking(Ripc ripc) {
       super(ripc);
     }
@@ -125,7 +125,7 @@ public class RipcByteBufferPool implements ByteBufferPool {
       return Set.copyOf(leaks);
     }
 
-    /** All of them, with the stacks of those who have acquired them. */
+    /** Lists all of them, with the stacks of the threads that acquired them. */
     public String dumpLeaks() {
       return leaks.stream().map(Leak::dump).collect(Collectors.joining(System.lineSeparator()));
     }

@@ -27,12 +27,13 @@ import org.libripc.stream.StreamOptions;
 import org.libripc.stream.StreamService;
 
 /**
- * The client's side of stream connections: a service of its own, over which it connects to any
- * number of servers. Its {@link #transport} makes what an {@code HttpClient} takes.
+ * The client's side of stream connections: it has its own service, over which it connects to any
+ * number of servers. {@link #transport} makes the transports that an {@code HttpClient} takes.
  *
- * <p>It registers its service when it starts and closes it, with all connections, when it stops;
- * add it to the {@code HttpClient} as a bean, so that it is started and stopped with it. The
- * context is the application's. The setters are for before the start; the rest is for any thread.
+ * <p>It registers its service when it starts and closes it, with all connections, when it stops.
+ * Add it to the {@code HttpClient} as a bean, so that both start and stop together. The context
+ * belongs to the application. Call the setters before the start; any thread may call the other
+ * methods.
  */
 @ManagedObject("The client's side of stream connections of libripc")
 public final class RipcClient extends ContainerLifeCycle {
@@ -43,35 +44,37 @@ public final class RipcClient extends ContainerLifeCycle {
   private Scheduler scheduler;
   private volatile StreamComponent component;
 
-  /** Of a context. */
+  /** Makes a client in a context. */
   public RipcClient(Ripc ripc) {
     this.ripc = Objects.requireNonNull(ripc, "ripc");
   }
 
-  /** With threads and timers of the application: null, its own. */
+  /** Makes a client with threads and timers of the application; null for its own. */
   public RipcClient(Ripc ripc, Executor threads, Scheduler timer) {
     this(ripc);
     executor = threads;
     scheduler = timer;
   }
 
-  /** Where its threads come from; a pool of its own if it is not set. */
+  /** Sets where its threads come from; by default a pool of its own. */
   public void setExecutor(Executor threads) {
     executor = threads;
   }
 
-  /** For time-outs; one of its own if it is not set. */
+  /** Sets the scheduler for time-outs; by default one of its own. */
   public void setScheduler(Scheduler timer) {
     scheduler = timer;
   }
 
-  /** The name of its service, for servers that admit some only; a random ID if it is not set. */
+  /**
+   * Sets the name of its service, for servers that admit only some; by default the ID is random.
+   */
   public void setServiceName(String name) {
     ServiceId.ofName(name);
     serviceName = name;
   }
 
-  /** How connections use memory and time. */
+  /** Sets how connections use memory and time. */
   public void setOptions(StreamOptions stream) {
     options = Objects.requireNonNull(stream);
   }
@@ -83,7 +86,7 @@ public final class RipcClient extends ContainerLifeCycle {
     return started == null ? null : started.service().id();
   }
 
-  /** How many parts of answers were written into return buffers: {@link StreamOptions}. */
+  /** How many parts of answers were written into return buffers: see {@link StreamOptions}. */
   @ManagedAttribute("The parts of answers that were written into return buffers")
   public long getReturnedParts() {
     StreamService started = streams();
@@ -97,24 +100,25 @@ public final class RipcClient extends ContainerLifeCycle {
     return started == null ? 0 : started.streams().size();
   }
 
-  /** A transport to a server. Those to one server are equal. */
+  /** A transport to a server. All transports to one server are equal. */
   public RipcTransport transport(ServiceId server) {
     return new RipcTransport(this, server);
   }
 
-  /** The same by name. */
+  /** A transport to a server with this name. */
   public RipcTransport transport(String serverName) {
     return transport(ServiceId.ofName(serverName));
   }
 
   /**
-   * Makes this the way to hosts of a suffix. For the suffix ".ripc", the client's requests to
-   * {@code http://NAME.ripc/} go to the service NAME, without a {@link #transport}; others go as
-   * before. The same holds for requests that Jetty makes itself, when it follows a redirect or
-   * answers a challenge: they go by their URI only. Adds this to the client as a bean.
+   * Routes requests for hosts with a suffix over this. For the suffix ".ripc", the client's
+   * requests to {@code http://NAME.ripc/} go to the service NAME, without a {@link #transport};
+   * other requests go as before. The same holds for requests that Jetty makes itself, when it
+   * follows a redirect or answers a challenge: only their URI counts. Adds this to the client as a
+   * bean.
    *
-   * @param client before its start, and with its own {@code SocketAddressResolver} if it has one
-   * @param suffix of hosts, in lower case as they are, with its dot
+   * @param client not yet started, and with its own {@code SocketAddressResolver} set if it has one
+   * @param suffix of host names, in lower case as they are, including its dot
    */
   public void installIn(HttpClient client, String suffix) {
     client.addBean(this);
@@ -123,10 +127,10 @@ public final class RipcClient extends ContainerLifeCycle {
 
   /**
    * Sends a request of an {@code HttpClient} and waits for its answer, as {@link Request#send()}
-   * does. But it receives the answer in the calling thread: {@link #await}.
+   * does. But the calling thread receives the answer: see {@link #await}.
    *
    * @param request with a {@link #transport} of this client
-   * @throws TimeoutException if the request's own time-out is over
+   * @throws TimeoutException if the request's own time-out expires
    */
   public ContentResponse send(Request request)
       throws InterruptedException, TimeoutException, ExecutionException {
@@ -148,13 +152,13 @@ public final class RipcClient extends ContainerLifeCycle {
 
   /**
    * Waits for what the listener of a request completes, as {@link CompletableFuture#get(long,
-   * TimeUnit)} does. Meanwhile the calling thread receives for this client, if it is the only one
-   * in such a wait. So the server wakes it directly, and not a thread of the client that wakes it
-   * in turn. That detour is most of the time of a short request.
+   * TimeUnit)} does. Meanwhile the calling thread receives for this client, if no other thread is
+   * in such a wait. So the server wakes it directly, instead of a thread of the client that would
+   * then wake it. That detour takes most of the time of a short request.
    *
-   * <p>Listeners of this request, and of others of this client, may be called in the waiting
-   * thread. They must not wait for what that thread does next. While one blocks, other answers of
-   * this client may be delayed by some 20 ms. Any thread, any number at once.
+   * <p>The waiting thread may call listeners of this request, and of other requests of this client.
+   * They must not wait for what that thread does next. While a listener blocks, other answers of
+   * this client may be delayed by about 20 ms. Any thread, any number at once.
    *
    * @param answer completed by any thread, at any time
    * @throws TimeoutException if it is not completed in this time; the request goes on
@@ -167,9 +171,10 @@ public final class RipcClient extends ContainerLifeCycle {
   }
 
   /**
-   * The same for a request that it sends itself: then no answer is too early for the thread to
-   * receive it. Nobody receives for this client while the request is being sent, if that takes less
-   * than some 20 ms. So what blocks, as the body of a request may, is better sent before.
+   * Sends a request, then waits in the same way. So the calling thread receives even the earliest
+   * answer. Nobody receives for this client while the request is being sent, if that takes less
+   * than about 20 ms. So it is better to send a request before the wait if sending may block, as a
+   * body may.
    *
    * @param sending sends the request; returns what will be completed
    */
@@ -209,8 +214,8 @@ public final class RipcClient extends ContainerLifeCycle {
   /**
    * Connects to a server.
    *
-   * @param timeoutMillis until it is given up; 0: no limit
-   * @param promise gets the end of the connection, open, or why there is none; in any thread
+   * @param timeoutMillis until the attempt is given up; 0 for no limit
+   * @param promise gets the open end of the connection, or why there is none; in any thread
    */
   void connect(ServiceId server, long timeoutMillis, Promise<RipcEndPoint> promise) {
     StreamService started = streams();

@@ -26,23 +26,23 @@ import org.libripc.stream.StreamService;
 import org.libripc.stream.StreamServiceBuilder;
 
 /**
- * Serves Jetty's protocols under a service ID: clients connect to the ID, wherever it runs, over
- * shared memory, RDMA or sockets. Handlers, servlets and static files run unchanged, also beside
- * connectors of other kinds.
+ * Serves Jetty's protocols under a service ID: clients connect to the ID, wherever the server runs,
+ * over shared memory, RDMA or sockets. Handlers, servlets and static files run unchanged, also next
+ * to connectors of other kinds.
  *
  * <p>It registers its service when it starts and closes it when it stops. The context ({@link
- * Ripc}) is the application's. Its options say who may connect: users of this host over shared
- * memory ({@code RipcBuilder.peers}); over sockets and RDMA, hosts with the same cluster key
+ * Ripc}) belongs to the application. Its options say who may connect: users of this host over
+ * shared memory ({@code RipcBuilder.peers}); over sockets and RDMA, hosts with the same cluster key
  * ({@code RipcBuilder.clusterKeyFile}, {@code RipcBuilder.network}). {@link #setAccess} says which
- * service IDs of those.
+ * service IDs among those may connect.
  *
- * <p>The setters are for before the start.
+ * <p>Call the setters before the start.
  */
 @ManagedObject("Serves Jetty's protocols under a service ID of libripc")
 public final class RipcConnector extends AbstractConnector {
   /**
-   * The attribute of a request that has the {@link Peer} who sent it, as it was proven. Requests of
-   * other connectors lack it.
+   * The attribute of a request that holds the proven {@link Peer} who sent it. Requests of other
+   * connectors lack it.
    */
   public static final String PEER_ATTRIBUTE = "org.libripc.peer";
 
@@ -60,10 +60,11 @@ public final class RipcConnector extends AbstractConnector {
   private volatile StreamComponent component;
 
   /**
-   * With a random ID, unless {@link #setServiceName} or {@link #setServiceNumber} says otherwise.
+   * Makes a connector with a random ID, unless {@link #setServiceName} or {@link #setServiceNumber}
+   * says otherwise.
    *
    * <p>Buffers come from the server's pool if that is a {@link RipcByteBufferPool} of this context,
-   * else from one that the connector makes.
+   * otherwise from one that the connector makes.
    *
    * @param factories of the protocols, the default one first; HTTP/1.1 if there are none
    */
@@ -71,7 +72,7 @@ public final class RipcConnector extends AbstractConnector {
     this(server, null, null, null, ripc, factories);
   }
 
-  /** With the name of its service. */
+  /** Makes a connector whose service has a name. */
   public RipcConnector(
       Server server, Ripc ripc, String serviceName, ConnectionFactory... factories) {
     this(server, ripc, factories);
@@ -92,11 +93,12 @@ public final class RipcConnector extends AbstractConnector {
   }
 
   /**
-   * With threads, timers and buffers of its own.
+   * Makes a connector with threads, timers and buffers of its own.
    *
    * @param executor runs tasks; null: the server's
    * @param scheduler for time-outs; null: the server's
-   * @param bufferPool best a {@link RipcByteBufferPool} of this context; null: as without
+   * @param bufferPool preferably a {@link RipcByteBufferPool} of this context; null: chosen as in
+   *     the other constructors
    * @param factories of the protocols, the default one first; HTTP/1.1 if there are none
    */
   public RipcConnector(
@@ -117,7 +119,7 @@ public final class RipcConnector extends AbstractConnector {
     completionExecutor = new CompletionExecutor(super.getExecutor());
   }
 
-  // Once for each configuration, which several connectors may share.
+  // Adds one customizer to each configuration, which several connectors may share.
   private void tellPeers() {
     for (HttpConfiguration.ConnectionFactory factory :
         getBeans(HttpConfiguration.ConnectionFactory.class)) {
@@ -127,39 +129,39 @@ public final class RipcConnector extends AbstractConnector {
     }
   }
 
-  /** The name of the service, of which its ID is made. */
+  /** Sets the name of the service, from which its ID is made. */
   public void setServiceName(String name) {
     ServiceId.ofName(name);
     serviceName = name;
   }
 
-  /** The well-known number of the service. */
+  /** Sets the well-known number of the service. */
   public void setServiceNumber(long number) {
     serviceNumber = number;
   }
 
-  /** Whether the ID is taken from a living holder, which is fenced. */
+  /** Sets whether the ID is taken from a living holder, which is then fenced. */
   public void setTakeover(boolean on) {
     takeover = on;
   }
 
   /**
-   * Which services may connect: called with the ID of each, in any thread. An ID is a name and no
-   * proof: it sorts clients that the context admits, and keeps out none that means harm.
+   * Sets which services may connect. The policy is called with the ID of each, in any thread. An ID
+   * is a name and no proof: it sorts clients that the context admits, but keeps out no attacker.
    */
   public void setAccess(Predicate<ServiceId> policy) {
     access = Objects.requireNonNull(policy);
   }
 
   /**
-   * Which peers may connect: called with who each is, as it was proven, in any thread. {@link
-   * #setAccess} must say yes, too.
+   * Sets which peers may connect. The policy is called with the proven identity of each, in any
+   * thread. {@link #setAccess} must admit them, too.
    */
   public void setPeerAccess(Predicate<Peer> policy) {
     peerAccess = Objects.requireNonNull(policy);
   }
 
-  /** Only members of the trust file may connect, or also others. */
+  /** Sets whether only members of the trust file may connect. */
   public void setIdentityRequired(boolean on) {
     setPeerAccess(peer -> !on || !peer.identity().isEmpty());
   }
@@ -196,7 +198,7 @@ public final class RipcConnector extends AbstractConnector {
     return started == null ? 0 : started.waitingClients();
   }
 
-  /** The most connections at once; further ones are refused. 8192 if it is not set. */
+  /** Sets the most connections at once; further ones are refused. The default is 8192. */
   public void setMaxConnections(int count) {
     if (count < 1) throw new IllegalArgumentException("at least one connection");
     maxConnections = count;
@@ -224,7 +226,9 @@ public final class RipcConnector extends AbstractConnector {
     return started == null ? 0 : started.copiedBytes();
   }
 
-  /** The threads of the server; a connection's next task may be run by the one that asks for it. */
+  /**
+   * The threads of the server; the thread that asks for a connection's next task may also run it.
+   */
   @Override
   public Executor getExecutor() {
     return completionExecutor;
@@ -286,7 +290,7 @@ public final class RipcConnector extends AbstractConnector {
     component = null;
   }
 
-  /** While it is off, clients wait until it is on again, or their connect time-out. */
+  /** While it is off, clients wait until it is on again, or their connect time-out expires. */
   @Override
   public void setAccepting(boolean accepting) {
     super.setAccepting(accepting);
@@ -294,7 +298,7 @@ public final class RipcConnector extends AbstractConnector {
     if (started != null) started.setAccepting(accepting);
   }
 
-  /** Those that wait are refused. */
+  /** Refuses the clients that wait. */
   @Override
   public CompletableFuture<Void> shutdown() {
     CompletableFuture<Void> done = super.shutdown();

@@ -13,8 +13,8 @@ import org.eclipse.jetty.server.Response;
 import org.eclipse.jetty.util.Callback;
 
 /**
- * Sends static files from where they lie, and lets the answer's writer go on at once. It wraps what
- * a {@code ResourceHandler} takes its content from.
+ * Sends static files from where they lie, and lets the answer's writer go on at once. It wraps the
+ * factory from which a {@code ResourceHandler} takes its content.
  *
  * <pre>{@code
  * new ResourceHandler() {
@@ -26,16 +26,16 @@ import org.eclipse.jetty.util.Callback;
  *
  * <p>A file that Jetty has in its cache, in memory of a {@link RipcByteBufferPool}, is sent from
  * there. A file that is not in the cache is read into leased memory and sent from there. It is read
- * in pieces of up to 256 KiB and a quarter of the connection's window, each while the client takes
- * the one before. The same holds for what content of any other kind writes in large direct buffers
- * that are not leased, as mapped files are. Each answer leases at most the window and one piece for
- * this. All other content, and all content over other connectors than {@link RipcConnector}, is
- * written as without it.
+ * in pieces of at most 256 KiB and at most a quarter of the connection's window, each while the
+ * client takes the one before. The same holds for large direct buffers that are not leased, such as
+ * mapped files, when any other kind of content writes them. Each answer leases at most the window
+ * and one piece for this. All other content, and all content over other connectors than {@link
+ * RipcConnector}, is written as without this factory.
  *
  * <p>Any thread.
  */
 public final class RipcContentFactory implements HttpContent.Factory {
-  /** Sees the type of what is in a cache. */
+  /** Has access to the type of cached content. */
   private abstract static class Cache extends CachingHttpContentFactory {
     private Cache() {
       super(null, null);
@@ -48,7 +48,7 @@ public final class RipcContentFactory implements HttpContent.Factory {
 
   private final HttpContent.Factory factory;
 
-  /** Around another one. */
+  /** Wraps another factory. */
   public RipcContentFactory(HttpContent.Factory factory) {
     this.factory = factory;
   }
@@ -64,12 +64,12 @@ public final class RipcContentFactory implements HttpContent.Factory {
         : new Read(content, file);
   }
 
-  /** The file whose bytes it writes as they are; null: it may write something else. */
+  /** The file whose bytes the content writes as they are; null if it may write something else. */
   private static Path fileOf(HttpContent content) {
     return content.getClass() == ResourceHttpContent.class ? content.getResource().getPath() : null;
   }
 
-  /** Null: it is of another connector. */
+  /** Null if the sink belongs to another connector. */
   private static RipcEndPoint endPointOf(Content.Sink sink) {
     if (!(sink instanceof Response response)) return null;
     EndPoint endPoint = response.getRequest().getConnectionMetaData().getConnection().getEndPoint();
@@ -80,8 +80,8 @@ public final class RipcContentFactory implements HttpContent.Factory {
     return endPoint.getTransport().ripc().isLeased(buffer);
   }
 
-  // What has dropped out of the cache meanwhile is read piece by piece into one buffer, which is
-  // the writer's until the last piece.
+  // Content that has dropped out of the cache meanwhile is read piece by piece into one buffer,
+  // which belongs to the writer until the last piece.
   private static void writeCached(
       RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done) {
     boolean given = last && buffer != null && isLeased(endPoint, buffer);
@@ -111,7 +111,7 @@ public final class RipcContentFactory implements HttpContent.Factory {
         RipcEndPoint endPoint, Content.Sink sink, boolean last, ByteBuffer buffer, Callback done);
   }
 
-  /** What Jetty or an application writes by itself. */
+  /** Content that Jetty or an application writes by itself. */
   private static final class Written extends HttpContent.Wrapper {
     private final Writer writer;
 

@@ -18,9 +18,9 @@ import org.libripc.stream.ByteStream;
 /**
  * One end of a stream connection between two services, as Jetty's connections use it.
  *
- * <p>A {@link #write} is complete when its buffers are the writer's again. What is small completes
- * at once, the rest when the other side has taken it. What {@link #flush} takes is copied: its
- * bytes are the caller's again as far as the positions of the buffers have moved.
+ * <p>A {@link #write} is complete when its buffers belong to the writer again. A small write
+ * completes at once, a larger one when the other side has taken it. {@link #flush} copies what it
+ * takes: the bytes up to the new positions of the buffers belong to the caller again.
  */
 public final class RipcEndPoint extends AbstractEndPoint {
   private final ByteStream stream;
@@ -29,11 +29,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
   private final Consumer<RipcEndPoint> whenClosed;
   private final Runnable fillable = new Fillable();
   private final Runnable completeWrite = new CompleteWrite();
-  private volatile Thread writing; // a write that keeps its buffers until it is complete
+  private volatile Thread writing; // in a write that keeps its buffers until it is complete
 
   /**
    * @param client whether this side has opened the stream
-   * @param whenClosed called at the end, when its connection knows
+   * @param whenClosed called at the end, once its connection knows
    */
   RipcEndPoint(
       Scheduler scheduler, ByteStream stream, boolean client, Consumer<RipcEndPoint> whenClosed) {
@@ -62,7 +62,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
     return stream.peer();
   }
 
-  /** Who that is, as it was proven; {@link #peer} is its own word. */
+  /** The proven identity of the peer; {@link #peer} is only what it claims. */
   public Peer provenPeer() {
     return stream.provenPeer();
   }
@@ -155,7 +155,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
 
   @Override
   protected void doClose() {
-    stream.onReadable(null); // Jetty tells its reader of the end
+    stream.onReadable(null); // Jetty itself tells its reader about the end
     stream.close();
   }
 

@@ -11,9 +11,9 @@ import org.eclipse.jetty.util.Promise;
 import org.libripc.ServiceId;
 
 /**
- * The way of a Jetty client to a server that is a service: {@code
+ * The transport from a Jetty client to a server that is a libripc service: {@code
  * httpClient.newRequest("http://any.name/").transport(ripcClient.transport("server"))}. Works with
- * HTTP/1.1 and HTTP/2. Immutable; equal ones share connections.
+ * HTTP/1.1 and HTTP/2. Immutable; equal transports share connections.
  */
 public final class RipcTransport implements Transport {
   private final RipcClient client;

@@ -12,8 +12,8 @@ import org.eclipse.jetty.util.SocketAddressResolver;
 import org.libripc.ServiceId;
 
 /**
- * Resolves hosts of a suffix to services: the connection goes by a {@link RipcTransport}. Others
- * are resolved as before.
+ * Resolves hosts with a suffix to services: the connection uses a {@link RipcTransport}. Other
+ * hosts are resolved as before.
  *
  * <p>Any thread.
  */
@@ -21,7 +21,7 @@ final class ServiceResolver implements SocketAddressResolver {
   private final RipcClient services;
   private final HttpClient client;
   private final String suffix;
-  private volatile SocketAddressResolver others; // null: Jetty's usual one is not made yet
+  private volatile SocketAddressResolver others; // null: Jetty's usual one does not exist yet
 
   ServiceResolver(RipcClient services, HttpClient client, String suffix) {
     if (!suffix.startsWith(".") || suffix.length() == 1)
@@ -50,7 +50,7 @@ final class ServiceResolver implements SocketAddressResolver {
       promise.failed(problem);
       return;
     }
-    // It was Jetty's default: a request that names its transport is not resolved.
+    // Replaces Jetty's default: a request that names its transport is not resolved.
     context.put(Transport.CONTEXT_KEY, services.transport(server));
     promise.succeeded(List.of(InetSocketAddress.createUnresolved(host, port)));
   }

@@ -6,6 +6,6 @@
  * org.libripc.jetty.RipcClient} and {@link org.libripc.jetty.RipcTransport}. Both get memory that
  * is sent without a copy from {@link org.libripc.jetty.RipcByteBufferPool}.
  *
- * <p>docs/jetty.md is the guide, docs/wire.md ("Stream connections") the format.
+ * <p>docs/jetty.md is the guide; docs/wire.md ("Stream connections") specifies the format.
  */
 package org.libripc.jetty;
