@@ -135,7 +135,7 @@ typedef void (*ripc_call_done)(void *user, const ripc_call_result *result);
 
 typedef struct ripc_call_options {
   size_t size;
-  uint64_t timeout;                  /* of the whole call; default 5 seconds. One of 1 s or more may end 10 ms early */
+  uint64_t timeout;                  /* of the call; by default 5 seconds. One of 1 s or more may end 10 ms early */
   uint32_t return_count;             /* 0 to RIPC_MAX_RETURNS */
   const ripc_return_buffer *returns; /* memory for the answer; the library's until the call has ended */
   const ripc_request *parent;        /* the call is made for this request, and gets at most its remaining time */
