@@ -63,6 +63,12 @@ TEST(ItemPlan, LeavesRoomForReturnBuffers) {
   EXPECT_EQ(chosen(items, RIPC_MAX_RETURNS), (Protocols{Protocol::exposed}));
 }
 
+TEST(ItemPlan, NeverTakesGivenItemsOut) {
+  EXPECT_EQ(chosen({item(600, RIPC_ITEM_GIVEN), item(500, RIPC_ITEM_AUTO)}),
+            (Protocols{Protocol::payload, Protocol::exposed}));
+  EXPECT_TRUE(chosen({item(1'100, RIPC_ITEM_GIVEN), item(1, RIPC_ITEM_LONG)}).empty());
+}
+
 TEST(ItemPlan, SaysWhenShortItemsDoNotFit) {
   EXPECT_TRUE(chosen({item(600, RIPC_ITEM_SHORT), item(600, RIPC_ITEM_SHORT)}).empty());
 }

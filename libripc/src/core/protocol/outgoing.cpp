@@ -97,7 +97,9 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
   while (wire::packet_size(entries, body) > auto_limit) {
     std::size_t most = 0, largest = 0;
     for (std::size_t index = 0; index < items.size(); ++index) {
-      const std::size_t saved = items[index].kind == RIPC_ITEM_SHORT ? 0 : saving(items[index].size, protocols_[index]);
+      const auto& [data, size, kind, return_index] = items[index];
+      const bool may_leave = kind == RIPC_ITEM_AUTO || kind == RIPC_ITEM_RETURN;
+      const std::size_t saved = may_leave ? saving(size, protocols_[index]) : 0;
       if (saved == 0 || saved < most) continue;
       most = saved;
       largest = index;
