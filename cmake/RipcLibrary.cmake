@@ -83,16 +83,6 @@ target_link_libraries(ripc_static INTERFACE
 
 add_library(ripc SHARED $<TARGET_OBJECTS:ripc_objects>)
 set_target_properties(ripc PROPERTIES LINKER_LANGUAGE CXX)
-# With link-time optimisation each object holds machine code and what libripc.so is optimised from. The latter is removed
-# from libripc.a: only the compiler that wrote it can read it, and libripc.a is for every compiler.
-if(RIPC_USE_LTO)
-  target_compile_options(ripc_objects PRIVATE -flto=auto -ffat-lto-objects)
-  target_link_options(ripc PRIVATE -flto=auto -O2)
-  add_custom_command(TARGET ripc_static POST_BUILD
-    COMMAND "${CMAKE_OBJCOPY}" "--remove-section=.gnu.lto_*" "--remove-section=.gnu.debuglto_*"
-      "$<TARGET_FILE:ripc_static>"
-    VERBATIM)
-endif()
 add_library(ripc::ripc ALIAS ripc)
 ripc_configure_library(ripc)
 target_link_libraries(ripc PRIVATE "${RIPC_SODIUM_LIBRARY}" Threads::Threads ${CMAKE_DL_LIBS})

@@ -8,7 +8,6 @@ option(RIPC_BUILD_BENCH "Build the programs in tests/bench/" ${PROJECT_IS_TOP_LE
 option(RIPC_INSTALL "Define what cmake --install installs" ${PROJECT_IS_TOP_LEVEL})
 option(RIPC_WERROR "Treat warnings in our own code as errors" ${PROJECT_IS_TOP_LEVEL})
 option(RIPC_VERBS "Build the RDMA transport, where the headers of libibverbs and librdmacm are installed" ON)
-option(RIPC_LTO "Optimise libripc.so across source files, where the compiler can" OFF)
 option(RIPC_LIBFUZZER "Link the fuzzers with clang's libFuzzer instead of the standalone driver" OFF)
 set(RIPC_SANITIZE "" CACHE STRING "Sanitizers for everything that is built: a list such as address;undefined")
 
@@ -67,16 +66,6 @@ if(RIPC_SANITIZE)
   # GCC warns that it does not model fences; the code that uses them says so itself.
   if("thread" IN_LIST RIPC_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND RIPC_SANITIZE_OPTIONS -Wno-tsan)
-  endif()
-endif()
-
-# The way it is done (RipcLibrary.cmake) is GCC's.
-set(RIPC_USE_LTO OFF)
-if(RIPC_LTO AND NOT RIPC_SANITIZE_OPTIONS)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_OBJCOPY)
-    set(RIPC_USE_LTO ON)
-  else()
-    message(STATUS "libripc: no link-time optimisation: it is done with GCC and objcopy only")
   endif()
 endif()
 
