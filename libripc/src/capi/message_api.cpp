@@ -48,7 +48,7 @@ struct Sending {
 
 // Makes the handle for a ticket of this service.
 std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
-  return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().time);
+  return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().any_peer());
 }
 
 bool has_unknown_flag(const ripc_send_options& options) noexcept {

@@ -98,7 +98,7 @@ ripc_status ripc_rpc_create(ripc_service* service, const ripc_rpc_options* optio
     *rpc = nullptr;
     rpc::Endpoint::Options read;
     if (Status status = read_options(options, read); !status.ok()) return status;
-    read.server.spin = self.context().spin().time;
+    read.server.spin = self.context().spin().any_peer();
     Result<std::unique_ptr<rpc::Endpoint>> endpoint = rpc::Endpoint::create(self, read);
     if (!endpoint.ok()) return endpoint.status();
     *rpc = reinterpret_cast<ripc_rpc*>(endpoint->release());

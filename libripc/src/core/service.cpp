@@ -35,7 +35,7 @@ Service::Service(Context& context, const ServiceOptions& options, EventSet event
                            .resolver = context.resolver(),
                            .resolve_timeout = context.resolve_timeout()}),
       room_(life_, context.paths(), sender_.groups(), sender_.counters().resolutions, context.loop(),
-            context.spin().time),
+            context.spin().any_peer()),
       receiver_({.life = life_,
                  .routes = context.paths().routes(),
                  .pool = context.pool(),

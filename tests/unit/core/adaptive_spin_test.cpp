@@ -148,6 +148,29 @@ TEST_F(AdaptiveSpinTest, WhoHasSaidHowLongGetsThat) {
   EXPECT_TRUE(AdaptiveSpin(Spin{.time = 0, .adapts = false}).is_off());
 }
 
+TEST_F(AdaptiveSpinTest, WithOneProcessorWaitsSpinOnceAllPeersSeenAreOnOtherHosts) {
+  AdaptiveSpin spin(Spin{.time = kTime, .remote_only = true}, fake_percent);
+  EXPECT_TRUE(spin.is_off());
+  EXPECT_EQ(looks_in_vain(spin), 0) << "no peer is known";
+  EXPECT_EQ(questions, 0);
+  spin.met(false);
+  EXPECT_FALSE(spin.is_off());
+  EXPECT_EQ(looks_in_vain(spin), kAll);
+  spin.met(true);
+  EXPECT_TRUE(spin.is_off());
+  wait_regularly(spin, 100'000);
+  EXPECT_EQ(looks_in_vain(spin), 0) << "it expects no message either";
+  spin.met(false);
+  EXPECT_EQ(looks_in_vain(spin), 0);
+}
+
+TEST_F(AdaptiveSpinTest, WhereThereAreMoreProcessorsPeersOnThisHostChangeNothing) {
+  spin_.met(true);
+  EXPECT_EQ(looks_in_vain(spin_), kAll);
+  spin_.met(false);
+  EXPECT_EQ(looks_in_vain(spin_), kAll);
+}
+
 TEST_F(AdaptiveSpinTest, WhereMessagesComeALittleLaterThanASpinEndsWaitsSpinForThem) {
   wait_regularly(spin_, 100'000);
   const int looks = looks_in_vain(spin_);

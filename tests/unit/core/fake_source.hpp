@@ -23,11 +23,14 @@ namespace ripc::internal::core {
 // One peer. Its transfers are named by their keys. One thread.
 class FakeSource final : public spi::Source {
  public:
-  explicit FakeSource(std::size_t messages_at_once)
+  explicit FakeSource(std::size_t messages_at_once) : FakeSource(messages_at_once, nullptr, nullptr) {}
+  FakeSource(std::size_t messages_at_once, const spi::PeerTable* peers, const spi::Peer* peer)
       : Source({.context = 2,
                 .reply_address = {"fake", "peer"},
                 .messages_at_once = messages_at_once,
-                .patience = 60'000'000'000}) {}
+                .patience = 60'000'000'000,
+                .peers = peers,
+                .peer = peer}) {}
 
   // ---- What the test, as the peer, does ----
 

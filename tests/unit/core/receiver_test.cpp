@@ -165,6 +165,27 @@ TEST_F(Receiving, TheAddressOfASenderIsLearnedFromItsFirstPacketWhateverItIs) {
   EXPECT_EQ(routes_.learned(FakeSource::kService), sources_.back()->facts().reply_address) << "of another source";
 }
 
+TEST_F(Receiving, WithOneProcessorItSpinsForPeersOnOtherHostsUntilOneOnThisHostSends) {
+  receiver_->end();
+  open_receiver({.time = kLongSpin, .adapts = false, .remote_only = true});
+  const auto sleeps_of_a_wait = [this] {
+    const std::uint64_t before = value(receiver_->counters().sleeps);
+    EXPECT_EQ(receive(1'000'000), RIPC_TIMEOUT);
+    return value(receiver_->counters().sleeps) - before;
+  };
+  EXPECT_EQ(sleeps_of_a_wait(), 1u) << "it knows no peer";
+  spi::PeerTable peers{{}};
+  const auto send_from = [&](std::optional<uid_t> user) {
+    sources_.push_back(std::make_shared<FakeSource>(1, &peers, peers.enter({.identity = {}, .user = user})));
+    sources_.back()->send_short(1);
+    EXPECT_EQ(receive(), RIPC_OK);
+  };
+  send_from({});
+  EXPECT_EQ(sleeps_of_a_wait(), 0u);
+  send_from(getuid());
+  EXPECT_EQ(sleeps_of_a_wait(), 1u);
+}
+
 TEST_F(Receiving, AnInterruptAndAnEndOfTheWaitEndOneCallEach) {
   life_.end_wait();
   life_.interrupt();

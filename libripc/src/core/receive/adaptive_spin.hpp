@@ -39,33 +39,38 @@ class AdaptiveSpin {
   static constexpr Nanoseconds kEarly = 100'000;
 
   explicit AdaptiveSpin(Spin spin, unsigned (*percent)(Nanoseconds) noexcept = percent_waited) noexcept
-      : spin_(spin), percent_(percent) {}
+      : spin_(spin), percent_(percent), time_(spin.any_peer()) {}
 
-  bool is_off() const noexcept { return spin_.time == 0; }
+  bool is_off() const noexcept { return time_ == 0; }
   // Valid until the next check.
   bool is_short() const noexcept { return is_busy_; }
+  // A peer has sent its first message.
+  void met(bool is_on_this_host) noexcept {
+    has_local_peer_ = has_local_peer_ || is_on_this_host;
+    time_ = has_local_peer_ ? spin_.any_peer() : spin_.time;
+  }
   // Called when a wait until `end` begins to spin. Returns until when it may spin. A wait no longer than a spin ends
   // without a sleep. `messages`: how many have come so far. `uses_fd`: another thread waits for the descriptor. A
   // message would wake both, so a wait shorter than a full spin does not sleep, even on a busy processor.
   Nanoseconds begin(Nanoseconds now, Nanoseconds end, std::uint64_t messages, bool uses_fd = false) noexcept {
     begin_ = now;
     end_ = end;
-    if (now >= ask_at_ && spin_.adapts) [[unlikely]]
+    if (now >= ask_at_ && adapts()) [[unlikely]]
       ask(now);
-    const Nanoseconds most = is_busy_ ? std::min(spin_.time, kBusyTime) : spin_.time;
-    if (end - now <= (uses_fd ? spin_.time : most)) return end;
+    const Nanoseconds most = is_busy_ ? std::min(time_, kBusyTime) : time_;
+    if (end - now <= (uses_fd ? time_ : most)) return end;
     // A thread whose waits bring no message expects none. A single such wait is tolerated: it may be for an answer, or
     // for the time of the next request.
     vain_waits_ = messages != messages_ ? 0 : std::min(vain_waits_ + 1, 2);
     messages_ = messages;
-    expects_ = spin_.adapts && !is_busy_ && vain_waits_ < 2;
+    expects_ = adapts() && !is_busy_ && vain_waits_ < 2;
     if (is_busy_) return outlasting_ % kMany < kTries ? now + most : now;
-    if (!expects_) return now + spin_.time;
+    if (!expects_) return now + time_;
     if (end - now <= kMostExpecting) return end;
-    return now + (forecast_.to() <= kMostExpecting ? std::max(spin_.time, forecast_.to()) : spin_.time);
+    return now + (forecast_.to() <= kMostExpecting ? std::max(time_, forecast_.to()) : time_);
   }
   // Part of what the wait is for has come, and more is to come. Returns until when the wait goes on spinning.
-  Nanoseconds go_on(Nanoseconds now) const noexcept { return is_busy_ ? now : std::min(now + spin_.time, end_); }
+  Nanoseconds go_on(Nanoseconds now) const noexcept { return is_busy_ ? now : std::min(now + time_, end_); }
   // The spin is over. Returns until when the wait sleeps, which may be its end.
   Nanoseconds wake_at(Nanoseconds now) noexcept {
     ++outlasting_;
@@ -80,10 +85,11 @@ class AdaptiveSpin {
   // The wait ends with a message.
   void came(Nanoseconds now) noexcept {
     if (now <= begin_ + kBusyTime) outlasting_ = 0;
-    if (now > begin_ + spin_.time) forecast_.add(now - begin_);
+    if (now > begin_ + time_) forecast_.add(now - begin_);
   }
 
  private:
+  bool adapts() const noexcept { return spin_.adapts && !is_off(); }
   // Whether the wait can be awake at that time.
   bool can_watch(Nanoseconds now, Nanoseconds from, Nanoseconds to) noexcept {
     watch_until_ = to;
@@ -96,6 +102,8 @@ class AdaptiveSpin {
 
   const Spin spin_;
   unsigned (*const percent_)(Nanoseconds) noexcept;
+  Nanoseconds time_;  // how long a plain spin lasts
+  bool has_local_peer_ = false;
   Nanoseconds ask_at_ = 0;
   bool is_busy_ = false;
   unsigned outlasting_ = 0;  // waits since one ended within kBusyTime

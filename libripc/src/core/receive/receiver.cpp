@@ -174,6 +174,8 @@ inline void Receiver::learn(spi::Source& source, ripc_service_id id) noexcept {
 }
 
 void Receiver::learn_address(spi::Source& source, ripc_service_id id) noexcept {
+  const spi::Peer* const peer = source.facts().peer;
+  spin_.met(peer == nullptr || peer->user.has_value());
   try {
     // The trust file gives this name or ID to others: answers go where the resolver says.
     if (!source.may_claim(id)) return;
