@@ -64,8 +64,7 @@ class Request {
     return Peer(peer);
   }
   std::uint32_t method() const noexcept { return ripc_request_get_method(handle_.get()); }
-  // The arguments. Their memory is valid only as long as the request. A wrong index gives a view with status
-  // RIPC_INVALID_ARGUMENT.
+  // The arguments, valid as long as the request. A wrong index gives a view with status RIPC_INVALID_ARGUMENT.
   std::size_t item_count() const noexcept { return ripc_request_get_item_count(handle_.get()); }
   ItemView item(std::size_t index) const noexcept {
     ripc_item_view view;
@@ -78,18 +77,16 @@ class Request {
   std::size_t return_size(std::size_t index) const noexcept {
     return ripc_request_get_return_size(handle_.get(), index);
   }
-  // The time for which the caller still waits. Zero: that time is over, or the caller has cancelled. Then nobody waits
-  // for the answer.
+  // The time for which the caller still waits. Zero: nobody waits, because it is over or the caller has cancelled.
   Nanoseconds time_left() const noexcept {
     const std::uint64_t left = ripc_request_time_left(handle_.get());
     return left < static_cast<std::uint64_t>(kForever.count()) ? Nanoseconds(static_cast<std::int64_t>(left))
                                                                : kForever;
   }
 
-  // Answers with items and a code whose meaning the application defines. After that the request is empty. Items may
-  // point into the request, unless they are borrowed. Only items of borrow() or return_item() can give RIPC_AGAIN.
-  // After it, and after any other error, the request is unchanged. Without such items the Ticket is empty. Otherwise
-  // like Service::reply().
+  // Answers with items and a code whose meaning the application defines. The request is then empty; after an error it
+  // is unchanged. Items may point into it, unless they are borrowed. Only items of borrow() or return_item() can give
+  // RIPC_AGAIN; without them the Ticket is empty. Otherwise like Service::reply().
   Result<Ticket> reply(std::span<const Item> items, std::uint32_t code = 0) noexcept {
     bool is_lent = false;
     for (const Item& each : items) is_lent = is_lent || each.kind == RIPC_ITEM_LONG || each.kind == RIPC_ITEM_RETURN;

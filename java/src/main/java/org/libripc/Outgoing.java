@@ -165,9 +165,7 @@ public final class Outgoing {
     return this;
   }
 
-  /**
-   * Adds an item that travels in the way that fits its size: {@link ItemKind#AUTO}. Returns this.
-   */
+  /** Adds an item that travels in the way that fits its size. Returns this. */
   public Outgoing add(ByteBuffer item) {
     return add(item, ItemKind.AUTO);
   }
@@ -266,10 +264,7 @@ public final class Outgoing {
     return this;
   }
 
-  /**
-   * After a send with return buffers: the number of the request in {@link Message#inReplyTo}; else
-   * 0.
-   */
+  /** After a send with return buffers: its number in {@link Message#inReplyTo}; else 0. */
   public long requestId() {
     return requestId;
   }
