@@ -27,7 +27,7 @@ ripc_status receive_status(const Service& service, std::uint64_t timeout) {
 
 class Receive : public PairTest {
  protected:
-  // Until a receive of this service went to sleep since it was asked.
+  // Waits until the receives of this service have slept more than `before` times.
   bool sleeps_again(const Service& service, std::uint64_t before) {
     return eventually([&] { return statistics_of(service).sleeps > before; });
   }
@@ -50,7 +50,7 @@ TEST_P(Receive, TheTimeGivenRunsOut) {
   EXPECT_EQ(receive_status(server_, 1), RIPC_TIMEOUT);
 }
 
-// How often 100 waits of 40 us sleep.
+// Counts how often 100 waits of 40 us sleep.
 std::uint64_t sleeps_of_short_waits(const Service& service) {
   const std::uint64_t before = statistics_of(service).sleeps;
   for (int wait = 0; wait < 100; ++wait) EXPECT_EQ(receive_status(service, kMillisecond / 25), RIPC_TIMEOUT);
@@ -58,20 +58,20 @@ std::uint64_t sleeps_of_short_waits(const Service& service) {
 }
 
 TEST_P(Receive, OnABusyProcessorAShortWaitSleepsButNotWhereAnotherThreadWaitsForTheDescriptor) {
-  if (::sysconf(_SC_NPROCESSORS_ONLN) == 1) GTEST_SKIP() << "with one processor no wait spins";
+  if (::sysconf(_SC_NPROCESSORS_ONLN) == 1) GTEST_SKIP() << "with one processor only waits for other hosts spin";
   const support::BusyProcessor busy;
   EXPECT_EQ(receive_status(server_, kMillisecond), RIPC_TIMEOUT);
   for (const std::uint64_t start = now(); now() - start < 30 * kMillisecond;) {
   }
   EXPECT_EQ(receive_status(server_, kMillisecond), RIPC_TIMEOUT);  // finds the processor busy
   EXPECT_GT(sleeps_of_short_waits(server_), 50u) << "a wait may end while another thread has its turn";
-  // A message that came during such a sleep would wake both.
+  // A message during such a sleep would wake both this thread and the one that waits for the descriptor.
   int fd = -1;
   ASSERT_EQ(ripc_service_get_fd(server_.get(), &fd), RIPC_OK);
   EXPECT_EQ(sleeps_of_short_waits(server_), 0u);
 }
 
-TEST_P(Receive, WithOneProcessorEachWaitSleeps) {
+TEST_P(Receive, WithOneProcessorEachWaitOfAServiceWithoutRemotePeersSleeps) {
   if (::sysconf(_SC_NPROCESSORS_ONLN) > 1) GTEST_SKIP() << "this machine has more";
   EXPECT_EQ(sleeps_of_short_waits(server_), 100u);
 }
@@ -137,10 +137,10 @@ TEST_P(Receive, NoWakeIsLostBetweenTwoThatAlwaysSleep) {
 TEST_P(Receive, AnIdleBlockedReceiverUsesNoCpu) {
   ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);  // peers are connected, everything is set up
   receive(server_);
-  // What a busy machine takes away from a guest is counted there as used: the quietest second tells.
+  // A guest counts time that a busy machine takes away from it as used, so the quietest second decides.
   std::uint64_t thread_used = UINT64_MAX;
   std::uint64_t process_used = UINT64_MAX;
-  // However slow the machine is: who sleeps is put to sleep once, and woken by the end of its time.
+  // However slow the machine is, a receiver falls asleep once and wakes when its time is over.
   constexpr long kMostSleeps = 4;
   long sleeps = LONG_MAX;
   for (int second = 0;
@@ -288,7 +288,7 @@ TEST_P(Receive, ASignalEndsTheWait) {
     returned = true;
   });
   ASSERT_TRUE(sleeps_again(server_, 0));
-  // A signal that comes between the count and the sleep is not seen; so again until it is.
+  // A signal that comes between the count and the sleep goes unnoticed, so this sends more until one is noticed.
   EXPECT_TRUE(eventually([&] {
     if (!returned) pthread_kill(receiver.native_handle(), SIGUSR1);
     return returned.load();

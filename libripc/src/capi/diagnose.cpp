@@ -75,10 +75,14 @@ void check_limits(Report& report) {
   } else {
     report.add(Level::good, "descriptors", text);
   }
+}
+
+void check_processors(Report& report, const Spin& spin) {
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  if (processors < 2) {
-    report.add(Level::limited, "processors", "there is one processor: spinning only delays the peer",
-               "set RIPC_SPIN_US=0");
+  if (processors < 2 && !spin.adapts && spin.time != 0) {
+    report.add(Level::limited, "processors",
+               "there is one processor: a wait that spins for a peer on this host delays that peer",
+               "unset RIPC_SPIN_US: by default waits then spin only for peers on other hosts");
   } else {
     report.add(Level::good, "processors", std::to_string(processors) + " online");
   }
@@ -137,6 +141,7 @@ void check_context(Report& report, const ripc_context_options& options) {
     report.add(Level::broken, "settings", settings.status().text(), "correct the option or variable");
     return;
   }
+  check_processors(report, settings->spin);
   check_network(report, settings->network);
   check_identity(report, *settings);
   check_encryption(report, *settings);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of the self-check does, and whether it finds a variable of the environment that has a value it cannot
-// have.
+// What a call of the self-check does, and whether it finds environment variables with invalid values.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -41,7 +41,7 @@ class Variable {
   const std::pair<bool, std::string> before_;
 };
 
-// What is not good, each finding in a line.
+// The findings that are not good, one per line.
 std::string complaints() {
   std::string text;
   const ripc_status status = ripc_diagnose(
@@ -56,7 +56,7 @@ std::string complaints() {
   return text;
 }
 
-// Those of a call with these options, whose status is to be the one that is given.
+// The findings of a call with these options, which must return this status.
 std::vector<ripc_finding> findings_by_options(const ripc_context_options& options, ripc_status status) {
   struct Visit {
     std::thread::id thread = std::this_thread::get_id();
@@ -70,6 +70,16 @@ std::vector<ripc_finding> findings_by_options(const ripc_context_options& option
   };
   EXPECT_EQ(ripc_diagnose(&options, add, &visit), status);
   return visit.findings;
+}
+
+TEST(DiagnoseSettings, ASpinTimeThatDelaysPeersOnTheOnlyProcessorIsALimit) {
+  const auto complains = [](const char* microseconds) {
+    const Variable spin("RIPC_SPIN_US", microseconds);
+    return complaints().find("unset RIPC_SPIN_US") != std::string::npos;
+  };
+  EXPECT_EQ(complains("50"), ::sysconf(_SC_NPROCESSORS_ONLN) == 1);
+  EXPECT_FALSE(complains("0"));
+  EXPECT_FALSE(complains("")) << "the default";
 }
 
 TEST(DiagnoseSettings, VisitsInTheCallingThreadWithoutAContextAndSucceedsAlsoIfSomethingIsBroken) {
@@ -101,7 +111,7 @@ TEST(DiagnoseSettings, VisitsInTheCallingThreadWithoutAContextAndSucceedsAlsoIfS
 TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
   const support::TemporaryDirectory directory;
   const Variable runtime("RIPC_RUNTIME_DIR", directory.path());
-  const Variable network("RIPC_NETWORK", "open");  // or the settings of networks need not be looked at
+  const Variable network("RIPC_NETWORK", "open");  // otherwise the network settings need not be read
   const std::string missing = directory.path() + "/missing";
   const std::vector<std::pair<const char*, std::string>> bad = {
       {"RIPC_RUNTIME_DIR", "/dev/null/here"},
@@ -136,7 +146,7 @@ TEST(DiagnoseSettings, FindsEachVariableWithABadValue) {
   for (const auto& [name, value] : bad) {
     const Variable variable(name, value);
     const std::string found = complaints();
-    // The name of the variable, or the value that is wrong.
+    // The finding names the variable or the wrong value.
     EXPECT_TRUE(found.find(name) != std::string::npos || found.find(value) != std::string::npos)
         << name << "=" << value << " is not found:\n"
         << found;
