@@ -15,8 +15,8 @@ if(TARGET ripc_cli)
   install(TARGETS ripc_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
-# Debug information stays in the build tree, where debuggers find it. What is installed names a file for it, which the
-# component `debug` puts into the folder .debug beside the program:
+# Debug information stays in the build tree, where debuggers find it. Each installed binary names a file for it, which
+# the component `debug` puts into the folder .debug next to the binary:
 #   cmake --install build/release --component debug
 function(ripc_install_without_debug target destination)
   set(split "
@@ -58,7 +58,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/cmake/ripcConfigVersion.cmake"
   DESTINATION "${package_dir}")
 
-# Relative to the file's own place, so that an installed tree can be moved.
+# ripc.pc names its prefix relative to its own folder, so that an installed tree can be moved.
 set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH RIPC_PREFIX_FROM_PKGCONFIG
   "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}" "${CMAKE_INSTALL_PREFIX}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Java module: what Maven packs, and Maven itself.
 #   ripc_jni           lib/libripc-jni.so: how Java calls libripc
-#   ripc_java_natives  java/resources: the native libraries as they travel in the jar
+#   ripc_java_natives  java/resources: the native libraries as the jar carries them
 #   java               `mvn verify`
 #   ctest -L java      the same as a test; skipped, with the reason, where a JDK or Maven is missing
 
@@ -48,7 +48,7 @@ set_target_properties(ripc_jni PROPERTIES
   OUTPUT_NAME ripc-jni
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 
-# The names are Java's: system property os.arch.
+# The folder has Java's name for the architecture: system property os.arch.
 set(java_architecture "${CMAKE_SYSTEM_PROCESSOR}")
 if(java_architecture STREQUAL "x86_64")
   set(java_architecture amd64)

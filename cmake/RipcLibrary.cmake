@@ -2,7 +2,7 @@
 # The library: libripc/src/**.cpp and resolver/**.cpp become
 #   ripc           libripc.so, only the symbols of ripc.h visible
 #   ripc_static    libripc.a
-#   ripc_internal  what tests that look inside link: libripc.a with the internal headers
+#   ripc_internal  for tests that look inside: libripc.a with the internal headers
 
 find_path(RIPC_XXHASH_INCLUDE_DIR xxhash.h DOC "Folder of xxhash.h (header-only use)")
 mark_as_advanced(RIPC_XXHASH_INCLUDE_DIR)
@@ -68,7 +68,7 @@ add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
 ripc_configure_library(ripc_objects)
 target_link_libraries(ripc_objects PRIVATE nlohmann_json::nlohmann_json)
 ripc_unite(ripc_objects 24)
-# A program that links libripc.a can leave out what it does not use.
+# With a section for each function, the linker leaves out what a program with libripc.a does not use.
 target_compile_options(ripc_objects PRIVATE -ffunction-sections -fdata-sections)
 
 add_library(ripc_static STATIC $<TARGET_OBJECTS:ripc_objects>)
@@ -76,7 +76,7 @@ add_library(ripc::ripc_static ALIAS ripc_static)
 ripc_configure_library(ripc_static)
 set_target_properties(ripc_static PROPERTIES OUTPUT_NAME ripc LINKER_LANGUAGE CXX)
 # A program in C that links libripc.a needs the C++ runtime too; CMake adds it only where the project has C++ enabled.
-# libsodium goes by its name, so that an installed tree does not remember where it was at the build.
+# The installed package names libsodium without a path, so that it does not depend on where the build found it.
 target_link_libraries(ripc_static INTERFACE
   "$<BUILD_INTERFACE:${RIPC_SODIUM_LIBRARY}>" "$<INSTALL_INTERFACE:sodium>"
   Threads::Threads ${CMAKE_DL_LIBS} "$<$<LINK_LANGUAGE:C>:stdc++;m>")
@@ -108,5 +108,5 @@ set_target_properties(ripc ripc_static PROPERTIES
 add_library(ripc_internal INTERFACE)
 target_link_libraries(ripc_internal INTERFACE ripc_static)
 target_include_directories(ripc_internal INTERFACE ${RIPC_INTERNAL_INCLUDE_DIRS})
-# Some internal headers depend on it.
+# Some internal headers depend on this macro.
 target_compile_definitions(ripc_internal INTERFACE $<$<BOOL:${RIPC_WITH_VERBS}>:RIPC_WITH_VERBS>)

@@ -58,18 +58,18 @@ endif()
 if(RIPC_SANITIZE)
   list(JOIN RIPC_SANITIZE "," sanitizers)
   list(APPEND RIPC_SANITIZE_OPTIONS -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
-  # The check of virtual tables opens a pipe to see whether memory can be read: where a test leaves no descriptors, it
-  # takes every object for broken.
+  # The sanitizer's check of virtual tables opens a pipe to see whether memory can be read. When a test uses up all
+  # descriptors, the check takes every object for broken.
   if("undefined" IN_LIST RIPC_SANITIZE)
     list(APPEND RIPC_SANITIZE_OPTIONS -fno-sanitize=vptr)
   endif()
-  # GCC warns that it does not model fences; the code that uses them says so itself.
+  # GCC warns that ThreadSanitizer does not model fences; the code that uses them says so itself.
   if("thread" IN_LIST RIPC_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND RIPC_SANITIZE_OPTIONS -Wno-tsan)
   endif()
 endif()
 
-# Flags of our own code; nothing of this reaches those who use the library.
+# Flags for our own code; none of them reach the users of the library.
 function(ripc_configure_target target)
   target_compile_options(${target} PRIVATE
     ${RIPC_COMMON_WARNINGS}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs: the command line (bin/ripc), the examples (examples/NAME) and the benchmark programs (tests/bench_NAME).
-# An example that needs another library is built where that library is installed.
+# An example that needs another library is built only where that library is installed.
 
 if(RIPC_BUILD_CLI)
   file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/libripc/cli/*.cpp")
   if(cli_sources)
     find_package(CLI11 REQUIRED)
-    # It uses the shared library like any other program, so what it measures is what users of the library get.
+    # bin/ripc uses the shared library like any other program, so it measures what users of the library get.
     file(RELATIVE_PATH library_from_bin
       "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
     add_executable(ripc_cli ${cli_sources})
@@ -56,7 +56,7 @@ if(RIPC_BUILD_EXAMPLES)
   if(FlatBuffers_FOUND AND RIPC_FLATC)
     set(schema "${PROJECT_SOURCE_DIR}/examples/flatbuffers/weather.fbs")
     set(generated "${PROJECT_BINARY_DIR}/examples/generated")
-    # Now, because scripts/lint looks at sources of a tree that is configured and not built.
+    # Generated at configure time, because scripts/lint checks a tree that is configured but not built.
     execute_process(COMMAND "${RIPC_FLATC}" --cpp -o "${generated}" "${schema}" COMMAND_ERROR_IS_FATAL ANY)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
     ripc_add_example(calls_flatbuffers "${PROJECT_SOURCE_DIR}/examples/flatbuffers/calls_flatbuffers.cpp")
@@ -82,7 +82,7 @@ endif()
 
 if(RIPC_BUILD_BENCH)
   find_package(PkgConfig)
-  # A benchmark that compares with another library is built where that library is installed: else `missing` names it.
+  # A benchmark against another library is built only where that library is installed; otherwise `missing` names it.
   function(ripc_bench_needs source header module to_libraries to_missing)
     file(STRINGS "${source}" uses REGEX "^#include <${header}")
     if(NOT uses)

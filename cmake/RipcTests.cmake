@@ -18,7 +18,7 @@
 #
 # A test's label is its folder: ctest --preset release -L fault
 
-# GoogleTest may be there without GoogleMock, which is a package of its own.
+# GoogleTest may be installed without GoogleMock, which is a separate package.
 find_package(GTest QUIET)
 if(NOT TARGET GTest::gtest OR NOT TARGET GTest::gmock_main)
   message(STATUS "libripc: the tests are left out: GoogleTest or GoogleMock not found "
@@ -48,9 +48,9 @@ endif()
 function(ripc_add_test name label seconds)
   math(EXPR timeout "${seconds} * ${RIPC_TIMEOUT_FACTOR}")
   add_test(NAME ${name} COMMAND ${ARGN})
-  # Beside what tests need to find: what the user's shell says about libripc must not change what is tested,
-  # his cluster key neither, and no test sends to the network (those of the multicast resolver choose the loopback
-  # interface).
+  # The environment tells tests where to find things. It also keeps out libripc's settings in the user's shell and the
+  # user's cluster key, which must not change what is tested. No test sends to the network (tests of the multicast
+  # resolver choose the loopback interface).
   set_tests_properties(${name} PROPERTIES
     LABELS "${label}"
     TIMEOUT ${timeout}
@@ -61,7 +61,7 @@ function(ripc_add_test name label seconds)
       "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_STREAMS=unset:;RIPC_RAILS=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:;RIPC_RESOLVERS=unset:;RIPC_ZOOKEEPER=unset:;RIPC_ZOOKEEPER_SESSION_MS=unset:;RIPC_IDENTITY_FILE=unset:;RIPC_TRUST_FILE=unset:")
 endfunction()
 
-# GoogleTest's templates take long to optimise; the library under test is what must be fast.
+# GoogleTest's templates take long to optimise, and only the library under test must be fast.
 set(RIPC_TEST_FLAGS "$<IF:$<BOOL:${RIPC_SANITIZE}>,-O0,-O1>" -g1)
 
 # The precompiled header of all test programs.
@@ -69,7 +69,7 @@ if(RIPC_UNITY)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/cmake/test_headers.cpp" CONTENT "")
   add_library(ripc_test_headers OBJECT "${PROJECT_BINARY_DIR}/cmake/test_headers.cpp")
   ripc_configure_target(ripc_test_headers)
-  # Programs are compiled that way, and the compiler uses only what was compiled alike.
+  # Programs are compiled as PIE, and the compiler only uses a precompiled header that was compiled with the same flags.
   set_target_properties(ripc_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(ripc_test_headers PRIVATE ${RIPC_TEST_FLAGS} -fPIE)
   target_link_libraries(ripc_test_headers PRIVATE GTest::gmock Threads::Threads)
@@ -86,12 +86,12 @@ function(ripc_add_test_program target output_name)
   target_compile_options(${target} PRIVATE ${RIPC_TEST_FLAGS})
   if(RIPC_UNITY)
     target_precompile_headers(${target} REUSE_FROM ripc_test_headers)
-    # The compiler uses it only where the macros are the same, and not every program links GoogleTest.
+    # The compiler uses the precompiled header only with the same macros, and not every program links GoogleTest.
     target_compile_definitions(${target} PRIVATE "$<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_DEFINITIONS>")
     target_compile_options(${target} PRIVATE "$<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>")
   endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")  # for support/
-  # Where tests find other programs; the environment variables of the same names say the same to scripts.
+  # Tells tests where to find other programs; scripts get this from the environment variables of the same names.
   target_compile_definitions(${target} PRIVATE
     RIPC_TEST_PROGRAM_DIR="${RIPC_TEST_PROGRAM_DIR}"
     RIPC_BUILD_DIR="${PROJECT_BINARY_DIR}"
@@ -133,9 +133,9 @@ endfunction()
 # ---- conformance -----------------------------------------------------------------------------------------------
 
 function(ripc_tests_conformance)
-  # One run of the suite for each.
+  # The suite runs once for each transport.
   set(RIPC_CONFORMANCE_TRANSPORTS shm socket)
-  # On a machine without an RDMA device it is skipped, and says so.
+  # On a machine without an RDMA device this run is skipped and says so.
   if(RIPC_WITH_VERBS)
     list(APPEND RIPC_CONFORMANCE_TRANSPORTS verbs)
   endif()
@@ -151,7 +151,7 @@ function(ripc_tests_conformance)
     # Loopback takes 64 KiB in one datagram, which no other network does.
     ripc_add_test(conformance.socket_ethernet conformance 600
       "${PROJECT_SOURCE_DIR}/tests/conformance/ethernet-mtu" "$<TARGET_FILE:ripc_conformance_tests>")
-    # The others encrypt; here what is said is authentic, and that is all.
+    # The other runs encrypt messages; this one only authenticates them.
     set_property(TEST conformance.socket_ethernet APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=socket" RIPC_ENCRYPT=off)
     # With the peers on another host, long items take all rails.
     ripc_add_test(conformance.socket_two_rails conformance 600
@@ -196,7 +196,7 @@ endfunction()
 
 # ---- zookeeper -------------------------------------------------------------------------------------------------
 
-# Each program starts servers of its own, three Java processes: not two at once.
+# Each program starts its own servers, three Java processes, so two programs must not run at once.
 function(ripc_tests_zookeeper)
   file(GLOB zookeeper_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/zookeeper/*.cpp")
   set(zookeeper_tests ${zookeeper_sources})
@@ -221,7 +221,7 @@ function(ripc_tests_fuzz)
     list(FILTER fuzz_sources EXCLUDE REGEX "/(introduction|grh)_fuzz")
   endif()
   set(fuzz_main "${PROJECT_SOURCE_DIR}/tests/fuzz/standalone_main.cpp")
-  # The one decoder that is not the library's.
+  # The only decoder under test that is not part of the library.
   add_library(ripc_file_protocol OBJECT "${PROJECT_SOURCE_DIR}/libripc/cli/file/file_protocol.cpp")
   ripc_configure_target(ripc_file_protocol)
   target_include_directories(ripc_file_protocol PUBLIC "${PROJECT_SOURCE_DIR}/libripc/cli")
@@ -258,7 +258,7 @@ function(ripc_tests_fuzz)
       target_link_libraries(${target} PRIVATE ripc_file_protocol)
     endif()
     add_dependencies(ripc_fuzzers ${target})
-    # What libFuzzer finds, and the input of a crash, land in the working folder, not in the tree.
+    # libFuzzer writes its findings, and the input of a crash, to the working folder, not to the source tree.
     set(work "${RIPC_TEST_PROGRAM_DIR}/${name}.work")
     file(MAKE_DIRECTORY "${work}")
     ripc_add_test(fuzz.${short_name} fuzz 180
@@ -295,7 +295,7 @@ endfunction()
 # ---- package ---------------------------------------------------------------------------------------------------
 
 function(ripc_tests_package)
-  # A library with sanitizers inside is not one to install.
+  # A library built with sanitizers is not meant to be installed.
   if(RIPC_INSTALL AND NOT RIPC_SANITIZE_OPTIONS)
     ripc_add_test(package.consumers package 300 "${PROJECT_SOURCE_DIR}/tests/package/run.sh"
       "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" "${CMAKE_CXX_COMPILER}")
@@ -337,18 +337,18 @@ function(ripc_tests_rdma_lab)
       "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:SocketRail.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
 :BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
-    # Those that use the first device that there is; with the other one.
+    # The tests that use the first device they find run once more, with siw.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=Transfers.*:SocketRail.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*:TakenPorts.*\
 :Strangers.WhoAskForAConnection*:KeyedStrangers.WhoHaveAnotherClusterKey*")
     foreach(test lab.unit lab.unit.siw)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)
-      # In the lab there is what each of them needs.
+      # The lab has everything that these tests need, so none may be skipped.
       set_property(TEST ${test} PROPERTY FAIL_REGULAR_EXPRESSION "  SKIPPED ]" " 0 tests from 0 test suites ran")
     endforeach()
-    # The conformance suite: over one device in one node, and with the peers on another node, over sockets too, over two
-    # pairs of devices, and over a pair of devices beside one of interfaces.
+    # The conformance suite runs over one device in one node. With the peers on another node it also runs over sockets,
+    # over two pairs of devices, and over a pair of devices next to a pair of network interfaces.
     set(runs conformance.rxe conformance.siw pair.socket pair.rxe pair.siw pair.rails pair.mixed)
     foreach(run IN LISTS runs)
       string(REGEX REPLACE ".*[.]" "" devices ${run})
@@ -372,7 +372,7 @@ function(ripc_tests_rdma_lab)
       set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT
         "RIPC_TEST_TRANSPORTS=${transport}" RIPC_TEST_MUST_RUN=1)
       set_property(TEST lab.${run} PROPERTY FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-      # With a key messages to groups do not travel by multicast; the others have one.
+      # With a cluster key, messages to groups do not travel by multicast; the other runs have a key.
       if(devices STREQUAL "rxe")
         set_property(TEST lab.${run} APPEND PROPERTY ENVIRONMENT RIPC_NETWORK=open)
       endif()
@@ -382,9 +382,10 @@ function(ripc_tests_rdma_lab)
     foreach(run pair.socket pair.rxe pair.siw pair.rails pair.mixed)
       set_property(TEST lab.${run} APPEND PROPERTY LABELS whole)
     endforeach()
-    # The longest first: no processor is left alone with one of them at the end.
+    # The longest tests start first, so that none of them runs alone at the end.
     set_tests_properties(lab.conformance.rxe lab.fault PROPERTIES COST 100)
-    # Their nodes are many, or begin and end often: beside other tests a node's last words came too late now and then.
+    # These tests have many nodes, or start and end them often. Next to other tests, a node's last output sometimes came
+    # too late.
     set_tests_properties(lab.self_test lab.rails lab.pair.rails lab.pair.mixed PROPERTIES RUN_SERIAL TRUE)
     if(TARGET java)
       ripc_add_test(lab.java lab 300 "${lab}/java-tests" "${PROJECT_BINARY_DIR}")
@@ -403,7 +404,7 @@ function(ripc_tests_java)
     ripc_add_test(java java 1800 ${maven_verify})
     set_tests_properties(java PROPERTIES RESOURCE_LOCK maven COST 100)
     if(Python3_Interpreter_FOUND)
-      # Skipped where it cannot be: it takes root and Hadoop's jars. It packs the plugin if "java" has not.
+      # Needs root and Hadoop's jars, and is skipped without them. Packs the plugin if the test "java" has not.
       ripc_add_test(hadoop.small hadoop 600 "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tests/hadoop-lab/small_test.py")
       set_tests_properties(hadoop.small PROPERTIES RESOURCE_LOCK maven DEPENDS java RUN_SERIAL TRUE)
     endif()
@@ -442,7 +443,7 @@ function(ripc_tests_scripts)
   if(TARGET ripc_conformance_tests)
     ripc_tests_rdma_lab()
   endif()
-  # The other half of scripts/demo is long and holds nothing that cli.files does not.
+  # The other half of scripts/demo takes long and checks nothing that cli.files does not.
   if(RIPC_BUILD_CLI)
     ripc_add_test(cli.two_hosts cli 300 "${PROJECT_SOURCE_DIR}/scripts/demo-hosts" "${PROJECT_BINARY_DIR}/bin/ripc")
     set_tests_properties(cli.two_hosts PROPERTIES SKIP_REGULAR_EXPRESSION "Two hosts: left out")

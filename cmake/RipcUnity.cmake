@@ -7,7 +7,7 @@
 
 option(RIPC_UNITY "Compile the sources of each folder together, with precompiled headers" ON)
 
-# ccache cannot see which macros a precompiled header was made with; here they are those of the compiler's command.
+# ccache cannot see which macros a precompiled header was made with; here they all come from the compiler's command.
 if(RIPC_UNITY AND RIPC_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_SLOPPINESS=pch_defines,time_macros" "${RIPC_CCACHE}")
 endif()

@@ -11,13 +11,13 @@ def run(*words, **options):
 
 
 def inside(host, *words):
-    """The words of a command that runs on host 0 or 1."""
+    """Returns the words of the command line that runs a command on host 0 or 1."""
     return ["ip", "netns", "exec", NAMES[host], *words]
 
 
 class Hosts:
-    """Pair N, with the interface railN on both, has 10.99.N.1 on host 0 and 10.99.N.2 on host 1. rates are in Mb/s; 0: as
-    fast as it goes. burst is tc's: it and 20 ms of the rate are what a pair keeps before it drops packets."""
+    """Pair N has the interface railN on both hosts: 10.99.N.1 on host 0 and 10.99.N.2 on host 1. rates are in Mb/s; 0
+    means unlimited. burst is tc's parameter: a pair queues it and 20 ms of the rate before it drops packets."""
 
     def __init__(self, rates, burst="64kb"):
         self.rates = rates

@@ -4,7 +4,7 @@ import collections
 import json
 import subprocess
 
-# The first kind of which a frame of the stack has a word.
+# A stack's kind is the first one with a word that occurs in one of its frames.
 KINDS = {
     "sorted runs are written to disk": ("InMemoryMerger", "OnDiskMerger", "Merger.writeFile"),
     "outputs are fetched": ("reduce.Fetcher", "RipcFetcher", "RemoteFetch", "MapOutput."),
@@ -14,18 +14,18 @@ KINDS = {
 }
 REST = "anything else, such as the task's start"
 EVENTS = {"jdk.ExecutionSample": "runs", "jdk.NativeMethodSample": "reads or writes a file"}
-# Only in these native methods; in others a thread waits for messages, for instance.
+# Samples of other native methods do not count: there a thread waits for messages, for instance.
 FILES = ("FileDispatcherImpl.", "FileOutputStream.", "FileInputStream.", "RandomAccessFile.")
 
 
 def java_options(recording):
-    """For a reducer's JVM, which leaves its recording in this file when it ends."""
+    """Options for a reducer's JVM, which leaves its recording in this file when it ends."""
     periods = ",".join(f"{event}#period=1ms" for event in EVENTS)
     return f"-XX:StartFlightRecording=filename={recording},settings=profile,dumponexit=true,{periods}"
 
 
 def kind_of(names):
-    """Of a stack's methods, the innermost first."""
+    """Returns the kind of a stack; its methods are given with the innermost first."""
     for kind, words in KINDS.items():
         if any(word in name for name in names for word in words):
             return kind
@@ -33,7 +33,7 @@ def kind_of(names):
 
 
 def samples(recording):
-    """(runs or uses a file, kind) -> samples of a thread: one for each millisecond, if the machine keeps up."""
+    """Returns {(runs or uses a file, kind): samples}: one per millisecond of a thread, if the machine keeps up."""
     words = ["jfr", "print", "--json", "--stack-depth", "64", "--events", ",".join(EVENTS), str(recording)]
     text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     found = collections.Counter()

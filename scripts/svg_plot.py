@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines over two axes as an SVG file: what the benchmarks of this folder draw."""
+"""Draws lines over two axes as an SVG file, for the benchmarks of this folder."""
 import math
 import pathlib
 

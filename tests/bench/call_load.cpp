@@ -4,21 +4,21 @@
 //   bench_call_load serve WORD=NUMBER...      until its input ends
 //     servers=1     services "load 0" to "load N-1", each with an endpoint, in one thread
 //     work=0        microseconds that a handler spins
-//     slow_work=50  the same of slow calls
-//     slow_wait=0   microseconds that a slow call sleeps, as one does that waits for a disk
-//     workers=0     threads for slow calls; 0: they run in the thread of the endpoint, as the others do
+//     slow_work=50  the same for slow calls
+//     slow_wait=0   microseconds that a slow call sleeps, as if it waited for a disk
+//     workers=0     threads for slow calls; 0: slow calls run in the endpoint's thread, like all others
 //   bench_call_load load WORD=NUMBER...
 //     clients=1     endpoints, in one thread
-//     servers=1     as of the other process; calls go to all of them in turn
-//     window=8      calls under way at once, of each client; with a rate: at most
-//     rate=0        calls a second of all clients together; 0: as many as the window allows
-//     slow=0        how many of 1,000 calls are slow; their times do not count
+//     servers=1     the same number as in the other process; calls go to all servers in turn
+//     window=8      concurrent calls of each client; with a rate: the most at once
+//     rate=0        calls per second of all clients together; 0: as many as the window allows
+//     slow=0        how many of 1,000 calls are slow; their times are not counted
 //     size=32       bytes of the argument; the answer has 8
-//     timeout=5000  milliseconds that a call has
-//     seconds=3     how long, after one more that does not count
-//     idle=0        seconds without calls before the last look at the memory
+//     timeout=5000  milliseconds that a call may take
+//     seconds=3     how long to measure, after one second of warm-up
+//     idle=0        seconds without calls before the memory is read for the last time
 //
-// Each prints JSON. Paths and sizes come from the environment (docs/tuning.md).
+// Each role prints JSON. Paths and sizes come from the environment (docs/tuning.md).
 #include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ constexpr std::uint32_t kSlowMethod = 2;
 std::map<std::string, std::uint64_t> words;
 std::uint64_t word(const std::string& name) { return words.at(name); }
 
-// NAME=NUMBER words over their defaults.
+// Reads NAME=NUMBER words, which override the defaults.
 bool read_words(std::span<char*> given, std::map<std::string, std::uint64_t> defaults) {
   words = std::move(defaults);
   for (const std::string text : given) {
@@ -72,7 +72,7 @@ bool read_words(std::span<char*> given, std::map<std::string, std::uint64_t> def
   std::_Exit(1);
 }
 
-// Bytes of this process alone.
+// Bytes of memory that this process shares with no other.
 std::uint64_t memory() { return support::memory_of("Private_Dirty:"); }
 
 std::int64_t grown_since(std::uint64_t before) {
@@ -191,7 +191,7 @@ class Client {
     }
   }
   void run() { (void)end_.rpc.run(ripc::kNoWait); }
-  // A message to each server, so that paths are there.
+  // Sends the server a message, so that a path to it exists.
   void meet(std::uint64_t server) { (void)end_.service.send(server_id_of(server), {}); }
   ripc::Rpc& rpc() { return end_.rpc; }
   std::uint64_t under_way() const { return under_way_; }
@@ -225,7 +225,7 @@ class Client {
 std::map<std::string, std::uint64_t> Client::ends_;
 bool Client::counts_ = false;
 
-// Until `end`. Calls wait for their time, not for the answers before.
+// Makes calls until `end`. With a rate, a call begins when it is due, not when earlier calls are answered.
 void run_until(std::vector<std::unique_ptr<Client>>& clients, Clock::time_point end) {
   const auto begun = Clock::now();
   std::uint64_t calls = 0;
@@ -256,7 +256,7 @@ int load() {
     for (std::uint64_t server = 0; server < word("servers"); ++server) client->meet(server);
   }
   const std::uint64_t memory_before = memory();
-  // Once around, so that every session is open.
+  // One call from each client to each server opens every session.
   for (std::uint64_t server = 0; server < word("servers"); ++server) {
     for (const auto& client : clients) client->begin();
     for (const auto& client : clients) {
@@ -301,7 +301,7 @@ int main(int count, char** given) {
       std::span(given, static_cast<std::size_t>(count)).subspan(count > 2 ? 2 : static_cast<std::size_t>(count));
   if (role == "serve") {
     if (!read_words(rest, {{"servers", 1}, {"work", 0}, {"slow_work", 50}, {"slow_wait", 0}, {"workers", 0}})) return 2;
-    // Otherwise a thread sleeps 50 us longer than it asks for.
+    // By default a thread sleeps 50 us longer than it asks for.
     (void)::prctl(PR_SET_TIMERSLACK, 1UL);
     return serve();
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one receiver shares its room among senders that all send as fast as they can, each a process of its own.
+// Measures how one receiver shares its room among senders that send as fast as they can. Each sender is a process.
 //
 //   bench_fairness [SENDERS [SECONDS [TRANSPORT]]]      default: 10 senders, 3 seconds, socket
 //
-// Prints one JSON object: messages received in all and a second, and the least and the most of one sender. It also has
-// Jain's index of the shares (1: all equal; 1/SENDERS: one has everything). lost counts gaps in the senders' numbers:
-// none is allowed.
+// Prints one JSON object: messages received in total and per second, and the lowest and highest count of one sender. It
+// also has Jain's index of the shares (1: all equal; 1/SENDERS: one has everything). `lost` counts gaps in the senders'
+// sequence numbers, and must be 0.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ struct Share {
   std::uint64_t expected = 0;  // the next sequence number
 };
 
-// Sends until it is ended.
+// Sends until the process is killed.
 [[noreturn]] void send_for_ever(std::uint64_t index, ripc::ServiceId to, const ripc::ContextOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   auto context = ripc::Context::create(options);
@@ -55,7 +55,7 @@ struct Share {
   }
 }
 
-// Counts for so long, from the first message of the last sender to have begun.
+// Counts messages for `duration`, which begins with the first message of the last sender to start.
 ripc::Error count(ripc::Service& service, std::chrono::seconds duration, std::vector<Share>& shares,
                   std::uint64_t& lost) {
   std::vector<ripc::Message> messages(64);
@@ -99,7 +99,7 @@ int main(int argument_count, char** arguments) {
     if (!context.ok()) return context.error();
     auto service = context->register_service({.id = id});
     if (!service.ok()) return service.error();
-    // Forked children use nothing of this context: they make their own.
+    // The forked children do not use this context: each makes its own.
     for (std::uint64_t index = 0; index < senders; ++index) {
       const pid_t child = fork();
       if (child == 0) send_for_ever(index, id, options);
@@ -108,7 +108,7 @@ int main(int argument_count, char** arguments) {
     std::vector<Share> shares(senders);
     std::uint64_t lost = 0;
     auto counted = count(*service, duration, shares, lost);
-    // Before the service goes: they would complain.
+    // The senders end before the service does, because they would report errors without it.
     for (const pid_t child : children) kill(child, SIGKILL);
     for (const pid_t child : children) waitpid(child, nullptr, 0);
     if (!counted.ok()) return counted;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What first contact costs between two contexts of this process that have never spoken. And again after one of them was
-// replaced by another under the same ID.
+// Measures what first contact costs between two contexts of this process that have never communicated. It measures
+// again after another context has replaced one of them under the same ID.
 //
 //   bench_first_message [TRANSPORT [ROUNDS]]      default: verbs 20
 //
 // Prints one JSON object: medians, in nanoseconds, from the send until the message was received.
 //   short_first                to a service just registered
-//   long_first                 then, 4 KiB leased; over RDMA and sockets it makes a connection
-//   short_again, long_again    the next ones
-//   *_restarted                the first ones to the service that has taken the other's place
+//   long_first                 the next one, 4 KiB of leased memory; over RDMA and sockets it makes a connection
+//   short_again, long_again    the messages after these
+//   *_restarted                the first messages to the service that replaced the other one
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -53,7 +53,7 @@ class Contact {
     std::memset(buffer_.bytes().data(), 1, kLong);
   }
 
-  // Another process, as far as the client can tell.
+  // To the client, the new context looks like another process.
   void start_server() {
     server_.reset();
     server_context_.reset();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much the multicast resolver sends. As many real resolvers as wanted run in one process on the loopback interface.
-// Each of them is a context with its share of the services.
+// Measures how much the multicast resolver sends. One process runs any number of real resolvers on the loopback
+// interface. Each of them is a context with its share of the services.
 //
 //   bench_multicast_traffic [SERVICES [CONTEXTS]]      default: 1000 services, 100 contexts
-//   bench_multicast_traffic latency                    a cold resolve between two contexts beside a bare UDP round
-//                                                      trip; over the datagrams of an RDMA device too, if there is one
+//   bench_multicast_traffic latency                    a cold resolve between two contexts, and a bare UDP round
+//                                                      trip; also over the datagrams of an RDMA device, if there is one
 //
 // Prints one JSON object. "sent" counts a packet once, as the wire of a switched network would; "heard" is what each
 // context must look at, on average.
@@ -73,7 +73,7 @@ struct Context {
     record.name = name;
     record.context = id;
     record.pid = static_cast<std::uint32_t>(::getpid());
-    // What a host with two addresses says.
+    // What a host with two addresses publishes.
     record.addresses = {{"shm", "#0123456789abcdef"},
                         {"socket",
                          "ctx=0123456789abcdef;host=6f1c2b7e-0000-4000-8000-000000000000,4026531840;port=40000;"
@@ -106,7 +106,7 @@ Traffic traffic_of(const Contexts& contexts) {
   return total;
 }
 
-// Until no one has sent or heard anything for a while.
+// Waits until no context has sent or received anything for a while.
 void settle(const Contexts& contexts) {
   for (Traffic before = traffic_of(contexts);;) {
     const timespec pause{1, 200'000'000};
@@ -205,7 +205,7 @@ int run_traffic(std::size_t services, std::size_t count) {
 
 // ---- Latency -------------------------------------------------------------------------------------------------
 
-// Times of `run()`, sorted.
+// Returns the times of `run()`, sorted.
 template <typename Run>
 std::vector<Nanoseconds> measure(std::size_t iterations, const Run& run) {
   std::vector<Nanoseconds> times;
@@ -252,7 +252,7 @@ std::vector<Nanoseconds> measure_udp(std::size_t iterations) {
   return times;
 }
 
-// Two contexts on the datagrams of an RDMA device alone; none, where there is no such device.
+// Two contexts that use only the datagrams of an RDMA device; empty if there is no such device.
 class FabricPair {
  public:
   explicit FabricPair(const MulticastOptions& usual) {
@@ -298,7 +298,7 @@ int run_latency() {
   const ripc::internal::spi::ServiceRecord record = holder.publish("files");
   static_cast<void>(asker.resolver->resolve(record.id, Deadline::after(kSecond)));
   const FabricPair fabric(options);
-  // Alternating, so that all see the same machine.
+  // The measurements alternate, so that all see the machine in the same state.
   std::vector<Nanoseconds> udp;
   std::vector<Nanoseconds> resolve;
   std::vector<Nanoseconds> by_fabric;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a short message gains that does not wait for the long one before it (RIPC_SEND_UNORDERED). Two processes, which
-// find each other as the environment says; scripts/bench-rails runs them between two hosts.
+// Measures what a short message gains if it does not wait for the long one before it (RIPC_SEND_UNORDERED). It runs as
+// two processes, which find each other as the environment says. scripts/bench-rails runs them on two hosts.
 //
-//   bench_overtaking serve             until it is killed; prints a line when it is there
+//   bench_overtaking serve             until it is killed; prints a line when it is ready
 //   bench_overtaking run [ROUNDS]      default: 20
 //
-// Prints one JSON object: medians, in nanoseconds, in order and unordered. The time runs from the send of a long item
-// of 16 MiB and of 64 bytes behind it until these are answered. The key "empty" is without the long item.
+// Prints one JSON object: medians, in nanoseconds, in order and unordered. The time runs from the send of a 16 MiB
+// item, with 64 bytes right behind it, until the 64 bytes are answered. The key "empty" is without the long item.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -57,7 +57,7 @@ T value(ripc::Result<T> result) {
 
 class Client {
  public:
-  // The time until the answer.
+  // Returns the time until the answer, in nanoseconds.
   long long ask(bool is_beside, bool is_unordered) {
     ripc::Ticket ticket;
     const auto start = std::chrono::steady_clock::now();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs that tests/bench/compare runs beside `ripc bench`, but for what they talk over. The two sides are two
-// processes, so that each can be put on its own processor:
+// The common part of the programs that tests/bench/compare runs next to `ripc bench`: everything but the connection.
+// The two sides are two processes, so that each can run on its own processor:
 //
 //   PROGRAM serve ADDRESS latency|rate|bandwidth SIZE COUNT
 //   PROGRAM run   ADDRESS latency|rate|bandwidth SIZE COUNT
 //
 // latency: COUNT round trips of SIZE bytes; rate and bandwidth: COUNT messages of SIZE bytes one way, then one byte
-// back when the last one was read. `run` prints one JSON object: p50_ns (of a round trip; 0 unless latency) and
-// seconds (for everything). A message is read whole, as a protocol with lengths would. Both end after 60 seconds.
+// back when the last one has been read. `run` prints one JSON object: p50_ns (of a round trip; 0 unless latency) and
+// seconds (for everything). The receiver reads each message whole, as a protocol with lengths does. Both sides end
+// after 60 seconds.
 #pragma once
 
 #include <time.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a message over shared memory cost, between two processes on two processors. The parts are a bare
-// cache line, the packet queue without what is above it, and the barrier of a receiver that falls asleep.
+// Measures what the parts of a message over shared memory cost, between two processes on two processors. The parts are
+// a bare cache line, the packet queue without the layers above it, and the barrier of a receiver that goes to sleep.
 //
 //   bench_parts [BYTES [ROUNDS]]      default: packets of 84 bytes (64 of payload), five rounds
 //

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a registration for one use costs beside memory that stays registered, on the first RDMA device.
+// Compares registering memory for one use with memory that stays registered, on the first RDMA device.
 //
 //   bench_registration [ROUNDS]      default: 200
 //
-// Prints one JSON object a size: medians, in nanoseconds.
-//   register              made and ended for one use
+// Prints one JSON object per size: medians, in nanoseconds.
+//   register              a registration made and ended for one use
 //   registered            a use of memory that the application has registered, after the first
 //   pool                  a use of leased memory
-//   saved_per_mebibyte    what one byte less to be registered saves, times 2^20
+//   saved_per_mebibyte    what it saves to register one byte less, times 2^20
 #include <cstdio>
 
 #if __has_include(<infiniband/verbs.h>) && __has_include(<rdma/rdma_cma.h>)
@@ -65,7 +65,7 @@ void measure(ripc::internal::verbs::Registrar& registrar, ripc::internal::memory
   };
   for (int round = 0; round < rounds; ++round) once.push_back(time_of([&] { use(memory); }));
   if (const ripc::internal::Status status = pool.register_memory(memory, size); !status.ok()) fail(status);
-  // The first use of each registers it.
+  // The first use of each buffer registers it.
   const auto own = use(memory), of_pool = use(*lease);
   for (int round = 0; round < rounds; ++round) {
     registered.push_back(time_of([&] { use(memory); }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long it takes to find, publish and move a service, by a ZooKeeper ensemble and by multicast. The script
-// scripts/bench-resolvers runs it: the ensemble is $RIPC_ZOOKEEPER. The contexts share this process; their messages go
-// over sockets.
+// Measures how long it takes to find, publish and move a service, with a ZooKeeper ensemble and with multicast. The
+// script scripts/bench-resolvers runs it; $RIPC_ZOOKEEPER names the ensemble. The contexts share this process; their
+// messages go over sockets.
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -100,7 +100,7 @@ Side<resolver::DirectoryResolver> zookeeper_side(const std::shared_ptr<const Clu
   const std::uint64_t context = random_u64() | 1;
   auto made = resolver::DirectoryResolver::create(std::move(*directory), options, context);
   check(made.status());
-  // Linked before anything is measured.
+  // The resolver is linked before anything is measured.
   (void)(*made)->resolve(1, Deadline::after(0));
   while (!(*made)->state().is_linked) std::this_thread::yield();
   return {context, std::move(*made)};
@@ -140,7 +140,7 @@ void measure(const char* name, Side<Resolver> holder, Side<Resolver> asker, int 
   print(name, "resolve, known", cached);
 }
 
-// A round trip of a read and of a write, by the client alone.
+// Measures the round trip of a read and of a write, with the client alone.
 void measure_round_trips() {
   class Waiter final : public resolver::Directory::Listener {
    public:
@@ -187,7 +187,7 @@ void measure_round_trips() {
   (*directory)->stop();
 }
 
-// Whole contexts: one after the other takes the ID, and a client sends all the time.
+// Measures whole contexts: one after the other takes over the ID, while a client keeps sending.
 void measure_moves(const char* name, bool by_zookeeper, int rounds) {
   char folder[] = "/tmp/ripc-bench-XXXXXX";
   if (::mkdtemp(folder) == nullptr) give_up("no temporary folder");
@@ -224,7 +224,7 @@ void measure_moves(const char* name, bool by_zookeeper, int rounds) {
       while (!is_over) {
         const ripc_status status = client->send(kMoving, ripc::bytes_of("x")).code();
         if (status != RIPC_OK && status != RIPC_AGAIN) ++failed;
-        // Its processor is left to the servers, which run here, too.
+        // The pause leaves the processor to the servers, which also run here.
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
     });
@@ -278,7 +278,7 @@ void measure_many(const std::shared_ptr<const ClusterKeys>& keys) {
               static_cast<double>(end) / 1e9, static_cast<double>(seen) / 1e9);
 }
 
-// What one move costs the ensemble.
+// Counts the requests that one move costs the ensemble.
 void count_requests(const std::shared_ptr<const ClusterKeys>& keys) {
   auto one = zookeeper_side(keys);
   auto two = zookeeper_side(keys);
@@ -301,7 +301,7 @@ void count_requests(const std::shared_ptr<const ClusterKeys>& keys) {
     return found.ok() && found->context == two.context && one.resolver->state().counters.fenced == 1;
   };
   while (!is_followed()) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for what is counted late
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for requests that are counted late
   const auto print_side = [&](const char* who, auto before, auto after) {
     std::printf("zookeeper  requests of a move, %s: %llu reads, %llu writes\n", who,
                 static_cast<unsigned long long>(after.first - before.first),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/bench/compare runs: libripc and the tools it is compared with, one class each, and how processes of theirs are
-started and ended. measure(test, count) returns nanoseconds, messages per second, or 10^9 bytes per second."""
+"""What tests/bench/compare runs: libripc and the tools it is compared with, one class each. It also starts and ends
+their processes. measure(test, count) returns nanoseconds, messages per second, or 10^9 bytes per second."""
 import csv
 import json
 import os
@@ -14,14 +14,14 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-RUN_SECONDS = 90  # of one measurement, at most
+RUN_SECONDS = 90  # the longest that one measurement may take
 SIZES = {"rtt_64": 64, "rtt_4K": 4 << 10, "rtt_16K": 16 << 10, "rate_32": 32, "bulk_16K": 16 << 10, "bulk_64K": 64 << 10,
          "bulk_100K": 100 << 10, "bulk_1M": 1 << 20, "bulk_64M": 64 << 20}
 TESTS = list(SIZES)
 
 
 def kind(test):
-    """What it measures: "rtt", "rate" or "bulk"."""
+    """What a test measures: "rtt", "rate" or "bulk"."""
     return test.partition("_")[0]
 
 
@@ -54,7 +54,7 @@ class Machine:
 
     def stop(self, process):
         if process.poll() is None:
-            # The process is the leader of a session of its own: this reaches its children and nobody else.
+            # The process leads its own session: the signal reaches its children and no other process.
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         self.running.remove(process)
@@ -112,7 +112,7 @@ def free_port():
 
 
 def listens_on(port, protocol="tcp"):
-    """Looks instead of connecting: these tools take the first connection for their client."""
+    """Checks without connecting: these tools take the first connection for their client."""
     state = "0A" if protocol == "tcp" else "07"
     for table in (f"/proc/net/{protocol}", f"/proc/net/{protocol}6"):
         with open(table, encoding="ascii") as lines:
@@ -123,7 +123,7 @@ def listens_on(port, protocol="tcp"):
 
 # ---- One class for each tool: measure(test, count) returns the figure in the units above ---------------------------
 
-# What travels in a message of libripc: larger bulk is measured as long messages.
+# The largest short messages of libripc: larger bulk is measured as long messages.
 LARGEST_SHORT = {"shm": 4 << 10, "socket": 1 << 20}
 
 
@@ -252,7 +252,7 @@ class Sockperf:
         return None if shutil.which("sockperf") else "sockperf is not installed (package sockperf)"
 
     def measure(self, test, count):
-        del count  # it runs for a time
+        del count  # it runs for a fixed time
         port = free_port()
         common = ["-i", "127.0.0.1", "-p", str(port), "--nonblocked"]
         output = self.machine.pair(

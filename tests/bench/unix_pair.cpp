@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plain Unix stream socket does between two processes. ADDRESS is the path of the socket.
+// Measures a plain Unix stream socket between two processes. ADDRESS is the path of the socket.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ int open_socket(const char* path, bool serve) {
     ::unlink(path);
     return connection;
   }
-  while (::connect(socket, name, sizeof address) != 0) {  // alarm() bounds it
+  while (::connect(socket, name, sizeof address) != 0) {  // alarm() limits the wait
     if (errno != ENOENT && errno != ECONNREFUSED) fail(path);
     ::usleep(1000);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ZeroMQ (PAIR sockets) does between two processes. ADDRESS is an endpoint, such as ipc:///tmp/x.
+// Measures ZeroMQ (PAIR sockets) between two processes. ADDRESS is an endpoint, such as ipc:///tmp/x.
 #include <zmq.h>
 
 #include "pair_program.hpp"

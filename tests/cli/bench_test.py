@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields that every benchmark promises, with few iterations. No figure is judged here."""
+"""Every benchmark prints the fields that it promises, with few iterations. No figure is judged here."""
 
 import os
 import re

@@ -208,7 +208,7 @@ class Services(CliTest):
     def test_serve_refuses_a_directory_that_it_may_not_enter(self):
         closed = os.path.join(self.folder, "closed")
         os.mkdir(closed, 0)
-        # Root may enter everything; the directory of the test is another user's then.
+        # Root may enter everything, so as root the test runs the command as another user.
         other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         os.chmod(self.folder, 0o755)
         try:
@@ -229,7 +229,7 @@ class Services(CliTest):
 
 
 class OtherDirectory(CliTest):
-    """A service of this user and host that has another runtime directory, as without XDG_RUNTIME_DIR."""
+    """A service of the same user and host with another runtime directory, as without XDG_RUNTIME_DIR."""
 
     def setUp(self):
         super().setUp()
@@ -243,7 +243,7 @@ class OtherDirectory(CliTest):
         self.serve("files")
 
     def move_here(self, *names):
-        """From now on with the own directory, and addresses of these services from a file."""
+        """From here on, commands use their own directory, and a file gives the addresses of these services."""
         known = os.path.join(self.folder, "known")
         services = os.path.join(self.other, "services")
         with open(known, "w", encoding="utf-8") as file:
@@ -286,7 +286,7 @@ class OtherDirectory(CliTest):
         self.assertIn("RIPC_RUNTIME_DIR", info["others"])
 
     def test_ping_tells_the_path_that_is_taken_though_pings_were_lost(self):
-        # It has a service without a name, which does not answer pings.
+        # `ripc watch` has a service without a name, which does not answer pings.
         self.start("watch", "files", "--json").stdout.readline()
         self.move_here("")
         with open(self.environment["RIPC_RESOLVER_FILE"], encoding="utf-8") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong is said once, with what to do next, an exit code of its kind and, if wanted, as JSON."""
+"""Each error is reported once, with what to do next, an exit code of its kind and, if wanted, as JSON."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class ErrorTest(CliTest):
         return self.ripc_json("key", "new", "--identity", "--force", "-o", os.path.join(self.folder, "new.key"))["public_key"]
 
     def failure(self, *arguments, code):
-        """The JSON object of a failure, which stderr tells as well."""
+        """The JSON object of a failure, which stderr must report as well."""
         out, errors = self.ripc(*arguments, "--json", code=code)
         object = json.loads(out)
         self.assertEqual((object["ok"], object["exit_code"]), (False, code))
@@ -319,7 +319,7 @@ class FullDisk(ErrorTest):
         super().setUp()
         self.disk = os.path.join(self.folder, "disk")
         os.mkdir(self.disk, 0o700)
-        # Whoever is not root becomes it in a namespace of their own.
+        # A user who is not root becomes root in a new namespace.
         fill = 'mount -t tmpfs -o size=64k,mode=700 none "$0" && mkdir -m 700 "$0/contexts" "$0/services" && ' \
                '{ head -c 1M /dev/zero >"$0/fill" 2>/dev/null; exec "$@"; }'
         self.prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", fill, self.disk]
@@ -342,7 +342,7 @@ class FullDisk(ErrorTest):
 
 class ZooKeeperLibrary(ErrorTest):
     def made_with(self, library=None, **settings):
-        """What a program is told whose loader finds this file first where the ZooKeeper library should be."""
+        """What a program prints if its loader finds this file instead of the ZooKeeper library; None: an empty file."""
         hidden = os.path.join(self.folder, "libraries")
         os.mkdir(hidden)
         path = os.path.join(hidden, "libzookeeper_st.so.2")

@@ -203,7 +203,7 @@ class Restart(CliTest):
             for _ in range(8):
                 with self.subTest(way=way):
                     self.ask(client, "data")
-                    # The client is somewhere in the file, or done, when the service dies.
+                    # When the service dies, the client is somewhere in the file or done.
                     try:
                         client.wait(generator.random() * 0.02)
                     except subprocess.TimeoutExpired:

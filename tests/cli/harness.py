@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command line share: a runtime directory of their own, the command, a file service.
+"""Support for the tests of the command line: a runtime directory of their own, the command, and a file service.
 
 The command is $RIPC_BUILD_DIR/bin/ripc, or that of the release build."""
 
@@ -26,7 +26,7 @@ if not os.access(RIPC, os.X_OK):
 class CliTest(unittest.TestCase):
     """A test with its own runtime directory and temporary folder; ends the processes it started."""
 
-    prefix = []  # what runs the command elsewhere
+    prefix = []  # a command that runs ripc elsewhere
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ripc-cli-")

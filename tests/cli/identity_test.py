@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of a cluster: their identities, the trust file, and two hosts that do not believe each other everything."""
+"""Members of a cluster: their identities, the trust file, and two hosts that do not trust each other blindly."""
 
 import os
 import random
@@ -135,7 +135,7 @@ class Files(IdentityTest):
         self.assertRegex(service.stderr.readline().decode(), "line 1.* The former one stays in force")
         os.remove(self.trust_file)
         self.trust("add", "alice", key)
-        # It may be seen while it is missing.
+        # The service may notice the file while it is missing, and report that first.
         said = service.stderr.readline().decode()
         if "in force again" not in said:
             self.assertIn("The trust file is in force again.", service.stderr.readline().decode())
@@ -154,7 +154,7 @@ class Hosts(IdentityTest):
         for name, rights in (("alice", ["--holds", "bank"]), ("mallory", ["--holds", "*"]), ("carol", [])):
             self.keys[name], key = self.identity(name)
             self.trust("add", name, key, *rights)
-        # What mallory would like.
+        # The trust file that mallory would like.
         self.false_trust = os.path.join(self.folder, "false-trust")
         key = self.ripc_json("key", "show", "-f", self.keys["mallory"])["public_key"]
         self.ripc("trust", "add", "mallory", key, "--holds", "bank", "-f", self.false_trust)

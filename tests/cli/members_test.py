@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts that prove to each other who they are, encrypt what they say, and refuse who is no member."""
+"""Two hosts that prove their identities to each other, encrypt their traffic, and refuse whoever is not a member."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from harness import CliTest  # noqa: E402
 
 
 class Members(CliTest):
-    """Alice's host has the services, the commands run on the other one, as the member that a test names."""
+    """The services run on alice's host; the commands run on the other host, as the member that a test names."""
 
     def setUp(self):
         super().setUp()
@@ -40,7 +40,7 @@ class Members(CliTest):
         self.at(1, "bob")
 
     def at(self, host, member, trusts=True):
-        """From here on commands run on this host, as this member; None: without an identity."""
+        """From here on, commands run on this host, as this member; None: without an identity."""
         self.prefix = inside(host)
         directory = os.path.join(self.folder, f"runtime-{host}")
         os.makedirs(directory, 0o700, exist_ok=True)

@@ -58,7 +58,7 @@ class Multicast(CliTest):
         there = address()
         self.assertTrue(there.startswith("socket:"), there)
         self.assertIn(there, self.ripc("services")[0].decode())
-        # Also to a reader who does not use the network.
+        # Also for a command that does not use the network.
         self.environment["RIPC_TRANSPORTS"] = "shm"
         self.assertEqual(address(), there)
 

@@ -219,7 +219,7 @@ class NewKey(NetworkTest):
 
 
 class SlowNetwork(CliTest):
-    """Over the loopback interface of a namespace, which is given a rate."""
+    """Commands run in a namespace whose loopback interface is limited to RATE."""
 
     RATE = 24_000_000  # bits per second
 
@@ -238,7 +238,7 @@ class SlowNetwork(CliTest):
         self.environment["RIPC_TRANSPORTS"] = "socket"
 
     def test_pieces_become_smaller_where_one_takes_too_long(self):
-        # As one piece it takes 8 seconds; after 5 a request counts as lost.
+        # The file takes 8 seconds as one piece, but a request counts as lost after 5 seconds.
         content = self.write("large", random.randbytes(24 << 20))
         self.serve("files")
         report = self.ripc_json("get", "files", "large", "-o", self.fetched, "--verify")

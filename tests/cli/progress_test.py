@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The bar that shows how far a long transfer is: for a person at a terminal, and for nobody else."""
+"""The progress bar of a long transfer: for a person at a terminal, and for nobody else."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ import unittest
 
 import harness
 
-QUIET = 0.5  # seconds: what is faster shows no bar
+QUIET = 0.5  # seconds: a faster transfer shows no bar
 
 
 class Progress(harness.CliTest):
@@ -24,7 +24,7 @@ class Progress(harness.CliTest):
         self.serve()
         process = self.start("get", "files", "large", "-o", "-", "--chunk", "65536", stderr=standard_error)
         received = bytearray(os.read(process.stdout.fileno(), 4096))
-        # It has begun, and waits for whoever reads its output; the time is what the bar itself waits for.
+        # The transfer has begun and waits for a reader. Sleep longer than the bar waits before it appears.
         time.sleep(2 * QUIET)
         while piece := os.read(process.stdout.fileno(), 1 << 20):
             received += piece
@@ -42,7 +42,7 @@ class Progress(harness.CliTest):
         while select.select([ours], [], [], 0)[0]:
             try:
                 piece = os.read(ours, 65536)
-            except OSError:  # EIO: nobody has the other end any more
+            except OSError:  # EIO: the other end is closed
                 break
             if not piece:
                 break

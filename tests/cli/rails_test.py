@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line shows of the rails between two hosts, which two cables join."""
+"""What the command line shows about the rails between two hosts that two cables join."""
 
 import os
 import random
@@ -43,7 +43,7 @@ class Rails(CliTest):
         return self.ripc_json("get", "files", "large", "-o", self.fetched, "--chunk", "4M", *options)
 
     def get_over_both(self):
-        """Its report, and what was printed. On a busy machine a file may be there before the second connection is."""
+        """The report of a fetch over both cables. On a busy machine a file may arrive before the second connection."""
         for _ in range(20):
             report = self.get()
             self.assert_fetched(self.content)
@@ -76,7 +76,7 @@ class Rails(CliTest):
         self.assertAlmostEqual(sum(rail["share_percent"] for rail in report["rails"]), 100)
         for rail, megabits in zip(report["rails"], RATES):
             self.assertGreater(rail["bytes_per_second"], 0)
-            # What the kernel measures for the few bytes that are sent is far more.
+            # The rate that the kernel measures for the few bytes sent is far higher.
             self.assertLess(rail["bytes_per_second"], 2 * megabits * 1_000_000 / 8)
             self.assertFalse(rail["spare"])
         received = sum(rail["bytes_received"] for rail in report["rails"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a medium round trip over sockets costs beside one over bare TCP: system calls, and threads that run for it.
+"""What a medium round trip over sockets costs compared with bare TCP: system calls, and threads that run for it.
 
 `ripc bench pingpong` runs under strace; it measures a bare TCP connection too."""
 
@@ -56,7 +56,7 @@ class SystemCalls(harness.CliTest):
             self.assertGreaterEqual(len(bare), ROUNDS - 1)
             self.assertEqual(statistics.median(bare), 2)
             self.assertLessEqual(statistics.median(ours), 2 + 2)
-            # Credits, once for many messages.
+            # Leaves out the rounds with credits, which are sent once for many messages.
             usual = sorted(ours)[: len(ours) * 9 // 10]
             self.assertLess(statistics.mean(usual), 2 + 2.5)
         for calls in threads.values():

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the heap allocations of the whole process, the library's included: the executable's malloc stands before that
-// of the C library.
+// Counts the heap allocations of the whole process, including the library's: the executable's malloc replaces that of
+// the C library.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace conformance {
 bool can_count_allocations();
 // Calls of malloc, calloc, realloc and the aligned ones since the process started, in all threads.
 std::uint64_t allocation_count();
-// The same, of the threads that have called count_allocations_here(), since they did: without what a context does now
-// and then by itself, such as heartbeats.
+// The same, but only for threads that have called count_allocations_here(), since they called it. This excludes what a
+// context does by itself now and then, such as heartbeats.
 void count_allocations_here();
 std::uint64_t allocation_count_there();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items without a kind: which of them travel long, where their copies lie and how long; and what lending memory asks
-// for instead. The programs that need it: natural_test.cpp.
+// Items without a kind: which of them travel as long items, and where and for how long their copies lie. Also what
+// lending memory requires instead. natural_test.cpp has the programs that need this.
 #include <sys/mman.h>
 
 #include <array>
@@ -97,7 +97,8 @@ TEST_P(AutoItems, ACopyIsLeasedAsLongAsItTravels) {
 }
 
 TEST_P(AutoItems, WhatIsRefusedIsNotCopiedAgainBeforeThereIsRoom) {
-  // A queue takes hundreds of them, which slow devices move one by one: no larger than must be, and for any time.
+  // The queue takes hundreds of these messages, and slow devices move them one by one. So they are as small as possible
+  // and have no time limit.
   const Bytes data = pattern(2 * short_limit(1), 4);
   ripc_send_options patient = send_options();
   patient.timeout = RIPC_FOREVER;
@@ -111,7 +112,7 @@ TEST_P(AutoItems, WhatIsRefusedIsNotCopiedAgainBeforeThereIsRoom) {
   EXPECT_EQ(leased(), held) << "what was refused keeps no memory";
   for (std::size_t count = 0; count < sent; ++count)
     ASSERT_TRUE(holds(view_of(receive(server_, RIPC_RECEIVE_LEND), 0), RIPC_VIEW_LENT, data));
-  // Between hosts announcements were repeated, which take room until the receiver looks again: no wait without it.
+  // Between hosts, repeated announcements take room until the receiver looks again, so this receives while it waits.
   ASSERT_TRUE(eventually([&] {
     ripc_message* more = nullptr;
     (void)ripc_receive(server_.get(), 0, 0, &more);
@@ -139,7 +140,7 @@ TEST_P(AutoItems, WithoutPoolMemoryNothingIsSentAndLendingStillWorks) {
   EXPECT_EQ(final_status(ticket), RIPC_OK);
 }
 
-// No ticket is looked at: copies that have arrived make place for others all the same.
+// Copies that have arrived make room for others, although no one looks at a ticket.
 TEST_P(AutoItems, TheirMemoryIsUsedAgainWithoutALookAtATicket) {
   const Context context = make_context([](ripc_context_options& options) { options.pool_limit = 4 << 20; });
   const Service poor = make_service(context);
@@ -147,7 +148,7 @@ TEST_P(AutoItems, TheirMemoryIsUsedAgainWithoutALookAtATicket) {
   Bytes window(data.size());
   for (int count = 0; count < 30; ++count) {
     post(window);
-    // Between hosts the receiver's word that it has the bytes takes its time.
+    // Between hosts, it takes time until the receiver confirms that it has the bytes.
     const auto sent = [&] { return send(poor, server_id(), {item(data)}) == RIPC_OK; };
     ASSERT_TRUE(traits().exact_queue ? sent() : eventually(sent)) << ripc_last_error();
     ASSERT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data)) << count;
@@ -172,14 +173,14 @@ TEST_P(AutoItems, LentMemoryNeedsSomethingThatTellsTheEndOfTheLoan) {
   EXPECT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   const ripc_outgoing message{&lent, 1, 0};
   EXPECT_EQ(ripc_send_many(client_.get(), server_id(), &message, 1, nullptr, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
-  // The end of a registration tells only of what lies in it.
+  // The end of a registration tells the end of the loan only for memory that lies inside it.
   ASSERT_EQ(ripc_memory_register(client_context_.get(), data.data(), data.size() - 1), RIPC_OK);
   EXPECT_EQ(ripc_send(client_.get(), server_id(), &lent, 1, nullptr, nullptr), RIPC_INVALID_ARGUMENT);
   ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data.data()), RIPC_OK);
   expect_nothing_more(server_);
   const std::uint64_t copied = copies();
 
-  // A ticket, a callback, a registration or a lease does.
+  // A ticket, a callback, a registration or a lease tells the end of the loan.
   const Ticket ticket = send_long(client_, server_id(), {lent});
   std::atomic<int> ended{0};
   ripc_send_options options = send_options();

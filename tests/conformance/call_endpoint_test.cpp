@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls and endpoints: the threads that run them, their ends, and servers that come again.
+// Calls and endpoints: the threads that run them, how they end, and servers that come back.
 #include <poll.h>
 
 #include <atomic>
@@ -84,7 +84,7 @@ TEST_P(RemoteCalls, ThatAreWaitedForMakeWayForTheThreadThatRunsTheEndpoint) {
       ASSERT_TRUE(status == RIPC_OK || status == RIPC_TIMEOUT) << ripc_status_name(status);
     }
   }
-  // Also for one that only looks.
+  // The same holds for a thread that only polls.
   EXPECT_TRUE(eventually([&] {
     Begun echo(rpc_, server_.id(), CallServer::kEcho);
     std::atomic<std::thread::id> ended_in{std::thread::id{}};
@@ -138,7 +138,7 @@ TEST_P(RemoteCalls, WhoseRequestIsUnreadWhenTheEndpointEndsDidNotRunAndEndAtOnce
     Begun unread(rpc_, server.id(), CallServer::kEcho, {item(pattern(size, 1))}, call_options(RIPC_FOREVER));
     ASSERT_EQ(::poll(&arrived, 1, 10'000), 1);
     server.rpc().reset();
-    // The service is still there.
+    // The service still exists.
     const Outcome& outcome = unread.end(rpc_);
     EXPECT_EQ(outcome.outcome, kDidNotRun);
     EXPECT_TRUE(outcome.status == RIPC_CLOSED || (size > 5 && outcome.status == RIPC_REFUSED))

@@ -38,7 +38,7 @@ inline ripc_rpc_statistics statistics_of(const Rpc& rpc) {
   return statistics;
 }
 
-// What a call came to. The answer's message is released by then.
+// The outcome of a call. The answer's message is already released.
 struct Outcome {
   ripc_status begun = RIPC_PENDING;
   ripc_call_outcome outcome = RIPC_CALL_ANSWERED;
@@ -104,8 +104,8 @@ inline Outcome call(const Rpc& rpc, ripc_service_id to, std::uint32_t method, It
   return outcome_of(result);
 }
 
-// A server whose thread runs it. Method 1 echoes its arguments, with code 7. Method 2 keeps the request for the test.
-// Method 3, a worker's, waits for release(), then echoes.
+// A server with a thread that runs it. Method 1 echoes its arguments, with code 7. Method 2 keeps the request for the
+// test. Method 3 runs in a worker: it waits for release(), then echoes.
 class CallServer {
  public:
   static constexpr std::uint32_t kEcho = 1;
@@ -145,7 +145,7 @@ class CallServer {
   ripc_service_id id() const { return id_of(service_); }
   Rpc& rpc() { return rpc_; }
   Service& service() { return service_; }
-  // The next request that method 2 has kept; nullptr and a failure if there is none.
+  // Returns the next request that method 2 has kept; nullptr and a failure if there is none.
   ripc_request* take() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::nanoseconds(kLimit), [&] { return !kept_.empty(); })) {
@@ -156,7 +156,7 @@ class CallServer {
     kept_.pop_front();
     return request;
   }
-  // The same, while this thread runs the client.
+  // Does the same, while this thread runs the client.
   ripc_request* take(const Rpc& client) {
     const std::uint64_t limit = now() + kLimit;
     while (kept() == 0 && now() < limit) (void)ripc_rpc_run(client.get(), kMillisecond, nullptr);
@@ -221,7 +221,7 @@ class CallTest : public TransportTest {
  protected:
   CallTest() : context_(make_context()), service_(make_service(context_)), rpc_(make_rpc(service_)) {}
 
-  // A caller that does not look for a service for long.
+  // A caller that looks for a service only for a short time.
   struct Hasty {
     explicit Hasty(const CallTest& test)
         : context(

@@ -77,7 +77,7 @@ TEST_P(CallItems, ThatAreLentStayTheCallersIfTheCallCannotBegin) {
   options.loan_user = &ends;
   const Items lent = {item(bytes, RIPC_ITEM_LONG)};
   EXPECT_EQ(Begun(rpc, 0, CallServer::kEcho, lent, options).begun, RIPC_INVALID_ARGUMENT);
-  Begun waits(rpc, 4711, CallServer::kEcho, lent, options);  // for a service that does not come
+  Begun waits(rpc, 4711, CallServer::kEcho, lent, options);  // for a service that never appears
   ASSERT_EQ(waits.begun, RIPC_OK);
   Begun refused(rpc, 4711, CallServer::kEcho, lent, options);
   EXPECT_EQ(refused.begun, RIPC_AGAIN);
@@ -165,12 +165,13 @@ TEST_P(CallItems, WaitForWorkersWhileOthersAreAnswered) {
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kWork).status, RIPC_AGAIN);  // and it did not run
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).code, 7u);
   EXPECT_EQ(expired.end(rpc_).status, RIPC_TIMEOUT);
-  // The server's clock for it began when it arrived. What follows the word that no one waits comes after that.
+  // The server measures the expired call's time from its arrival. The next call arrives after the notice that no one
+  // waits for that call any more.
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).code, 7u);
   server_.release();
   for (Begun& one : busy) EXPECT_EQ(one.end(rpc_).code, 9u);
   EXPECT_EQ(queued.end(rpc_).code, 9u);
-  // The other worker may not have come to it yet.
+  // The other worker may not have reached the expired call yet.
   while (statistics_of(server_.rpc()).requests_expired == 0) (void)ripc_rpc_run(rpc_.get(), kMillisecond, nullptr);
   const ripc_rpc_statistics statistics = statistics_of(server_.rpc());
   EXPECT_EQ(statistics.requests_expired, 1u);
@@ -225,8 +226,8 @@ TEST_P(CallItems, CostNoAllocationOnceWarm) {
   count_allocations_here();
   const std::uint64_t before = allocation_count_there();
   loop.run(5000);
-  // A thread that pauses may make both calls meet for the first time: one more message on each side, and a request.
-  // Where calls are repeated, more of them may meet, each number of them once.
+  // When a thread pauses, both calls may be under way together for the first time. This costs one more message on each
+  // side, and a request. Where calls are repeated, more of them may meet; each number of them costs once.
   EXPECT_LE(allocation_count_there() - before, traits().exact_costs ? 6u : 20u);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls for which there is no memory, on any of their ways.
+// Calls for which memory runs out, at any of their steps.
 #include "call_ends.hpp"
 #include "no_memory.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 class CallWithoutMemory : public NoMemoryTest {};
 CONFORMANCE_SUITE(CallWithoutMemory);
 
-// Both ends are this thread's, from the search for the server to the answer; `argument` is what travels both ways.
+// This thread runs both ends, from the search for the server to the answer. `argument` travels both ways.
 TEST_P(CallWithoutMemory, EndsOnceWithATrueOutcomeOrIsNotBegun) {
   struct Ends {
     Service caller_service, server_service;
@@ -52,7 +52,7 @@ TEST_P(CallWithoutMemory, EndsOnceWithATrueOutcomeOrIsNotBegun) {
   for (const std::size_t size : {std::size_t{32}, kLong}) {
     SCOPED_TRACE(testing::Message() << size << " bytes");
     const ripc_item argument = item_at(data_.data(), size, RIPC_ITEM_AUTO);
-    // An answer for which the server has no memory is lost, and the time of its call ends it.
+    // An answer for which the server has no memory is lost, and its call ends when its time is over.
     const ripc_call_options options = call_options(50 * kMillisecond);
     const auto begin = [&] {
       return ripc_rpc_call(ends.caller.get(), id_of(ends.server_service), 1, &argument, 1, &options, &Ends::end, &ends,

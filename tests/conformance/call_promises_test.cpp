@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ripc/rpc.h says of numbers: which methods are visited, what of a request is measured, how much time a call has.
+// What ripc/rpc.h promises about numbers: which methods are visited, what is measured for a request, how much time a
+// call has.
 #include <algorithm>
 
 #include "call_ends.hpp"
@@ -39,7 +40,7 @@ TEST_P(CallPromises, AllMethodsThatHaveAHandlerAreVisitedInAscendingOrder) {
     ASSERT_EQ(ripc_rpc_handle(rpc_.get(), method * 1000, 0, none, nullptr), RIPC_OK);
     wanted.push_back(method * 1000);
   }
-  // Called, without a handler here.
+  // These methods are called, but have no handler here.
   CallServer server(make_context());
   server.start();
   for (const std::uint32_t method : {2500U, 77U}) {
@@ -71,7 +72,7 @@ TEST_P(CallPromises, EachRequestOfAWorkerIsMeasuredWithItsWait) {
   server.start();
   const Begun first(rpc_, server.id(), CallServer::kWork);
   const Begun second(rpc_, server.id(), CallServer::kWork);
-  // One is with the only worker, the other waits for it.
+  // The only worker runs one of them; the other waits for it.
   ASSERT_TRUE(eventually([&] {
     (void)ripc_rpc_run(rpc_.get(), 0, nullptr);
     return statistics_of(server.rpc()).requests_run == 2;

@@ -18,7 +18,7 @@ class CallRecords : public CallTest {
     ripc_rpc_record head{};
     ripc_record items{};
     std::vector<ripc_item_view> views;
-    Message message;  // of an answer, if it was not given back
+    Message message;  // an answer's message, unless it was given back
     std::uintptr_t user() const { return reinterpret_cast<std::uintptr_t>(head.user); }
   };
 
@@ -62,7 +62,7 @@ class CallRecords : public CallTest {
     return read;
   }
 
-  // The next one of an endpoint, while both run.
+  // Returns the next record of an endpoint, while both endpoints run.
   Read next(const Rpc& rpc) {
     for (const std::uint64_t limit = now() + kLimit; now() < limit;) {
       if (std::vector<Read> read = run(rpc, kMillisecond, 1); !read.empty()) return std::move(read.front());

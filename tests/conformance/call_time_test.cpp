@@ -14,7 +14,7 @@ TEST_P(RemoteCalls, EndAtTheirDeadlineAndTheHandlerSeesIt) {
   ripc_request* const request = server_.take(rpc_);
   ASSERT_NE(request, nullptr);
   EXPECT_EQ(late.end(rpc_), ended(kMayHaveRun, RIPC_TIMEOUT));
-  // What travels is the time that is left, so the handler's deadline is later by the way there.
+  // A call carries the time that it has left, so the handler's deadline is later by the transit time.
   EXPECT_TRUE(eventually([&] { return ripc_request_time_left(request) == 0; }));
   EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
@@ -73,7 +73,7 @@ TEST_P(RemoteCalls, ThatWaitAreCancelledWithoutHavingRun) {
 }
 
 TEST_P(RemoteCalls, ThatAreMadeForAnotherHaveNoMoreTimeThanThat) {
-  constexpr std::uint64_t kOuter = 1000 * kMillisecond;  // in which the other call surely begins
+  constexpr std::uint64_t kOuter = 1000 * kMillisecond;  // long enough for the other call to begin
   Begun outer(rpc_, server_.id(), CallServer::kKeep, {}, call_options(kOuter));
   ripc_request* const request = server_.take(rpc_);
   CallServer inner(make_context());
@@ -102,7 +102,7 @@ TEST_P(RemoteCalls, DoNotStartOnceTheirClientHasGivenThemUp) {
     (void)ripc_rpc_run(rpc.get(), 0, nullptr);
     return first.has_ended();
   }));
-  // With what takes them back they are more than are received together.
+  // Together with the messages that cancel them, these are more than one receive takes.
   std::deque<Begun> calls;
   for (int number = 0; number < 30; ++number)
     calls.emplace_back(rpc, paused.id(), CallServer::kEcho, Items{}, call_options(50 * kMillisecond));
@@ -134,7 +134,7 @@ TEST_P(RemoteCalls, DoNotStartWhenTheirTimeWentWithEarlierReports) {
   };
   const Begun first(caller, id_of(service_), 1);
   run_both(first);
-  // An answer and a request are there when the endpoint runs. The report of the answer takes the request's time.
+  // Both an answer and a request are there when the endpoint runs. Reporting the answer uses up the request's time.
   Begun answered(rpc_, server_.id(), CallServer::kKeep);
   ripc_request* const request = server_.take(rpc_);
   ASSERT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);

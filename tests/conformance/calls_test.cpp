@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: outcomes, slots and the line before them, what is wrong, and what is counted.
+// Calls: outcomes, slots and the queue for them, errors, and counters.
 #include <deque>
 #include <map>
 #include <string>
@@ -71,7 +71,7 @@ TEST_P(RemoteCalls, BeyondTheSlotsWaitInOrderAndBeyondTheLineAreRefused) {
   std::deque<Begun> calls;
   for (const std::string& text : texts) calls.emplace_back(rpc, server_.id(), CallServer::kKeep, Items{item(text)});
   EXPECT_EQ(Begun(rpc, server_.id(), CallServer::kKeep).begun, RIPC_AGAIN);
-  // On a path that loses, a late first answer leaves one call under way: then the line is full one call sooner.
+  // On a path that loses packets, a late first answer leaves one call under way. So the queue is full one call sooner.
   if (GetParam() != "shm" && calls.back().begun == RIPC_AGAIN) calls.pop_back();
   const auto count = static_cast<std::uint32_t>(calls.size());
   for (const Begun& begun : calls) EXPECT_EQ(begun.begun, RIPC_OK);
@@ -109,7 +109,7 @@ TEST_P(RemoteCalls, AreRepeatedOnlyWhereTheyMayBeLost) {
   ASSERT_NE(request, nullptr);
   const auto repeats = [&] { return statistics_of(rpc_).repeats; };
   if (GetParam() == "shm") {
-    // Twenty times as long as a call waits for its answer where that may be lost.
+    // This is twenty times as long as a call waits for its answer where answers may be lost.
     for (const std::uint64_t until = now() + 100 * kMillisecond; now() < until;)
       EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, kAnswered);
   } else {
@@ -133,7 +133,7 @@ TEST_P(RemoteCalls, MeetRoomThatComesLater) {
   const Service service = make_service(context_, [](ripc_service_options& small) { small.queue_messages = 16; });
   const Rpc rpc = make_rpc(service, options);
   EXPECT_EQ(call(rpc, server_.id(), CallServer::kEcho).outcome, kAnswered);
-  static const std::string text(2000, 'x');  // together more than is kept of answers that were sent
+  static const std::string text(2000, 'x');  // together more than the server keeps of sent answers
   const ripc_rpc_handler answer = [](void*, ripc_request* request) {
     const ripc_item large = item(text);
     EXPECT_EQ(ripc_request_reply(request, 0, &large, 1, nullptr), RIPC_OK);
@@ -141,7 +141,7 @@ TEST_P(RemoteCalls, MeetRoomThatComesLater) {
   EXPECT_EQ(ripc_rpc_handle(server_.rpc().get(), 20, 0, answer, nullptr), RIPC_OK);
   std::deque<Begun> calls;
   for (int number = 0; number < 200; ++number) calls.emplace_back(rpc, server_.id(), 20);
-  // On a path that loses, a late first answer leaves one under way.
+  // On a path that loses packets, a late first answer leaves one call under way.
   const std::uint64_t wanted = GetParam() == "shm" ? 100 : 2;
   EXPECT_TRUE(eventually([&] { return statistics_of(server_.rpc()).requests_run >= wanted; }));
   for (Begun& one : calls) {
@@ -160,7 +160,7 @@ TEST_P(RemoteCalls, AreNotDisturbedByOtherMessages) {
   EXPECT_TRUE(eventually([this] { return statistics_of(server_.rpc()).dropped == 3; }));
 }
 
-// A service between client and server makes each of them the other's next version.
+// A service between client and server changes the messages, so that each side takes the other for the next version.
 TEST_P(RemoteCalls, ToAServerOfAnotherVersionDoNotRunAndSayWhy) {
   const Service between = make_service(context_);
   std::thread translates([&] {
@@ -169,7 +169,7 @@ TEST_P(RemoteCalls, ToAServerOfAnotherVersionDoNotRunAndSayWhy) {
       ASSERT_TRUE(message);
       std::string header = text_of(message);
       if (header == "the end") return;
-      // The client asks again where a message may be lost.
+      // The client repeats its request where messages may be lost.
       const bool is_from_server = ripc_message_get_source(message.get()) == server_.id();
       header[0] = static_cast<char>(header[0] + (is_from_server ? -1 : 1));
       EXPECT_EQ(send_text(between, is_from_server ? id_of(service_) : server_.id(), header), RIPC_OK);

@@ -83,7 +83,7 @@ TEST_P(Contexts, WithoutDescriptorsTheStatusSaysSo) {
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
   }
   EXPECT_TRUE(outcomes.contains(RIPC_OK) && outcomes.contains(RIPC_NO_DESCRIPTORS));
-  // Both ends share one table of descriptors here: an end that cannot even answer is one that does not answer.
+  // Both ends share one descriptor table here. An end without descriptors cannot answer, so the other one times out.
   outcomes.erase(RIPC_TIMEOUT);
   EXPECT_EQ(outcomes, (std::set<ripc_status>{RIPC_OK, RIPC_NO_DESCRIPTORS}));
   ASSERT_EQ(send_text(client_, server_id(), "well again"), RIPC_OK);
@@ -141,7 +141,7 @@ TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
       if (ripc_send(service, server_id(), &one, 1, nullptr, nullptr) != RIPC_OK) fail(7);
       if (ripc_receive(service, 0, kLimit, &message) != RIPC_OK) fail(8);
     }
-    // As destructors do that run when the child ends: nothing of the parent's may be touched.
+    // Destructors that run when the child ends do the same. They must not touch anything of the parent's.
     ripc_service_unregister(client_.get());
     ripc_context_destroy(client_context_.get());
     ripc_context_destroy(context);
@@ -160,7 +160,7 @@ TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
   EXPECT_EQ(text_of(receive(server_)), "the parent goes on");
 }
 
-// What a child ends, by its destructors for instance, is the parent's: the loan, the ticket, the call go on.
+// What a child ends, for instance in a destructor, belongs to the parent: the loan, the ticket and the call go on.
 class Children : public Contexts {
  protected:
   void SetUp() override {
@@ -169,7 +169,7 @@ class Children : public Contexts {
 #endif
     Contexts::SetUp();
   }
-  // In a child of fork(): the number of the first one that is false, from 1; 0: all are true.
+  // Runs `answers` in a child of fork(). Returns the number of the first answer that is false, from 1; 0: all are true.
   static int first_false(const std::function<std::vector<bool>()>& answers) {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coroutines that make and answer calls: how they go on, end early, and what they cost.
+// Coroutines that make and answer calls: how they resume, how they end early, and what they cost.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -136,7 +136,7 @@ TEST_P(Coroutines, DestroyedOneCancelsItsCallAndDoesNotGoOn) {
   const std::vector<std::byte> content(landing.size(), std::byte{1});
   (void)held_[0].reply({ripc::return_item(content)});
   held_.clear();
-  // A later call is answered, so what came before it has been seen.
+  // Once a later call is answered, everything before it has been processed.
   Task<std::string> later = ask("later");
   later.start();
   ASSERT_TRUE(until([&] { return later.done(); }));
@@ -272,7 +272,7 @@ TEST_P(Coroutines, CallsEndInOneThreadWhileOthersMakeAndDropThem) {
     Rpc::spawn(body());
     {
       const auto dropped = client_.call(server_id_, kEcho, bytes_of("dropped"));
-      // Some have ended, some end right now, some are on their way.
+      // Some of these calls have ended, some end right now, and some are under way.
       if (round % 3 == 1) {
         EXPECT_TRUE(eventually([&] { return dropped.done(); }));
       }

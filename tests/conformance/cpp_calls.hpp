@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two endpoints of the C++ interface, each in a context of its own, which the test's thread runs in turn.
+// Two endpoints of the C++ interface, each in a context of its own. The test's thread runs them alternately.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class CppCallsTest : public TransportTest {
     if (!result.ok()) throw std::runtime_error(std::string(result.error().text()));
     return *std::move(result);
   }
-  // Runs both until it holds.
+  // Runs both endpoints until the condition holds.
   template <typename Condition>
   testing::AssertionResult until(const Condition& condition) {
     const bool held = eventually([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ripc/rpc.hpp and ripc/codec.hpp: ownership, callbacks, handlers. What a call promises is tested through the C
-// interface.
+// ripc/rpc.hpp and ripc/codec.hpp: ownership, callbacks, handlers. Other tests check the promises of calls through the
+// C interface.
 #include "cpp_calls.hpp"
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short items that are given away with their message, together with the leased buffers that they lie in.
+// Short items that are given away with their message, together with the leased buffers that hold them.
 #include <array>
 #include <cstring>
 
@@ -12,7 +12,7 @@ class Given : public PairTest {
  protected:
   static constexpr std::size_t kSize = 700;  // more than any path copies into its work request
 
-  // A buffer that no one releases but the call it is given to.
+  // Leases a buffer; only the call that it is given to releases it.
   unsigned char* lease_to_give(unsigned seed, std::size_t size = kSize) {
     void* data = nullptr;
     EXPECT_EQ(ripc_buffer_lease(client_context_.get(), size, &data), RIPC_OK);
@@ -122,7 +122,7 @@ TEST_P(Given, SeveralMessagesGiveTheirBuffersAwayAndThoseThatAreNotSentKeepThem)
   const std::array<ripc_item, 5> items{
       item_at(given[0], kSize, RIPC_ITEM_GIVEN), item(own, RIPC_ITEM_SHORT), item_at(given[1], kSize, RIPC_ITEM_GIVEN),
       item_at(given[2], limit + 1, RIPC_ITEM_GIVEN), item_at(given[3], kSize, RIPC_ITEM_GIVEN)};
-  // Some of them in one message, some alone, some beside others that give nothing.
+  // Given items come in one message, alone, and between messages that give nothing.
   const std::array<ripc_outgoing, 5> messages{
       ripc_outgoing{&items[1], 1, 1}, {&items[0], 2, 2}, {&items[2], 1, 3}, {&items[3], 1, 4}, {&items[4], 1, 5}};
   std::size_t sent = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls to groups: one living member runs each.
+// Calls to groups: one living member runs each call.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -15,7 +15,7 @@ constexpr std::uint32_t kRefuse = 11;  // the first member drops it, others answ
 
 class GroupCalls : public CallTest {
  protected:
-  // Another process's, as far as the library can tell: a context of its own.
+  // Each member has its own context. To the library, it looks like another process.
   struct Member {
     Member(Context context, std::uint32_t of, ripc_service_id group, const ripc_rpc_options& options)
         : number(of), server(std::move(context), options) {
@@ -43,7 +43,7 @@ class GroupCalls : public CallTest {
   void add(std::uint32_t number, const ripc_rpc_options& options = rpc_options()) {
     members_.push_back(std::make_unique<Member>(make_context(), number, group_, options));
   }
-  // Until the list of the caller's context says so.
+  // Waits until the list of the caller's context has this many members.
   bool sees(std::size_t count) {
     return eventually([&] {
       std::size_t seen = 0;
@@ -113,7 +113,7 @@ TEST_P(GroupCalls, GoToAnotherMemberIfOneIsBusy) {
   add(0, busy);
   add(1, busy);
   ASSERT_TRUE(sees(2));
-  // Each has room for one that runs and one that waits.
+  // Each member has room for one call that runs and one that waits.
   std::vector<std::unique_ptr<Begun>> begun;
   for (int index = 0; index < 5; ++index)
     begun.push_back(std::make_unique<Begun>(rpc_, group_, CallServer::kWork, Items{}, call_options(kLimit)));
@@ -131,7 +131,7 @@ TEST_P(GroupCalls, GoToAnotherMemberIfOneIsBusy) {
     EXPECT_EQ(outcome.status, RIPC_AGAIN);
     ++refused;
   }
-  // By both; a worker that was slow to begin leaves room for less.
+  // Both members refused these. A worker that is slow to begin leaves room for fewer calls.
   EXPECT_GE(refused, 1);
   EXPECT_LE(refused, 3);
 }
@@ -143,11 +143,11 @@ TEST_P(GroupCalls, ThatMayHaveRunGoToAnotherMemberOnlyIfIdempotent) {
   EXPECT_EQ(once.outcome, RIPC_CALL_MAY_HAVE_RUN);
   EXPECT_EQ(once.status, RIPC_LIMIT);
   add(1);
-  ASSERT_TRUE(eventually([&] { return call_group(kWho).code == 1; }));  // the caller knows of it
+  ASSERT_TRUE(eventually([&] { return call_group(kWho).code == 1; }));  // the caller knows the new member
   ripc_call_options options = call_options();
   options.idempotent = 1;
   const int before = members_[0]->calls;
-  // The sooner one is preferred while its time and the other's are known.
+  // Calls prefer the faster member while the times of both are known.
   for (const std::uint64_t limit = now() + kLimit; members_[0]->calls == before && now() < limit;) {
     const Outcome outcome = call_group(kRefuse, options);
     ASSERT_EQ(outcome.outcome, RIPC_CALL_ANSWERED) << ripc_status_name(outcome.status);
@@ -202,7 +202,7 @@ TEST_P(GroupCalls, PreferTheMemberThatAnswersSooner) {
   add(1);
   add(2);
   ASSERT_TRUE(sees(2));
-  // One member keeps what it gets; all that is left goes to the other, up to its slots.
+  // One member keeps the calls that it gets. All others go to the other member, up to its slots.
   Begun first(rpc_, group_, CallServer::kKeep);
   const std::uint64_t limit = now() + kLimit;
   const auto keeper = [&]() -> Member* {

@@ -108,7 +108,7 @@ TEST_P(GroupSend, AStreamOfMessagesToAllAndToOneComesOnceAndInOrder) {
   const std::array<const Service*, 3> members = {&server_, &second, &other};
   for (const Service* member : members) ASSERT_EQ(ripc_group_join(member->get(), group_), RIPC_OK);
   ASSERT_TRUE(sees_members(3));
-  // Long enough for a network to find out whether one packet reaches them all.
+  // This is long enough to find out whether one packet on the network reaches all members.
   const std::uint64_t end = now() + 1000 * kMillisecond;
   std::uint32_t sent = 0;
   while (sent < 500 || (sent < 20'000 && now() < end)) {
@@ -195,7 +195,7 @@ TEST_P(GroupSend, AFullMemberMissesTheMessageAndTheOthersHaveIt) {
   EXPECT_EQ(statistics_of(client_).again, again + 1);
   EXPECT_EQ(text_of(receive(server_)), "to whom it may concern");
 
-  // The application sees to the one that missed it.
+  // The application sends the message again to the member that missed it.
   std::thread reader([&] {
     for (std::string text; text != "to whom it may concern";) text = text_of(receive(full));
   });
@@ -307,7 +307,7 @@ TEST_P(GroupSend, ManyThreadsSendWhileOthersJoinAndLeave) {
         const ripc_status status = ripc_send(client_.get(), group_, nullptr, 0, &options, nullptr);
         EXPECT_TRUE(status == RIPC_OK || status == RIPC_AGAIN) << ripc_last_error();
         const auto end = missed.begin() + std::min<std::uint32_t>(outcome.members - outcome.taken, 4);
-        // What the server missed is sent again: so it must have each exactly once in the end.
+        // What the server missed is sent again, so in the end it must have each message exactly once.
         if (status == RIPC_OK && std::find(missed.begin(), end, server_id()) == end) ++index;
       }
     });
@@ -330,8 +330,8 @@ TEST_P(GroupSend, ASendToAGroupAllocatesNothing) {
   ASSERT_TRUE(sees_members(1));
   const std::string_view text = "real";
   const ripc_item one = item(text);
-  // The list of the members is asked for anew now and then. What a fresh link sends is kept until its datagrams are
-  // proven to arrive. Both allocate; soon no send does.
+  // The sender asks for the list of members again now and then. A new link keeps what it sends until its datagrams are
+  // known to arrive. Both allocate; soon no send does.
   EXPECT_TRUE(eventually([&] {
     const std::uint64_t before = allocation_count();
     const ripc_status status = ripc_send(client_.get(), group_, &one, 1, nullptr, nullptr);

@@ -13,7 +13,7 @@
 
 namespace conformance {
 
-// A group that no other test uses, also not on other hosts that hear this one.
+// Returns a group that no other test uses, not even on other hosts that hear this one.
 inline ripc_service_id fresh_group() {
   static std::atomic<unsigned> count{0};
   const std::string name =
@@ -31,7 +31,7 @@ class GroupTest : public PairTest {
     std::uint32_t taken = 0;
     std::vector<ripc_service_id> missed;
   };
-  // Sends with an outcome.
+  // Sends to the group and returns the outcome.
   Outcome send_to_group(std::string_view text, ripc_item_kind kind = RIPC_ITEM_AUTO) {
     std::array<ripc_service_id, 16> missed{};
     ripc_group_outcome outcome{sizeof outcome, 77, 77, missed.data(), missed.size()};
@@ -46,7 +46,7 @@ class GroupTest : public PairTest {
     result.missed.assign(missed.begin(), missed.begin() + static_cast<std::ptrdiff_t>(count));
     return result;
   }
-  // Until the sender's list has so many members. What it sends meanwhile is too large for any of them.
+  // Waits until the sender's list has this many members. What it sends meanwhile is too large for any of them.
   testing::AssertionResult sees_members(std::uint32_t members) {
     const std::string too_large(2 << 20, 'x');
     Outcome last;

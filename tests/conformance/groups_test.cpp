@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups: who is a member. What is sent to them: group_send_test.cpp.
+// Groups: who is a member. group_send_test.cpp tests what is sent to them.
 #include "groups.hpp"
 
 #include <algorithm>

@@ -177,7 +177,7 @@ Ticket send_long(const Service& from, ripc_service_id to, Items items, const rip
 }
 
 std::size_t send_until_full(const std::function<ripc_status()>& send) {
-  constexpr std::size_t kMore = 1'000'000;  // than any queue has room for
+  constexpr std::size_t kMore = 1'000'000;  // more than any queue has room for
   std::size_t sent = 0;
   ripc_status status = RIPC_OK;
   while (sent < kMore && (status = send()) == RIPC_OK) ++sent;
@@ -220,7 +220,7 @@ ripc_context_options TransportTest::context_options() const {
   ripc_context_options options = initialized(ripc_context_options_init);
   options.runtime_directory = directory_.path().c_str();
   options.transports = GetParam().c_str();
-  // A busy machine may stop a peer for longer than the second that is the default.
+  // A busy machine may stop a peer for longer than the default of one second.
   options.resolve_timeout = kLimit;
   return options;
 }
@@ -267,7 +267,7 @@ void expect_signal_ends(const std::function<ripc_status()>& wait) {
     EXPECT_EQ(wait(), RIPC_INTERRUPTED);
     returned = true;
   });
-  // A signal that comes before the sleep is not seen; so again until it is.
+  // A signal that comes before the sleep goes unnoticed, so this sends more until one is noticed.
   EXPECT_TRUE(eventually([&] {
     if (!returned) pthread_kill(waiter.native_handle(), SIGUSR1);
     return returned.load();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite's harness: fixtures and helpers over the public C interface, nothing else.
+// The conformance suite's harness: fixtures and helpers that use only the public C interface.
 //
 // Every test runs once for each transport named in $RIPC_TEST_TRANSPORTS (comma-separated; default "shm"), with
-// contexts that are restricted to it and a fresh runtime directory. To inherit the suite a new transport adds one row
-// to the table in harness.cpp and one ctest entry that sets that variable. Every wait is bounded by kLimit, every test
-// by a watchdog (main.cpp).
+// contexts that are restricted to it and a fresh runtime directory. To run the suite, a new transport adds one row to
+// the table in harness.cpp and one ctest entry that sets that variable. Every wait is bounded by kLimit, every test by
+// a watchdog (main.cpp).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,8 +53,8 @@ struct Traits {
   bool exact_queue = false;     // a sender's queue holds exactly queue_messages small messages
   bool exact_costs = false;     // copies and wakes are as counted in statistics_test.cpp
   bool silent_returns = false;  // return buffers of any size are written without the requester's process
-  bool moves_in_wait = true;    // a thread that waits for bytes needs no other one of its process
-  bool survives_want = false;   // of memory: no process ends
+  bool moves_in_wait = true;    // a thread that waits for bytes needs no other thread of its process
+  bool survives_want = false;   // no process ends for want of memory
   bool in_children = true;      // a child of fork() can use it too, in a context of its own
   // The locator of "a context in this runtime directory" for the static resolver's file; nullptr: none.
   std::string (*static_locator)(const std::string& runtime_directory) = nullptr;
@@ -66,7 +66,7 @@ std::vector<std::string> transports();  // from $RIPC_TEST_TRANSPORTS
 
 using Bytes = std::vector<unsigned char>;
 
-// Bytes that differ by position and seed, so that a shifted, torn or foreign copy shows.
+// Writes bytes that differ by position and seed, so that a shifted, torn or foreign copy shows.
 void fill_pattern(void* data, std::size_t size, unsigned seed);
 Bytes pattern(std::size_t size, unsigned seed);
 std::uint64_t checksum(const void* data, std::size_t size);
@@ -105,9 +105,9 @@ ripc_status send_text(const Service& from, ripc_service_id to, std::string_view 
 bool is_gone(const Service& from, ripc_service_id to);
 // ripc_send of a message that must make a ticket.
 Ticket send_long(const Service& from, ripc_service_id to, Items items, const ripc_send_options* options = nullptr);
-// Sends until there is no room; returns how often it sent. A failure if the end is another one.
+// Sends until there is no room; returns how often it sent. A failure if the sends end with another status.
 std::size_t send_until_full(const std::function<ripc_status()>& send);
-// The same with messages of this one item, whose tickets are added to `tickets`.
+// The same with messages of this one item; adds their tickets to `tickets`.
 void send_until_full(const Service& from, ripc_service_id to, const ripc_item& one, std::vector<Ticket>& tickets,
                      const ripc_send_options* options = nullptr);
 // Waits up to kLimit for one message; nullptr and a failure if there is none.
@@ -133,8 +133,8 @@ class TransportTest : public testing::TestWithParam<std::string> {
   TemporaryDirectory directory_;
 };
 
-// Contexts that are made while it lives do not tell each other now and then that they live. Nor do they find out that
-// they do not: nothing but what happens to a peer is a reason for anything.
+// Contexts that are made while the object lives send each other no signs of life, and no silent peer times out. So they
+// react only to what really happens to a peer.
 class NoSignsOfLife {
  public:
   NoSignsOfLife() { ::setenv("RIPC_PEER_TIMEOUT_MS", "3600000", 1); }
@@ -143,7 +143,7 @@ class NoSignsOfLife {
   NoSignsOfLife& operator=(const NoSignsOfLife&) = delete;
 };
 
-// A signal ends the wait in another thread, though its handler asks for a restart.
+// Checks that a signal ends the wait in another thread, although its handler asks for a restart.
 void expect_signal_ends(const std::function<ripc_status()>& wait);
 
 // Two contexts as two independent peers, with one service each.
@@ -152,7 +152,7 @@ class PairTest : public TransportTest {
   void SetUp() override;
   ripc_service_id client_id() const { return id_of(client_); }
   ripc_service_id server_id() const { return id_of(server_); }
-  // Nothing is there, nor comes before the mark that the client sends now.
+  // Checks that no message is there, and that none comes before a mark that the client sends now.
   void expect_nothing_more(const Service& service);
 
   Context client_context_;

@@ -27,7 +27,7 @@ ripc_peer peer_of(const Message& message) {
   return peer;
 }
 
-// A file of its own for each test, and what is in it.
+// Each test has its own identity file and trust file.
 class Identities : public TransportTest {
  protected:
   void SetUp() override {
@@ -36,7 +36,7 @@ class Identities : public TransportTest {
     if (network != nullptr && std::string(network) == "open") GTEST_SKIP() << "an open network takes no trust file";
     ASSERT_EQ(ripc_identity_create(identity_.c_str(), 0, nullptr, 0, key_.data()), RIPC_OK) << ripc_last_error();
   }
-  // A line for this user, as the user who runs the test, with these rights.
+  // Writes a line for the user who runs the test, with these rights.
   void trust(const std::string& rights, const std::string& name = "me") {
     const std::string line = key() + " user=" + std::to_string(::getuid()) + " " + rights;
     ASSERT_EQ(ripc_trust_change(trust_.c_str(), name.c_str(), line.c_str(), nullptr), RIPC_OK) << ripc_last_error();
@@ -219,7 +219,7 @@ TEST_P(Identities, AMemberThatIsRemovedIsNoOneOnItsOpenLinksToo) {
   const Context other = make_context();
   const Service client = make_service(other);
   const auto is_now = [&](const std::string& name) {
-    // What comes over a link that ends in this moment is dropped.
+    // A message over a link that ends at this moment is dropped.
     (void)send_text(client, id_of(bank), "hello");
     ripc_message* message = nullptr;
     if (ripc_receive(bank.get(), 0, kLimit / 100, &message) != RIPC_OK) return false;
@@ -349,11 +349,11 @@ TEST_P(Identities, ATrustFileIsChangedLineByLine) {
   const std::string user = "user=" + std::to_string(::getuid());
   ASSERT_EQ(list(), RIPC_OK);
   EXPECT_EQ(seen, "2 alice " + user + " holds=bank\n");
-  // In the place of the old line.
+  // The new line takes the place of the old one.
   trust("holds=bank calls=", "alice");
   ASSERT_EQ(list(), RIPC_OK);
   EXPECT_EQ(seen, "2 alice " + user + " holds=bank calls=\n");
-  // Nothing that could not be read.
+  // A line that could not be read back is not written.
   EXPECT_EQ(ripc_trust_change(trust_.c_str(), "bob", key().c_str(), nullptr), RIPC_INVALID_ARGUMENT) << "the same key";
   EXPECT_EQ(ripc_trust_change(trust_.c_str(), "bob", "x", nullptr), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(ripc_trust_change(trust_.c_str(), "bob", "x\ny", nullptr), RIPC_INVALID_ARGUMENT);

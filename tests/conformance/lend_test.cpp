@@ -243,7 +243,7 @@ TEST_P(Lend, AHoldKeepsTheViewReadableAfterTheMessageTheSenderAndItsProcess) {
     EXPECT_TRUE(is_gone(server_, 77));
   }
   server_.reset();
-  // Unchanged, because no one is there who could change it; or the pool's, which no one has leased again.
+  // No one is left who could change the memory; or it is the pool's, and no one has leased it again.
   EXPECT_TRUE(holds(view, RIPC_VIEW_LENT, pattern(300'000, 9)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two peers, of which the server takes long messages into its windows.
+// Two peers; the server takes long messages into its windows.
 #pragma once
 
 #include "harness.hpp"

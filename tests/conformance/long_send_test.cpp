@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long messages: what they may consist of, when and in which order they are delivered. Windows: window_test.cpp. How
-// many may be under way: transfers_test.cpp.
+// Long messages: what they may consist of, when they are delivered and in which order. window_test.cpp tests windows;
+// transfers_test.cpp tests how many messages may be under way.
 #include <sys/mman.h>
 
 #include <array>
@@ -122,7 +122,7 @@ TEST_P(LongSend, SizesAroundPagesAndBeyondArrive) {
   }
 }
 
-// Large enough that each rail between two hosts gets some.
+// Large enough that each rail between two hosts carries some of the bytes.
 TEST_P(LongSend, BothDirectionsBetweenProcesses) {
   constexpr std::size_t kSize = 12'000'000;
   const std::string size = std::to_string(kSize);

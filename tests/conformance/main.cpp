@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the conformance suite, one role of a peer process (peer.hpp), or a host of such processes (peer_host.hpp). Tests
-// that need a setting of the environment make it themselves; what the user has set must not change the results.
+// that need an environment variable set it themselves; the user's settings must not change the results.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ constexpr unsigned kSecondsPerTest = 240;  // generous: a test under a sanitizer
 
 char running_test[256];
 
-// A wait of the library that never ends must not stop the whole run without a word.
+// A wait of the library that never ends must not stop the whole run silently.
 void give_up(int) {
   static const char text[] = "\nwatchdog: this test does not end: ";
   [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text, sizeof text - 1);
@@ -31,8 +31,8 @@ void give_up(int) {
   std::abort();
 }
 
-// Whether this machine has what the transport needs; says what is missing. With RIPC_TEST_MUST_RUN, as in the lab, that
-// is a failure.
+// Returns whether this machine has what the transport needs, and prints what is missing. With RIPC_TEST_MUST_RUN, as in
+// the lab, anything missing is a failure.
 bool can_run(const std::string& transport) {
   ripc_context_options options = support::initialized(ripc_context_options_init);
   options.transports = transport.c_str();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs in C++ as people write them: headers on the stack, temporaries, buffers used again at once, replies out of
-// the request's memory. None keeps a ticket, and every byte arrives as it was when the send was called. Which items
-// travel long, and out of which memory: auto_test.cpp.
+// C++ programs as people write them: headers on the stack, temporaries, buffers that are reused at once, replies from
+// the request's memory. None keeps a ticket, and every byte arrives as it was when the send was called. auto_test.cpp
+// tests which items travel as long items, and from which memory.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -40,7 +40,7 @@ std::string text_for(std::size_t number, std::size_t size) {
 
 class NaturalPrograms : public TransportTest {
  protected:
-  // The server takes larger short messages than the client: what is asked short may have to be answered long.
+  // The server takes larger short messages than the client: a short item may need a long one as its answer.
   void SetUp() override {
     client_context_ = ripc::Context(make_context().release());
     server_context_ = ripc::Context(make_context().release());
@@ -72,7 +72,7 @@ TEST_P(NaturalPrograms, AHeaderOnTheStackAndABodyAreSentByAFunctionThatReturns) 
     std::string body = text_for(request, size);
     Header header{request, body.size()};
     (void)need(client_.send(server_.id(), {item(bytes_of_header(header)), item(bytes_of(body))}));
-    // As the next call will use the stack.
+    // Overwrites the memory, as the next call would.
     header = {~std::uint64_t{0}, ~std::uint64_t{0}};
     body.assign(body.size(), '?');
   };
@@ -95,7 +95,7 @@ TEST_P(NaturalPrograms, TemporariesAreSent) {
   for (const std::size_t size : {std::size_t{3}, kLarge, kHuge}) {
     (void)need(client_.send(server_.id(), bytes_of(text_for(1, size))));
     (void)need(client_.send(server_.id(), {ripc::item(std::to_string(size)), ripc::item(text_for(2, size))}));
-    // Takes the memory that the temporaries had.
+    // These strings take the memory that the temporaries had.
     const std::vector<std::string> others(8, std::string(size, '?'));
     expect_text(take(server_), 0, text_for(1, size));
     const ripc::Message pair = take(server_);
@@ -176,7 +176,7 @@ TEST_P(NaturalPrograms, AServerAnswersWithAHeaderOfItsOwnAndWhatItWasAsked) {
     }
   });
   constexpr std::uint64_t kRounds = 100;
-  constexpr std::uint64_t kTogether = 4;  // the next request comes while the answer to one is not read yet
+  constexpr std::uint64_t kTogether = 4;  // the next request comes before the answer to the last one is read
   const auto size_of = [](std::uint64_t request) { return request % 3 == 0 ? kHuge : request * 7919 % (2 * kLarge); };
   for (std::uint64_t round = 0; round < kRounds; ++round) {
     const std::uint64_t first = round * kTogether;
@@ -229,7 +229,7 @@ TEST_P(NaturalPrograms, ItemsLandInWindowsAsTheyWere) {
   expect_text(message, 0, text_for(1, kHuge));
 }
 
-// What is borrowed is the caller's again when the ticket says so.
+// Borrowed memory is the caller's again when the ticket says so.
 TEST_P(NaturalPrograms, ABorrowedBufferIsFilledAgainAfterItsTicket) {
   std::jthread receiving([&] {
     for (std::size_t index = 0; index < 10; ++index) expect_text(take(server_), 0, text_for(index, kHuge));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of which one allocation fails after the other.
+// Repeats operations, and lets each of their allocations fail once.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class NoMemoryTest : public PairTest {
     if (!traits().survives_want) GTEST_SKIP() << "not promised over RDMA";
     PairTest::SetUp();
   }
-  // `operation` returns a status and takes no memory of its own; `check` gets what it returned.
+  // `operation` returns a status and takes no memory of its own; `check` gets that status.
   using Operation = std::function<ripc_status()>;
   using Check = std::function<void(ripc_status)>;
   void fail_each(
@@ -85,7 +85,7 @@ class NoMemoryTest : public PairTest {
   ripc_message* received_ = nullptr;
 
  private:
-  // What the peer is not told of must not be found out by its silence.
+  // A peer that is not told of an event must not find out about it by a timeout.
   NoSignsOfLife quiet_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call for which there is no memory says so, or does without: no process ends, nothing is lost, left locked or
-// kept. Each case lets one allocation of an operation fail, the first, the second and so on, until the operation needs
-// no more; in between the same operation must work.
+// Every call for which there is no memory says so, or works without it: no process ends, and nothing is lost, left
+// locked or leaked. Each case lets one allocation of an operation fail: the first, then the second and so on, until the
+// operation needs no more. In between, the same operation must work.
 #include "no_memory.hpp"
 
 #include <array>
@@ -37,7 +37,7 @@ TEST_P(NoMemoryTest, TheFirstMessageToAServiceIsSentOrIsNot) {
 TEST_P(NoMemoryTest, ALongMessageIsSentWithItsTicketOrIsNot) {
   ASSERT_EQ(send_text(client_, server_id(), "first"), RIPC_OK);
   (void)receive(server_);
-  // Elsewhere they are not given back at once.
+  // Other transports do not give their transfers back at once.
   const std::size_t transfers = traits().exact_queue ? count_transfers() : 0;
   const ripc_item item = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
   std::atomic<int> called_back{0};
@@ -124,7 +124,7 @@ TEST_P(NoMemoryTest, AMessageOfANewPeerIsReceivedLater) {
                 ASSERT_EQ(receive_once(), RIPC_OK) << ripc_last_error();
               }
               EXPECT_EQ(text_of(take_received()), "new");
-              // The way back was learned from it.
+              // The server learned the way back from this message.
               EXPECT_EQ(send_text(server_, id_of(service), "back"), RIPC_OK);
               EXPECT_EQ(text_of(receive(service)), "back");
             },
@@ -146,7 +146,7 @@ TEST_P(NoMemoryTest, ALentItemIsLentAndGivenBack) {
               if (status == RIPC_NO_MEMORY) {
                 ASSERT_EQ(receive_once(RIPC_RECEIVE_LEND), RIPC_OK) << ripc_last_error();
               }
-              // Where there was no memory for the item, it says so, and the sender is notified.
+              // If there was no memory for the item, its view says so, and the sender is notified.
               const ripc_item_view view = view_of(Message(received_), 0);
               received_ = nullptr;
               if (view.kind == RIPC_VIEW_FAILED) {
@@ -288,7 +288,7 @@ TEST_P(NoMemoryTest, AServiceIsRegisteredOrIsNot) {
               EXPECT_EQ(send_text(client_, kId, "there"), RIPC_OK);
               EXPECT_EQ(text_of(receive(owner)), "there");
             });
-  // It ends, whatever there is.
+  // The service ends even without memory.
   fail_each(
       [&] {
         ripc_service_unregister(service);
@@ -346,8 +346,8 @@ TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
             });
 }
 
-// What the responders and other threads of the library lack costs at most a connection. What was under way fails with a
-// status, and the next attempt works.
+// If the responders and other threads of the library lack memory, this costs at most a connection. Operations under way
+// fail with a status, and the next attempt works.
 TEST_P(NoMemoryTest, TheResponderSurvives) {
   const ripc_item small = item_at("short", 5, RIPC_ITEM_SHORT);
   const ripc_item large = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
@@ -376,7 +376,7 @@ TEST_P(NoMemoryTest, TheResponderSurvives) {
       ripc_ticket* ticket = nullptr;
       if (ripc_send(service.get(), server_id(), &large, 1, &options, &ticket) == RIPC_OK) ++tickets;
       (void)ripc_notify(service.get(), &notification, &small, 1);
-      // What has to be begun anew takes its time.
+      // An operation that has to start again takes a while.
       while (ripc_receive(server_.get(), 0, 50 * kMillisecond, &received_) == RIPC_OK ||
              (ticket != nullptr && ripc_ticket_wait(ticket, 0) == RIPC_PENDING)) {
         ripc_message_release(received_);
@@ -391,7 +391,7 @@ TEST_P(NoMemoryTest, TheResponderSurvives) {
     }
     EXPECT_TRUE(eventually([&] { return called_back == tickets; })) << called_back << " of " << tickets;
     withdraw();
-    // As if nothing had been.
+    // Everything works again.
     EXPECT_TRUE(eventually([&] { return send_text(service, server_id(), "again") == RIPC_OK; })) << ripc_last_error();
     ripc_message* message = nullptr;
     std::string text;

@@ -70,7 +70,7 @@ struct Bell {
 
 class Notifications : public PairTest {
  protected:
-  // From the client; waits for room.
+  // Rings from the client; waits for room.
   ripc_status ring(const Bell& bell, Items items = {}) {
     ripc_status status = RIPC_AGAIN;
     eventually([&] {

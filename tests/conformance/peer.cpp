@@ -37,7 +37,7 @@ std::map<std::string, Role>& roles() {
 // In the peer process: becomes what the setup asks for.
 bool change_identity(const PeerSetup& setup) {
   if (setup.other_namespaces) {
-    // The namespaces are made already; here their mounts.
+    // The namespaces already exist; this makes their mounts.
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
     if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) return false;
     if (::mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) != 0) return false;
@@ -90,14 +90,14 @@ pid_t start_process(std::vector<std::string> words, int socket, unsigned long na
   const long child = ::syscall(SYS_clone, namespaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (child == 0) {
     if (announced == Announced::yes) {
-      // Without memory of the heap: another thread may have had its lock.
+      // This uses no heap memory: another thread may have held the lock of the heap.
       char line[16];
       const int length = std::snprintf(line, sizeof line, "%d\n", ::getpid());
       [[maybe_unused]] const ssize_t written = ::write(socket, line, static_cast<std::size_t>(length));
     }
     ::dup2(socket, STDIN_FILENO);
     ::dup2(socket, STDOUT_FILENO);
-    // That of a program under a debugger may be the debugger.
+    // Under a debugger, /proc/self/exe may be the debugger.
     const char* named = std::getenv("RIPC_TEST_PEER_PROGRAM");
     ::execv(named != nullptr ? named : "/proc/self/exe", arguments.data());
     ::_exit(127);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers in other processes: this executable started again with --peer-role, spoken to in lines over a socket.
+// Peers in other processes: this executable, started again with --peer-role. A socket carries lines of text both ways.
 //
-// The general role is the puppet (puppet.cpp): it does what it is ordered, one command a line, one answer a line.
+// The general role is the puppet (puppet.cpp): it does what it is told, one command per line, one answer per line.
 //
-// With $RIPC_TEST_PEER_HOST they are processes of another machine (peer_host.hpp), and the tests say what holds between
-// machines. Those that look at their peer with the means of one machine skip.
+// With $RIPC_TEST_PEER_HOST the peers are processes of another machine (peer_host.hpp), and the tests check what holds
+// between machines. Tests that inspect their peer by means of one machine are skipped.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@ struct PeerSetup {
   bool keep_group = false;        // with other_user: this process's group instead
   bool other_namespaces = false;  // PID and mount namespaces of its own, with its own /dev/shm and /proc (needs root)
   std::string bind_directory;     // with other_namespaces: where it sees the runtime directory; empty: the same path
-  // These system calls fail, as a seccomp profile may have it: process_vm_readv(2) and process_vm_writev(2),
+  // These system calls fail, as they may under a seccomp profile: process_vm_readv(2) and process_vm_writev(2),
   // membarrier(2).
   bool no_process_memory = false;
   bool no_membarrier = false;
@@ -36,7 +36,7 @@ struct PeerSetup {
   std::map<std::string, std::string> settings;
 };
 
-// The parent's side. The process is killed, at the latest, when this is destroyed.
+// The parent's side. The destructor kills the process if it still runs.
 class Peer {
  public:
   Peer(const std::string& role, const PeerSetup& setup);
@@ -53,8 +53,8 @@ class Peer {
   void signal(int number) const;
   // SIGKILL, and waits until the process is gone.
   void kill();
-  // Lets the process end by itself (no more commands will come); the status of waitpid(), -1 and a failure if it does
-  // not.
+  // Lets the process end by itself, as no more commands will come. Returns the status of waitpid(); -1 and a failure if
+  // the process does not end.
   int finish();
 
  private:
@@ -64,8 +64,8 @@ class Peer {
   std::string pending_;
 };
 
-// In the parent: starts this executable with these words and the socket as its input and output, in new namespaces
-// (CLONE_NEWPID ...). Announced: it says its number first. -1 and errno if there is no new process.
+// In the parent: starts this executable with these words in new namespaces (CLONE_NEWPID ...), with the socket as its
+// input and output. Announced: the process writes its ID first. Returns -1 and sets errno if there is no new process.
 enum class Announced : bool { no, yes };
 pid_t start_process(std::vector<std::string> words, int socket, unsigned long namespaces, Announced announced);
 
@@ -85,7 +85,7 @@ class PeerSide {
   // The options that the setup asks for; its strings live as long as this.
   ripc_context_options context_options() const;
 
-  // The next command; false when there will be none.
+  // Gets the next command; returns false when there will be none.
   bool next(std::string& command);
   void reply(std::string_view text);
 

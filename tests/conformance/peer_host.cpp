@@ -77,7 +77,7 @@ int PeerHost::start(const std::vector<std::string>& words, pid_t& process) {
   std::string request = "start";
   for (const std::string& word : words) request += kBetweenWords + word;
   write_line(socket, request);
-  // Not a byte more: what follows is the process's.
+  // Reads no byte beyond this line: what follows belongs to the process.
   std::string number;
   for (char byte = 0; ::read(socket, &byte, 1) == 1 && byte != '\n';) number += byte;
   process = static_cast<pid_t>(std::atoi(number.c_str()));
@@ -108,7 +108,7 @@ PeerHost* peer_host() {
 
 namespace {
 
-// In the main thread: a process that was started ends with the thread that started it.
+// Runs in the main thread: a process that it starts ends with the thread that started it.
 void start(const std::string& request, int socket) {
   std::vector<std::string> words;
   std::istringstream text(request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers that are not alike: other users, other namespaces, deaths of whole processes.
+// Peers that differ: other users and other namespaces. Also the deaths of whole processes.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -177,7 +177,7 @@ TEST_P(OtherUsers, ByDefaultOnlyTheSameUserIsAdmitted) {
   Puppet stranger(other_user(RIPC_PEERS_ANY));
   ASSERT_EQ(stranger.register_id(kRefusingId), "RIPC_OK");
   const std::string answer = stranger.send_text(id_of(service_), "let me in");
-  // Either it may not even read where the service is, or it is turned away there.
+  // Either the puppet may not even read where the service is, or the service refuses it.
   EXPECT_TRUE(answer == "RIPC_REFUSED" || answer == "RIPC_PERMISSION" || answer == "RIPC_NO_SERVICE") << answer;
   ripc_message* message = nullptr;
   EXPECT_EQ(ripc_receive(service_.get(), 0, 50 * kMillisecond, &message), RIPC_TIMEOUT);
@@ -209,7 +209,7 @@ TEST_P(OtherUsers, WithThePolicyGroupTheSameGroupIsAdmittedAndNoOneElse) {
   EXPECT_EQ(member.send_text(id_of(service_), "hello"), "RIPC_OK");
   EXPECT_EQ(text_of(receive(service_)), "hello");
 
-  // By a socket only the user is known, and that of the member has this group.
+  // A socket proves only the user, and the member's user has this group.
   setup = other_user(RIPC_PEERS_ANY);
   setup.user = 65533;
   Puppet stranger(setup);
@@ -234,7 +234,7 @@ TEST_P(OtherUsers, ADirectoryWithoutPermissionIsAClearError) {
   EXPECT_EQ(puppet.register_id(kRefusingId), "RIPC_PERMISSION");
 }
 
-// A privileged process could; but the other one may have become a program that its user may not touch.
+// A privileged process could, but the other process may have become a program that its user may not touch.
 TEST_P(OtherUsers, NoOneReachesIntoTheProcessOfAnotherUser) {
   if (GetParam() != "shm") GTEST_SKIP() << "with this transport no process reaches into another";
   start(RIPC_PEERS_ANY);
@@ -384,7 +384,7 @@ TEST_P(Peers, ManyProcessesTalkToOneService) {
   std::vector<std::unique_ptr<Puppet>> puppets;
   for (ripc_service_id index = 0; index < 10; ++index) {
     PeerSetup setup = peer_setup();
-    // They all connect at once, on one processor perhaps.
+    // They all connect at once, perhaps on one processor.
     setup.settings["resolve_timeout"] = std::to_string(kLimit);
     puppets.push_back(std::make_unique<Puppet>(setup));
     ASSERT_EQ(puppets.back()->register_id(1000 + index), "RIPC_OK");

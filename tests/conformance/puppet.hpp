@@ -10,7 +10,7 @@
 //   send_unordered TO TAG TEXT   STATUS           the same with RIPC_SEND_UNORDERED
 //   send_long TO SIZE SEED pool|foreign TIMEOUT_MS   STATUS   a pattern; the ticket is kept
 //   ticket / wait                STATUS           of the ticket kept
-//   request TO SIZE              STATUS ADDRESS   an empty message with one return buffer, which is there
+//   request TO SIZE              STATUS ADDRESS   an empty message with one return buffer, at ADDRESS
 //   post SIZE COOKIE             STATUS           a window
 //   receive [lend]               STATUS or RIPC_OK and describe() of each item; the message is held
 //   look                         describe() of the items of the message held
@@ -19,14 +19,14 @@
 //   reply TEXT                   STATUS           to the message held
 //   reply_return SIZE SEED       STATUS           a pattern into return buffer 0
 //   notify SERVICE HANDLE TEXT   STATUS
-//   notification                 STATUS SERVICE HANDLE   registers one that counts
+//   notification                 STATUS SERVICE HANDLE   registers a notification that counts
 //   notified                     COUNT
 //   resolve ID                   STATUS
 //   list                         the IDs that can be listed, each with a space before it
 //   refused                      packets_refused of its context
 //   error                        the sentence of the last failure
 //   path ID                      STATUS REASON    of ripc_find_path()
-//   fill TO                      STATUS           empty messages until there is no room, which is the status
+//   fill TO                      STATUS           empty messages until one fails with this status
 //   wait_room TO TIMEOUT_MS      STATUS
 //   stream TO COUNT              STATUS           COUNT short messages tagged 0, 1 ..., waiting for room
 #pragma once

@@ -27,7 +27,7 @@ class ReceiveFd : public PairTest {
     }
     return ready == 1;
   }
-  // Receives until there is nothing; returns how many there were. What the descriptor's contract asks for.
+  // Receives until no message is left, as the descriptor's contract asks; returns how many there were.
   std::uint32_t drain(const Service& service) {
     std::uint32_t count = 0;
     for (;;) {
@@ -62,7 +62,7 @@ TEST_P(ReceiveFd, IsQuietUntilAMessageComes) {
   ASSERT_TRUE(readable(fd_, 10'000));
   EXPECT_TRUE(readable(fd_, 0)) << "level-triggered";
   EXPECT_EQ(drain(server_), 1u);
-  // An event may be reported once too often, never for ever.
+  // An event may be reported once too often, but not forever.
   EXPECT_TRUE(eventually([&] { return drain(server_) == 0 && !readable(fd_, 0); }));
 }
 
@@ -156,10 +156,10 @@ TEST_P(ReceiveFd, RequestedRoomIsReported) {
   std::uint32_t tag = 0;
   for (int round = 0; round < 50; ++round) {
     EXPECT_GE(send_until_full([&] { return send(client_, id_of(small), {}, tag++); }), 1u);
-    --tag;  // of the one for which there was no room
+    --tag;  // the tag of the message for which there was no room
     ASSERT_TRUE(eventually([&] { return drain(client_) == 0 && !readable(client_fd, 0); }));
     ASSERT_EQ(ripc_request_room_event(client_.get(), id_of(small)), RIPC_OK);
-    // Messages may still be on their way when there is none at the receiver.
+    // Messages may still be under way when the receiver finds none.
     ASSERT_TRUE(eventually([&] {
       drain(small);
       return readable(client_fd, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receiving into memory of the caller: records.
+// Receiving into the caller's memory: records.
 #include <array>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,7 @@ class Records : public PairTest {
     Message message;  // if it was not given back
   };
 
-  // Up to `capacity` messages, of which at least one has to come.
+  // Receives up to `capacity` messages; at least one has to come.
   std::vector<Read> receive_records(std::size_t capacity, std::size_t bytes, std::uint32_t flags = 0) {
     memory_.assign((capacity * RIPC_MAX_RECORD + bytes + 7) / 8, ~std::uint64_t{0});
     size_ = capacity * RIPC_MAX_RECORD + bytes;
@@ -90,7 +90,7 @@ TEST_P(Records, FollowEachOtherInTheOrderOfTheMessages) {
 }
 
 TEST_P(Records, AShortItemWithoutRoomIsReadInItsMessage) {
-  // As many items as there may be leave only the room for return buffers.
+  // With as many items as possible, only the room for return buffers is left.
   const Bytes bytes = pattern(RIPC_MAX_RETURNS * sizeof(std::uint64_t), 3);
   const std::string_view text = "no room";
   std::vector<ripc_item> items(RIPC_MAX_ITEMS, item_at(nullptr, 0, RIPC_ITEM_SHORT));

@@ -8,7 +8,7 @@
 
 namespace conformance {
 
-// The status of a registration, which ends at once.
+// Returns the status of a registration, and ends the registration at once.
 inline ripc_status try_register(const Context& context, const std::function<void(ripc_service_options&)>& change) {
   ripc_service_options options = initialized(ripc_service_options_init);
   change(options);

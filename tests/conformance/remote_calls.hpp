@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture of tests of calls: a client, and a server that runs.
+// The fixture for tests of calls: a client and a running server.
 #pragma once
 
 #include "call_ends.hpp"

@@ -42,7 +42,7 @@ class Resolver : public TransportTest {
     ripc_service_info info = empty_info();
     return ripc_resolve_name(context.get(), name, &info);
   }
-  // A file for the static resolver.
+  // Writes a file for the static resolver.
   std::string write_file(const std::string& text) {
     const std::string path = files_.path() + "/services";
     std::ofstream(path) << text;
@@ -98,7 +98,7 @@ TEST_P(Resolver, WithoutTimeItLooksOnce) {
   EXPECT_EQ(resolve(context, 987654), RIPC_NO_SERVICE);
 }
 
-// A service that does not receive keeps the queue of each link, also of one that was closed.
+// A service that does not receive keeps the queue of each link, even of a closed one.
 TEST_P(Resolver, LookingForAPathOpensNoSecondLink) {
   const Service service = make_service(context_, kRecordId);
   const Context client = make_context();
@@ -286,7 +286,7 @@ TEST_P(Resolver, WithoutRuntimeDirectoryXdgRuntimeDirIsUsed) {
   EXPECT_TRUE(std::filesystem::is_directory(files_.path() + "/ripc"));
 }
 
-// With a /tmp of its own, so that nothing of this user's is touched. Answers the directory that was made.
+// Runs with a /tmp of its own, so that it touches none of this user's files. Answers with the directory that was made.
 PEER_ROLE(default_directory) {
   ::unsetenv("XDG_RUNTIME_DIR");
   std::string command;
@@ -394,7 +394,7 @@ TEST_P(StaticResolver, ARestartedServiceIsReachedAgain) {
 }
 
 TEST_P(StaticResolver, ABrokenOrMissingFileIsAClearError) {
-  // When the context is made, or when the file is first needed.
+  // The error comes when the context is made, or when the file is first needed.
   const auto expect_error_about = [&](const std::string& file) {
     ripc_context_options options = context_options();
     options.static_resolver = file.c_str();

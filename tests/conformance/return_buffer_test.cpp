@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Return buffers: memory that a request offers for its reply. How the right to write ends: return_right_test.cpp; how
-// many may be offered: return_room_test.cpp.
+// Return buffers: memory that a request offers for its reply. return_right_test.cpp tests how the right to write ends,
+// and return_room_test.cpp how many may be offered.
 #include <array>
 #include <cstring>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two peers, of which the client offers return buffers with its requests.
+// Two peers; the client offers return buffers with its requests.
 #pragma once
 
 #include "harness.hpp"
 
 namespace conformance {
 
-// The message carries the first, and not the second: that is written into its return buffer, or pulled.
+// The message carries items of the first size. An item of the second is written into its return buffer, or pulled.
 inline constexpr std::size_t kCarried = 1000;
 inline constexpr std::size_t kWritten = 100'000;
 
@@ -37,7 +37,7 @@ class ReturnBufferTest : public PairTest {
     return request(std::span(&one, 1));
   }
 
-  // Replies; items that had to travel as long items have a ticket.
+  // Replies; returns a ticket if items had to travel as long items.
   Ticket reply(const Message& message, Items items) {
     ripc_ticket* ticket = nullptr;
     EXPECT_EQ(ripc_reply(server_.get(), message.get(), std::data(items), items.size(), nullptr, &ticket), RIPC_OK)
@@ -50,7 +50,7 @@ class ReturnBufferTest : public PairTest {
   }
 };
 
-// Whether an item with these bytes came to no return buffer: short if its message carried it, else into a window.
+// Whether an item with these bytes came outside a return buffer: short if its message carried it, else in a window.
 inline testing::AssertionResult not_returned(const ripc_item_view& view, const Bytes& bytes) {
   return holds(view, bytes.size() == kWritten ? RIPC_VIEW_WINDOW : RIPC_VIEW_SHORT, bytes);
 }

@@ -12,7 +12,7 @@ namespace {
 
 class ReturnRights : public ReturnBufferTest {
  protected:
-  // A request with a return buffer for each kind of item, and a window for what may not be written there any more.
+  // Sends a request with a return buffer for each kind of item. A window takes what may no longer be written there.
   void ask() {
     post(window_, 9);
     const std::array<ripc_return_buffer, 2> returns = {

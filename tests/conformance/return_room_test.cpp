@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that are open: how many return buffers they may offer, and what becomes of replies that find no room.
+// Open requests: how many return buffers they may offer, and what happens to replies that find no room.
 #include <thread>
 #include <vector>
 
@@ -33,7 +33,7 @@ TEST_P(ReturnRoom, TooManyOpenRequestsAreAgainAndTheRoomComesBack) {
   });
   EXPECT_GE(ids.size(), 64u);
   EXPECT_EQ(ripc_wait_room(client_.get(), id_of(roomy), 20 * kMillisecond), RIPC_TIMEOUT);
-  // Where the queue is full first, its room is what is waited for.
+  // Where the queue fills up first, the wait is for its room.
   if (!traits().exact_queue) {
     for (std::size_t count = 0; count < ids.size(); ++count) receive(roomy);
   }
@@ -73,7 +73,7 @@ TEST_P(ReturnRoom, ASenderOfSeveralIsNotNotifiedAgainOfTooLittleRoom) {
 TEST_P(ReturnRoom, AReplyThatFoundNoRoomFillsThemWhenItIsSentAgain) {
   const Service roomy =
       make_service(client_context_, [](ripc_service_options& options) { options.queue_messages = 16384; });
-  // Of two replies, one finds no room for a packet, the other none for one more transfer.
+  // One reply finds no room for a packet, the other no room for one more transfer.
   for (const bool with_long_item : {false, true}) {
     const Service& asking = with_long_item ? roomy : client_;
     Bytes buffer(1000);
@@ -97,7 +97,7 @@ TEST_P(ReturnRoom, AReplyThatFoundNoRoomFillsThemWhenItIsSentAgain) {
     if (with_long_item) reply.push_back(small);
     ASSERT_EQ(ripc_reply(server_.get(), question.get(), reply.data(), reply.size(), nullptr, nullptr), RIPC_AGAIN);
     for (std::size_t count = 0; count < sent; ++count) receive(asking, RIPC_RECEIVE_LEND);
-    // What is said may have changed meanwhile.
+    // The content of the reply may have changed meanwhile.
     const Bytes second = pattern(900, 3);
     reply.front() = item(second, RIPC_ITEM_RETURN);
     ripc_status status = RIPC_OK;

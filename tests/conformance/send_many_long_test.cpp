@@ -45,7 +45,7 @@ CONFORMANCE_SUITE(SendManyLong);
 
 TEST_P(SendManyLong, AllArriveInTheirOrderAndEachHasATicket) {
   fill(12);
-  // Twice: before the first one there may be no connection for what is long.
+  // Twice: before the first round there may be no connection for long items.
   for (int round = 0; round < 2; ++round) {
     post_all();
     ASSERT_EQ(send_many(), RIPC_OK) << ripc_last_error();

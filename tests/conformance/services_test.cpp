@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Services: IDs, registration, incarnations, restart. Who holds an ID: takeover_test.cpp.
+// Services: IDs, registration, incarnations, restart. takeover_test.cpp tests who holds an ID.
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -118,7 +118,7 @@ TEST_P(Services, ANameThatIsAliveIsRefusedToAnyOtherHolder) {
   EXPECT_EQ(try_register(other, name), RIPC_ID_IN_USE);
 }
 
-// Two names with the same hash, found by turning the hash around. IDs of names are the same everywhere and for ever. If
+// Two names with the same hash, found by inverting the hash. The ID of a name is the same everywhere and forever. If
 // these two differ, the hash was changed, and old and new programs do not find each other.
 constexpr const char* kName = "jyzjvnol";
 constexpr const char* kSameHash = "wxbnqkyn";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short messages: items, limits, order. What happens when there is no room: full_queue_test.cpp.
+// Short messages: items, limits, order. full_queue_test.cpp tests what happens when there is no room.
 #include <array>
 #include <barrier>
 #include <cstring>

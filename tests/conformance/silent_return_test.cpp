@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Return buffers are written without the requester's processor: it is stopped meanwhile.
+// Return buffers are written without the requester's processor: the requester is stopped meanwhile.
 #include <signal.h>
 #include <sys/uio.h>
 

@@ -80,7 +80,7 @@ TEST_P(Rails, AreThoseThatLongItemsTake) {
   EXPECT_GE(after[0].connections, 1u);
   EXPECT_EQ(after[0].spare, 0u);
   EXPECT_LT(after[0].bytes_sent, data.size());
-  // And the other way. Over RDMA the client reads, and counts, by itself.
+  // And in the other direction. Over RDMA the client itself reads and counts.
   if (GetParam() != "socket") return;
   ASSERT_EQ(ripc_window_post(client_.get(), window.data(), window.size(), 1), RIPC_OK);
   const Ticket back = send_long(server_, client_id(), {item(data, RIPC_ITEM_LONG)});
@@ -92,7 +92,7 @@ TEST_P(Rails, AreThoseThatLongItemsTake) {
   EXPECT_LT(both[0].bytes_received, 2 * data.size());
 }
 
-// RIPC_TEST_RAILS: how many join the hosts, if the peers are on another one.
+// RIPC_TEST_RAILS says how many rails join the hosts, if the peers are on another host.
 TEST_P(Rails, AreAllThatJoinTheHosts) {
   constexpr std::size_t kSize = 12'000'000;
   const char* const told = std::getenv("RIPC_TEST_RAILS");
@@ -110,7 +110,7 @@ TEST_P(Rails, AreAllThatJoinTheHosts) {
     const std::vector<ripc_rail_info> rails = rails_to(77);
     return HasFailure() || (rails.size() == count && std::all_of(rails.begin(), rails.end(), has_carried));
   }));
-  // And the other way. What the peer reads by RDMA, it counts by itself.
+  // And in the other direction. The peer itself counts what it reads by RDMA.
   const Bytes data = pattern(kSize, 23);
   const auto has_sent = [](const ripc_rail_info& rail) {
     return rail.bytes_sent > 1'000'000 || !std::filesystem::exists(std::string("/sys/class/net/") + rail.device);
@@ -317,7 +317,7 @@ TEST_P(Costs, AReceiverThatSleepsIsWokenOnceForAllThatComesBeforeItLooks) {
   ASSERT_EQ(send(client_, server_id(), {}), RIPC_OK);
   receive(server_);
   for (std::uint64_t round = 1; round <= 3; ++round) {
-    // From here on it waits for the descriptor, as far as its senders know.
+    // From here on its senders believe that it waits for the descriptor.
     ripc_message* none = nullptr;
     ASSERT_EQ(ripc_receive(server_.get(), 0, 0, &none), RIPC_EMPTY);
     const std::uint64_t before = statistics_of(client_).wakes_sent;

@@ -260,7 +260,7 @@ T garbage() {
   return structure;
 }
 
-// As its init function leaves what was garbage before.
+// Returns the structure as its init function leaves it; it was garbage before.
 template <typename T>
 T defaults(void (*init)(T*)) {
   T structure = garbage<T>();
@@ -270,7 +270,7 @@ T defaults(void (*init)(T*)) {
   return structure;
 }
 
-// For the caller of a version in which it had only so many bytes.
+// Returns a structure for a caller of a version in which it had only `size` bytes.
 template <typename T>
 T result_of_size(std::size_t size) {
   T structure = garbage<T>();
@@ -349,7 +349,7 @@ TEST_P(Calls, InitFunctionsOfResultsSetTheSizeAndZeroTheRest) {
   expect_only_the_size(ripc_call_result_init);
 }
 
-// A caller that was built with an older header has shorter structures; what it does not know has its default.
+// A caller that was built with an older header has shorter structures; fields that it lacks have their defaults.
 TEST_P(Calls, OptionsOfAnOlderCallerAreAccepted) {
   ripc_send_options send_part = send_options();
   send_part.size = offsetof(ripc_send_options, return_count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that is stopped and goes on, by Ctrl-Z, a debugger or a container's freezer: no wait of it ends for that.
+// A process that is stopped and continues, by Ctrl-Z, a debugger or a container's freezer: this ends none of its waits.
 #include <signal.h>
 
 #include "peer_host.hpp"
@@ -19,7 +19,7 @@ class StoppedProcess : public PairTest {
     puppet_ = std::make_unique<Puppet>(peer_setup());
     ASSERT_EQ(puppet_->register_id(kStoppedId), "RIPC_OK");
   }
-  // Some times, each when it sleeps: for the first ones perhaps not in the wait yet.
+  // Stops the process several times, each time while it sleeps. The first times it may not be in the wait yet.
   void stop_and_continue() {
     const auto is = [&](char state) {
       return eventually([&] { return support::state_of_process(puppet_->pid()) == state; });

@@ -44,7 +44,7 @@ class Takeover : public TransportTest {
     threads.clear();
     return registered;
   }
-  // One has it, and all others learned that.
+  // Checks that one registration has the ID, and that all others learned this.
   static void expect_one_winner(const std::vector<Registered>& registered) {
     std::size_t refused = 0;
     for (const Registered& one : registered) {
@@ -208,7 +208,7 @@ TEST_P(Takeover, TakeoverOfAStoppedProcessDoesNotHang) {
   EXPECT_EQ(puppet.status_of("receive"), "RIPC_FENCED");
 }
 
-// The former holder does not end its links, and has not been missed yet.
+// The former holder does not end its links, and no one has noticed its silence yet.
 TEST_P(Takeover, WhoAsksWhereTheServiceIsSendsToTheNewHolderOfAStoppedOne) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(kTakenId), "RIPC_OK");

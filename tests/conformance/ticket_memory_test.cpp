@@ -43,7 +43,7 @@ TEST_P(TicketMemory, MemoryReusedAfterATimeoutIsNeverDeliveredTorn) {
   std::atomic<bool> finished{false};
   std::atomic<int> delivered{0};
   std::jthread receiver([&] {
-    // What is withdrawn while it is pulled leaves the window posted.
+    // An item that is withdrawn while it is pulled leaves the window posted.
     for (bool posted = false; !finished;) {
       if (!posted) {
         ASSERT_EQ(ripc_window_post(server_.get(), window.data(), kSize, 1), RIPC_OK);
@@ -115,7 +115,7 @@ TEST_P(TicketMemory, WhenUnregisterReturnsNothingReadsTheMemory) {
       delivered = true;
       EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), 1u);
     });
-    ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data), RIPC_OK);  // at some point of the copy
+    ASSERT_EQ(ripc_memory_unregister(client_context_.get(), data), RIPC_OK);  // at some point during the copy
     std::memset(data, 9, kSize);
     munmap(data, kSize);
     ASSERT_EQ(send(client_, server_id(), {}, 1), RIPC_OK);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: how a long message ends. What that means for the sender's memory: ticket_memory_test.cpp.
+// Tickets: how a long message ends. ticket_memory_test.cpp tests what that means for the sender's memory.
 #include <signal.h>
 
 #include <atomic>

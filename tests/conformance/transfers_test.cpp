@@ -21,7 +21,7 @@ class Transfers : public LongPairTest {
   Service make_roomy(std::uint32_t messages = 16384) {
     return make_service(server_context_, [&](ripc_service_options& options) { options.queue_messages = messages; });
   }
-  // Thousands take their time on a slow machine.
+  // Thousands of messages take a while on a slow machine.
   static ripc_send_options patient_options() {
     ripc_send_options options = send_options();
     options.timeout = 10 * kLimit;
@@ -50,7 +50,7 @@ TEST_P(Transfers, ManyTransfersMayBeUnderWay) {
   }
 }
 
-// Two threads send long messages to each other, and wait: for the next one, or first for the ticket.
+// Two threads send long messages to each other. They wait for the next message, or first for the ticket.
 TEST_P(Transfers, WhoWaitsMovesTheBytesAndNoOtherThreadRuns) {
   if (!traits().moves_in_wait) GTEST_SKIP() << "the responder handles the completions of " << GetParam();
   constexpr std::uint64_t kRounds = 10;
@@ -78,8 +78,8 @@ TEST_P(Transfers, WhoWaitsMovesTheBytesAndNoOtherThreadRuns) {
   ASSERT_EQ(send_text(server_, client_id(), "back"), RIPC_OK);
   receive(client_);
   receive(server_);
-  // A thread that is between two waits, or has lost its processor, leaves the bytes to the responder: the best of many
-  // short tries counts. Without threads that move them, responders sleep eight times in each round.
+  // A thread that is between two waits, or has lost its processor, leaves the bytes to the responder, so the best of
+  // many short tries counts. If no waiting thread moved them, responders would sleep eight times in each round.
   std::uint64_t sleeps = UINT64_MAX;
   for (int tries = 0; tries < 200 && sleeps >= kRounds && !HasFailure(); ++tries) {
     std::atomic<pid_t> here{0}, there{0};
@@ -99,7 +99,7 @@ TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
   send_until_full(client_, id_of(roomy), one_, tickets, &patient);
   EXPECT_GE(tickets.size(), 128u);
   EXPECT_EQ(ripc_wait_room(client_.get(), id_of(roomy), 20 * kMillisecond), RIPC_TIMEOUT);
-  // Elsewhere a receiver may give room back in larger pieces.
+  // On other transports, a receiver may give room back in larger pieces.
   const std::uint64_t patience = traits().exact_queue ? kLimit : kMillisecond;
   std::size_t received = 0;
   ripc_status status = RIPC_OK;
@@ -152,7 +152,7 @@ TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsNotifiedByTheDescriptorWhenOneHa
     EXPECT_GT(tickets.size(), before);
     quiet();
   }
-  // What is still under way reads the bytes until it is withdrawn.
+  // Transfers that are still under way read the bytes until they are withdrawn.
   for (const Ticket& ticket : tickets) EXPECT_NE(ripc_ticket_cancel(ticket.get()), RIPC_PENDING);
 }
 
@@ -164,7 +164,7 @@ TEST_P(Transfers, WhoSendsShortOnesDoesNotWaitForTheTransfersOfAnother) {
   const std::size_t sent = send_until_full([&] { return send(client_, id_of(roomy), {}); });
   std::jthread(fill_with_long_ones).join();
   std::jthread receiver([&] {
-    // Long ones stay with the receiver.
+    // Long messages stay with the receiver.
     std::vector<Message> kept;
     for (std::size_t count = 0; count < tickets.size() + sent; ++count)
       kept.push_back(receive(roomy, RIPC_RECEIVE_LEND));

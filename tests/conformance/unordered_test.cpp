@@ -26,8 +26,8 @@ class Unordered : public PairTest {
 };
 CONFORMANCE_SUITE(Unordered);
 
-// A sender that is stopped neither gives its memory away nor says that it may be used, so its long item stays on its
-// way. Over shared memory that holds where the receiver has to ask for the bytes.
+// A stopped sender neither gives its memory away nor says that it may be used, so its long item stays under way. Over
+// shared memory, this holds where the receiver has to ask for the bytes.
 TEST_P(Unordered, AShortMessageOvertakesALongOneThatIsOnItsWay) {
   if (peer_host() != nullptr) GTEST_SKIP() << "looks at its peer in /proc";
   PeerSetup setup = peer_setup();
@@ -53,7 +53,7 @@ TEST_P(Unordered, AShortMessageOvertakesALongOneThatIsOnItsWay) {
   EXPECT_EQ(sender.call("wait"), "RIPC_OK");
 }
 
-// Whatever overtakes what, each comes once and whole.
+// Whichever message overtakes another, each arrives once and whole.
 TEST_P(Unordered, AllKindsOfMessagesMayBeUnordered) {
   constexpr std::uint32_t kRounds = 8;
   constexpr std::size_t kSize = 300'000;

@@ -27,8 +27,8 @@ constexpr unsigned kStrangeUser = 65534;
 struct World {
   const char* name;
   unsigned owner;        // user of the owner, and of its friend
-  bool one_directory;    // that everyone may use; otherwise each process has one, and they meet by multicast
-  bool has_cluster_key;  // all have the same
+  bool one_directory;    // which everyone may use; otherwise each process has one, and they meet by multicast
+  bool has_cluster_key;  // everyone has the same one
 };
 constexpr World kWorlds[] = {
     {"one directory", kOwningUser, true, false},
@@ -37,7 +37,7 @@ constexpr World kWorlds[] = {
     {"multicast with a cluster key", kOwningUser, false, true},
 };
 
-// An owner and a friend of the same user who admit their own user only; and a stranger, who admits everyone.
+// An owner and a friend, who run as the same user and admit only that user; and a stranger, who admits everyone.
 class Users : public TransportTest {
  protected:
   void SetUp() override {
@@ -49,13 +49,13 @@ class Users : public TransportTest {
   // Runs `story` in each world.
   void in_each_world(const std::function<void()>& story) {
     for (const World& world : kWorlds) {
-      if (GetParam() == "shm" && !world.one_directory) continue;  // it does not lead from one directory to another
+      if (GetParam() == "shm" && !world.one_directory) continue;  // shared memory does not cross directories
       SCOPED_TRACE(world.name);
       world_ = &world;
       multicast_ = "239.255.82.73:" + std::to_string(20000 + ::getpid() * 8 % 12000 + (&world - kWorlds)) + "%lo,ttl=0";
       start(owner_, "owner", world.owner, RIPC_PEERS_SAME_USER, kOwner);
       start(friend_, "friend", world.owner, RIPC_PEERS_SAME_USER, kFriend);
-      // Nothing below would mean anything without it.
+      // Without this, the checks below would mean nothing.
       ASSERT_EQ(friend_->send_text(kOwner, "hello"), "RIPC_OK") << friend_->call("error");
       ASSERT_EQ(owner_->status_of("receive"), "RIPC_OK");
       if (!HasFatalFailure()) story();
@@ -67,7 +67,7 @@ class Users : public TransportTest {
   void start_stranger(std::uint32_t policy = RIPC_PEERS_ANY) {
     start(stranger_, "stranger", kStrangeUser, policy, kStranger);
   }
-  // What the owner gets next comes from its friend.
+  // Checks that the owner's next message comes from its friend.
   void expect_nothing_for_owner() {
     ASSERT_EQ(friend_->send_text(kOwner, "mark"), "RIPC_OK") << friend_->call("error");
     EXPECT_EQ(owner_->call("receive"), short_text("mark"));
@@ -80,7 +80,7 @@ class Users : public TransportTest {
   std::unique_ptr<Puppet> owner_, friend_, stranger_;
 
  private:
-  // A file or directory that belongs to the user alone.
+  // Makes a file or directory belong to this user alone.
   std::string own(const std::string& path, unsigned user, mode_t mode) const {
     EXPECT_EQ(::chown(path.c_str(), user, user), 0);
     EXPECT_EQ(::chmod(path.c_str(), mode), 0);
@@ -92,7 +92,7 @@ class Users : public TransportTest {
     setup.other_user = user != 0;
     setup.user = user;
     setup.settings["peer_policy"] = std::to_string(policy);
-    // It finds most of what it looks for nowhere.
+    // Most of what the stranger looks for is nowhere to be found.
     if (policy == RIPC_PEERS_ANY) setup.settings["resolve_timeout"] = std::to_string(300 * kMillisecond);
     setup.settings["RIPC_NETWORK"] = world_->has_cluster_key ? "key" : "open";
     setup.settings["RIPC_CLUSTER_KEY_FILE"] = "";
@@ -123,7 +123,7 @@ TEST_P(Users, AStrangerReadsNothingAndDeliversNothing) {
     EXPECT_NE(stranger_->status_of("request 77 100000"), "RIPC_OK");
     EXPECT_NE(stranger_->call("send_long 77 100000 3 foreign 100"), "RIPC_OK");
     expect_nothing_for_owner();
-    // In a directory the stranger is not shown the owner, and so does not come.
+    // In a common directory the stranger cannot see the owner, so it does not try to connect.
     if (!world_->one_directory) {
       EXPECT_THAT(owner_->call("refused"), testing::Not("0"));
     }
@@ -148,7 +148,7 @@ TEST_P(Users, AStrangerPullsNothing) {
     start_stranger();
     EXPECT_NE(owner_->send_text(kStranger, "a secret"), "RIPC_OK");
     EXPECT_NE(owner_->call("send_long 79 100000 3 foreign 100"), "RIPC_OK");
-    // What it gets next is its own.
+    // The stranger's next message is its own.
     ASSERT_EQ(stranger_->send_text(kStranger, "mark"), "RIPC_OK") << stranger_->call("error");
     EXPECT_EQ(stranger_->call("receive"), short_text("mark"));
   });
@@ -159,7 +159,7 @@ TEST_P(Users, AStrangerTakesNothingOver) {
     start_stranger();
     (void)stranger_->call("unregister");
     (void)stranger_->register_id(kOwner, true);
-    // Whatever it learned, no one else goes there: neither the former clients nor new ones, nor the owner itself.
+    // Whatever status the stranger got, no one else sends to it: neither former nor new clients, nor the owner.
     ASSERT_EQ(friend_->send_text(kOwner, "as before"), "RIPC_OK") << friend_->call("error");
     EXPECT_EQ(owner_->call("receive"), short_text("as before"));
     ASSERT_EQ(friend_->call("unregister"), "ok");
@@ -170,7 +170,7 @@ TEST_P(Users, AStrangerTakesNothingOver) {
   });
 }
 
-// Its record may be changed, as it admits everybody, but it would not learn of that.
+// As the stranger admits everyone, its record may be changed, but the stranger would not learn of that.
 TEST_P(Users, AStrangerIsNotTakenOverAndKeepsItsClients) {
   in_each_world([&] {
     if (!world_->one_directory) return;  // the owner does not see the stranger
@@ -214,7 +214,7 @@ TEST_P(Users, NeitherListsTheOther) {
     const std::string seen = owner_->call("list");
     EXPECT_THAT(seen, HasSubstr(" 78"));
     EXPECT_THAT(seen, Not(HasSubstr(" 79")));
-    // Root is admitted by everyone.
+    // Everyone admits root.
     const std::string seen_by_stranger = stranger_->call("list");
     EXPECT_TRUE(world_->owner == 0 || seen_by_stranger.find(" 77") == std::string::npos) << seen_by_stranger;
   });

@@ -31,7 +31,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 
   void end() { ripc_service_unwatch(std::exchange(handle_, nullptr)); }
-  // What it tells next; RIPC_PENDING and a failure if it tells nothing.
+  // Returns its next report; RIPC_PENDING and a failure if there is none.
   Event next() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::nanoseconds(kLimit), [&] { return !events_.empty(); })) {
@@ -87,7 +87,7 @@ TEST_P(Watching, AWaitEndsAtOnceIfTheServiceIsThere) {
   EXPECT_EQ(info.incarnation, ripc_service_get_incarnation(service.get()));
   EXPECT_EQ(info.transport, GetParam());
   EXPECT_STRNE(info.reason, "");
-  // What a look has found and its end are two things, and the caller may see the second one first.
+  // What a look finds and its end are separate events, and the caller may see the end first.
   for (int look = 0; look < 100; ++look)
     ASSERT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, 0, nullptr), RIPC_OK) << "looks once; info may be NULL";
   EXPECT_EQ(ripc_wait_service(holder_.get(), kWatchedId, RIPC_FOREVER, nullptr), RIPC_OK) << "also in its own context";

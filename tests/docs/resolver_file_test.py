@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of known services in docs/deployment.md is one that the library reads."""
+"""The library reads the file of known services that docs/deployment.md shows."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/security.md that join two hosts with identities, as a reader would type them."""
+"""Runs the commands of docs/security.md that join two hosts with identities, as a reader would type them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ if not os.access(RIPC, os.X_OK):
     print(f"skipped: {RIPC} is not built (RIPC_BUILD_CLI)")
     sys.exit(77)
 
-# The other host is another home.
+# Another home directory stands for the other host.
 SSH = """#!/bin/sh
 host=$1
 shift

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables of the environment that the library reads: told to users, and kept from the tests."""
+"""Each environment variable that the library reads is documented for users, and kept away from the tests."""
 
 import os
 import pathlib

@@ -16,7 +16,7 @@ constexpr std::uint32_t kMethod = 1;
 constexpr std::uint32_t kHold = 2;
 constexpr std::uint32_t kRelease = 3;
 constexpr std::size_t kUnderWay = 16;
-// Of what some calls carry there, and back into a return buffer: written there, or carried by the answer.
+// Sizes of the item that some calls send and get back in a return buffer: written there, or carried by the answer.
 constexpr std::size_t kLarge = 100'000;
 constexpr std::size_t kSmall = 1000;
 
@@ -33,7 +33,7 @@ Bytes large_part_of(std::uint64_t call) {
   return Bytes(call % 100 == 3 ? kLarge : kSmall, static_cast<std::byte>(call * 31));
 }
 
-// What the server knows of its calls.
+// What the server knows about its calls.
 struct Requests {
   CallLog log;
   std::deque<ripc_request*> later = {};
@@ -207,7 +207,8 @@ void Caller::done(void* user, const ripc_call_result* result) {
     end.is_right = result->item_count == (end.large.empty() ? 1 : 2) && result->items[0].size == sizeof expected &&
                    std::memcmp(result->items[0].data, &expected, sizeof expected) == 0;
     if (!end.large.empty() && end.is_right) {
-      // A small one is short if its request was overtaken by the question for it, and so was sent again.
+      // A small part arrives as a short item if the question about the call overtook its request, which was then sent
+      // again.
       const ripc_item_view& view = result->items[1];
       const std::size_t size = end.large.size();
       const bool is_back = view.kind == RIPC_VIEW_RETURNED || (view.kind == RIPC_VIEW_SHORT && size == kSmall);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends of calls, in processes that may be killed. The server logs what ran, and the client what it got, in shared
-// memory that outlives them.
+// Both ends of calls, in processes that a test may kill. The server logs what ran and the client logs the outcomes, in
+// shared memory that outlives both.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ inline constexpr ripc_service_id kServer = 2001;
 inline constexpr ripc_service_id kClient = 2002;
 inline constexpr int kIsFenced = 4;  // the server's exit code
 
-// A number for each call, in a file that several processes map: how often it ran, or what its caller knows.
+// One number for each call, in a file that several processes map: how often the call ran, or what its caller knows.
 class CallLog {
  public:
   static constexpr std::size_t kMaxCalls = 1 << 24;
@@ -36,18 +36,18 @@ class CallLog {
   std::atomic<std::uint8_t>* of_calls_ = nullptr;
 };
 
-// What a caller logs: an outcome is kEnded and more.
+// What a caller logs. An outcome is logged as kEnded + outcome.
 inline constexpr std::uint8_t kBegun = 1;
 inline constexpr std::uint8_t kEnded = 2;
 
-// Whether this many runs are what an outcome says.
+// Whether the outcome is true for a call that ran this many times.
 bool is_true(ripc_call_outcome outcome, int runs);
 
-// The role. Logs each call, answers most at once, some after others, and a few never; those of hold() when it is told
-// to. Arguments DIRECTORY TRANSPORTS LOG.
+// The server's role. Logs each call and answers most at once, some after later ones; it drops a few. It answers the
+// calls of hold() when release() tells it to. Arguments DIRECTORY TRANSPORTS LOG.
 int call_server(const std::vector<std::string>& arguments);
 
-// Keeps calls under way, and knows how each of them ended. `told`, if it is given, gets to know it too.
+// Keeps calls under way and records how each of them ended, also in `told` if it is given.
 class Caller {
  public:
   struct End {
@@ -63,14 +63,15 @@ class Caller {
   Caller(const Context& context, ripc_service_id id, CallLog* told = nullptr, std::uint64_t first = 0);
 
   void run(std::uint64_t timeout);
-  // Until every call has ended.
+  // Waits until every call has ended; false if that takes too long.
   bool settle();
-  // A call that the server has until release(), which is one too. That also ends those that are answered after others.
+  // Makes a call that the server keeps until release(), which is a call too. release() also makes the server answer the
+  // calls that it answers after others.
   const End& hold(std::uint64_t timeout);
   const End& release(std::uint64_t timeout);
   std::uint64_t count(ripc_call_outcome outcome) const { return counts_[outcome]; }
   ripc_rpc_statistics statistics() const;
-  // "", or what is not as it should be.
+  // "", or a description of the first call that did not end as it should.
   std::string flaw(CallLog& log) const;
 
  private:
@@ -83,12 +84,12 @@ class Caller {
   using Rpc = std::unique_ptr<ripc_rpc, support::Release<ripc_rpc_destroy>>;
 
   CallLog* const told_;
-  const std::uint64_t first_;  // number of a call
-  std::deque<End> ends_;       // whose addresses stay
+  const std::uint64_t first_;  // the number of the first call
+  std::deque<End> ends_;       // the addresses of its elements stay valid
   std::size_t under_way_ = 0;
   std::uint64_t counts_[3] = {};
   const Service service_;
-  const Rpc rpc_;  // ends the calls that are left when it goes
+  const Rpc rpc_;  // its destruction ends the calls that are left
 };
 
 }  // namespace fault

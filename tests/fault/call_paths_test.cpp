@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are under way while the path to their server changes, from shared memory to sockets and back. The server
-// stays, or another one takes its ID over. Nothing runs twice, each call ends once, and each outcome is true.
-// RIPC_FAULT_ROUNDS sets the number of changes, RIPC_FAULT_SEED the moments.
+// Tests calls that are under way while the path to their server changes from shared memory to sockets and back. The
+// server stays, or another one takes over its ID. No call runs twice, each call ends once, and each outcome is true.
+// RIPC_FAULT_ROUNDS sets the number of changes, RIPC_FAULT_SEED chooses their moments.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -21,14 +21,14 @@ namespace fault {
 namespace {
 
 constexpr const char* kBoth = "shm,socket";
-// No call ends because its time is over.
+// Long enough that no call times out.
 constexpr std::uint64_t kHour = 3600 * kSecond;
 
-// Hides the services and the contexts of a runtime directory, as one does who clears old files away.
+// Hides the services and contexts of a runtime directory, like a user who deletes old files.
 class Rendezvous {
  public:
   explicit Rendezvous(std::string directory) : directory_(std::move(directory)) {}
-  // A record whose context is not there would be taken for a dead one's.
+  // Services move first: a record whose context is missing would be taken for that of a dead process.
   void hide() const {
     move_all("services", "hidden-services");
     move_all("contexts", "hidden-contexts");
@@ -47,7 +47,7 @@ class Rendezvous {
   std::string directory_;
 };
 
-// Ends the control connections of all links over shared memory that this process has.
+// Ends the control connections of all shared-memory links of this process.
 void break_shared_memory() {
   for (const std::string& name : names_in("/proc/self/fd")) {
     const int fd = std::stoi(name);
@@ -86,7 +86,7 @@ class CallsOverChangingPaths : public HostTest {
       return caller_->count(RIPC_CALL_ANSWERED) >= wanted;
     })) << "calls stand still";
   }
-  // A call that the server has.
+  // Makes a call and waits until the server has it.
   const Caller::End& hold() {
     const Caller::End& held = caller_->hold(kHour);
     EXPECT_TRUE(eventually([&] {
@@ -95,7 +95,7 @@ class CallsOverChangingPaths : public HostTest {
     }));
     return held;
   }
-  // Lets the server answer it; whether that was how it ended.
+  // Tells the server to answer the held call. Returns whether the call ended with an answer.
   bool release(const Caller::End& held) {
     const Caller::End* told = &caller_->release(kHour);
     EXPECT_TRUE(eventually([&] {
@@ -106,12 +106,12 @@ class CallsOverChangingPaths : public HostTest {
     return held.outcome == RIPC_CALL_ANSWERED;
   }
   void change_to_sockets() {
-    // The cable has to be there before it is wanted.
+    // The path over the cable must exist before it is needed.
     ASSERT_TRUE(eventually([&] {
       caller_->run(kHour);
       return transport_to_server(neighbour_) == "socket";
     })) << transport_to_server(neighbour_);
-    // So that calls lie unread when the path ends.
+    // The stopped server leaves calls unread when the path ends.
     process_.signal(SIGSTOP);
     for (int step = 0; step < 10; ++step) caller_->run(kHour);
     rendezvous_.hide();
@@ -123,12 +123,12 @@ class CallsOverChangingPaths : public HostTest {
   void change_to_shared_memory() {
     rendezvous_.show();
     silence(true);
-    // Nothing else leads to the server.
+    // Shared memory is now the only way to the server.
     ASSERT_NO_FATAL_FAILURE(call_until_answered(200));
     EXPECT_EQ(transport_to_server(context_), "shm");
     silence(false);
   }
-  // Frames between the hosts vanish, but those to groups.
+  // Drops all frames between the hosts, except multicast, while `on`.
   void silence(bool on) {
     const auto set = [on](const char* address) {
       return std::string("neighbour ") + (on ? "replace " : "delete ") + address +
@@ -167,7 +167,7 @@ TEST_F(CallsOverChangingPaths, RunAtMostOnceAndEndOnceWhenTheServerStays) {
   caller_->release(kHour);
   ASSERT_TRUE(caller_->settle()) << "a call never ends";
   EXPECT_EQ(caller_->flaw(*log_), "");
-  // A server that is not found at once is taken for dead.
+  // A server that is not found at once is taken for dead, so some held calls may end without an answer.
   EXPECT_GT(answered_over_sockets, 0u);
   EXPECT_GT(answered_over_shared_memory, 0u);
   std::printf(
@@ -196,7 +196,7 @@ TEST(CallsToServersInTurn, RunAtMostOnceAndEndOnceWhenTheNextOneHasOtherTranspor
   Process holder;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    // Each has a transport by which it tells the former one.
+    // Each server shares a transport with the former one, to notify it of the takeover.
     const bool is_by_socket = round % 2 == 1;
     Process next("server", {directory.path(), is_by_socket ? "socket" : kBoth, runs});
     if (round != 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose server or client is killed at any moment, or whose server loses its ID to another process. Also calls
-// over a cable that loses, doubles and reorders packets. What the server and the client logged must agree: nothing runs
-// twice, and each outcome is true.
-// RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED the moments.
+// Tests calls whose server or client is killed at any moment, or whose server loses its ID to another process. Also
+// tests calls over a cable that loses, duplicates and reorders packets. The logs of the server and the client must
+// agree: no call runs twice, and each outcome is true.
+// RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED chooses their moments.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@
 namespace fault {
 namespace {
 
-// Calls until it is killed. Arguments DIRECTORY TRANSPORT LOG FIRST.
+// The client's role: makes calls until it is killed. Arguments DIRECTORY TRANSPORT LOG FIRST.
 int client(const std::vector<std::string>& arguments) {
   const Context context = make_context(arguments.at(0), 0, arguments.at(1).c_str());
   if (!context) return 1;
@@ -42,7 +42,7 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcome) {
     SCOPED_TRACE("round " + std::to_string(round));
     Process process("server", {directory.path(), GetParam(), directory.path() + "/runs"});
     const std::uint64_t before = caller.count(RIPC_CALL_ANSWERED);
-    // Every third one dies before it is known to have answered.
+    // Every third server is killed without waiting for its first answer.
     if (round % 3 != 0) {
       ASSERT_TRUE(eventually([&] {
         caller.run(2 * kSecond);
@@ -62,7 +62,7 @@ TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcome) {
               static_cast<unsigned long long>(caller.count(RIPC_CALL_MAY_HAVE_RUN)));
 }
 
-// The former server is alive, and learns in the midst of calls that it is not the server any more.
+// The former server is alive and learns in the middle of calls that it is no longer the server.
 TEST_P(CallsAndKills, RunAtMostOnceAndEndWithATrueOutcomeWhenTheServersIdIsTakenOver) {
   const auto [rounds, seed] = rounds_from_environment(4);
   Random random(seed);
@@ -104,14 +104,14 @@ TEST_P(CallsAndKills, RunAtMostOnceAndAreReportedTrulyWhenTheClientIsKilled) {
   for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     Process process("client", {directory.path(), GetParam(), told_path, std::to_string(next)});
-    // Most die after some answers, others before they are known to have one.
+    // Most clients die after some answers, every third one without waiting for an answer.
     const std::uint64_t last = next + random.below(200);
     const std::uint8_t wanted = round % 3 != 0 ? kEnded : kBegun;
     ASSERT_TRUE(eventually([&] { return told.of(last) >= wanted; })) << "calls stand still";
     process.kill();
     while (told.of(next) != 0) ++next;
   }
-  // The server has lost nothing by it.
+  // The server still serves a new client.
   const Context context = make_context(directory.path(), 0, GetParam());
   Caller caller(context, kClient, nullptr, next);
   ASSERT_TRUE(eventually([&] {
@@ -134,7 +134,7 @@ TEST_P(CallsAndKills, RunAtMostOnceAndAreReportedTrulyWhenTheClientIsKilled) {
               static_cast<unsigned long long>(next), static_cast<unsigned long long>(unknown));
 }
 
-// Two hosts.
+// The server is on another host, behind a relayed cable.
 class CallsOverABadCable : public RelayedHostTest {
  protected:
   void SetUp() override {
@@ -147,7 +147,7 @@ class CallsOverABadCable : public RelayedHostTest {
     context_ = make_far_context(directory_here_.path());
     caller_.emplace(context_, kClient);
   }
-  // With what happens to packets, of 1000 of them.
+  // Makes calls until `wanted` more are answered. `weather` says what happens to how many of 1000 packets.
   void call_many(const Weather& weather, std::uint64_t wanted) {
     hosts_.relay().set(weather);
     const std::uint64_t until = caller_->count(RIPC_CALL_ANSWERED) + wanted;
@@ -178,7 +178,7 @@ TEST_F(CallsOverABadCable, AreAnsweredWhateverIsLostDoubledAndReordered) {
     ASSERT_NO_FATAL_FAILURE(call_many({.lost = lost, .duplicated = 20, .reordered = 20}, 500));
   }
   check();
-  // Calls to a server that lives are answered in spite of it, or dropped by their handler.
+  // A living server answers its calls despite the losses, or its handler drops them.
   EXPECT_EQ(caller_->count(RIPC_CALL_DID_NOT_RUN), 0u);
   EXPECT_GT(caller_->statistics().repeats, 0u);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A service in a container: a process with mounts, processes, interfaces, a host name and System V objects of its own.
-// Shared memory is taken exactly if the container has the runtime directory of the others.
+// Tests a service in a container: a process with its own mounts, processes, interfaces, host name and System V objects.
+// Peers use shared memory exactly if the container shares their runtime directory.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kTransports = "shm,socket";
 constexpr int kNoContainers = 77;
 
-// Whether this process, the first of its container, now has its own of everything but what it shares on purpose.
+// Isolates this process, the first of its container, except for what it shares on purpose. False if that fails.
 bool furnish(const std::string& directory, bool shared) {
   return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          mount("proc", "/proc", "proc", 0, nullptr) == 0 && mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) == 0 &&
@@ -27,8 +27,8 @@ bool furnish(const std::string& directory, bool shared) {
          sethostname("container", 9) == 0;
 }
 
-// The holder in a container: arguments DIRECTORY, and "shared" or "own", which is whose runtime directory that is.
-// Ends with the process. Without arguments: whether there can be any.
+// The holder's role in a container: arguments DIRECTORY, and "shared" or "own", which says whose runtime directory that
+// is. Runs until it is killed. Without arguments: exits with 0 if containers can be made here.
 int container(const std::vector<std::string>& arguments) {
   if (unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) != 0) return kNoContainers;
   const pid_t child = fork();
@@ -68,7 +68,7 @@ TEST_F(Containers, ThatShareTheRuntimeDirectoryUseSharedMemoryThoughAllElseIsThe
   ASSERT_NO_FATAL_FAILURE(start_asker());
   EXPECT_STREQ(path().transport, "shm") << path().reason;
   ASSERT_NO_FATAL_FAILURE(exchange_long(1));
-  // Nothing of that needs the network between them.
+  // None of this needs the network between the hosts.
   hosts_.plug(false);
   EXPECT_TRUE(asker_->ask()) << ripc_last_error();
   ASSERT_NO_FATAL_FAILURE(exchange_long(3));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that end, in good order and at any moment, while others meet them and send to them. A sender learns that
-// they are gone, and nothing else. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
+// Tests contexts that end properly, but at any moment, while others connect and send to them. A sender learns that they
+// are gone, and nothing else. RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED chooses the moments.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -22,7 +22,7 @@ bool says_gone(ripc_status status) {
   return status == RIPC_NO_SERVICE || status == RIPC_PEER_DEAD || status == RIPC_CLOSED;
 }
 
-// Sends, short and long, until the other side is gone. What it heard that is no answer to that is noted.
+// Send short and long messages until the other side is gone, and record every other failure.
 class Senders {
  public:
   explicit Senders(const Service& service) : service_(service) {}
@@ -60,7 +60,7 @@ class Senders {
   std::set<std::string> heard_;
 };
 
-// Busy machines are no reason to give up.
+// A busy machine must not make resolving time out.
 Context make_patient_context(const std::string& directory, const char* transport) {
   ripc_context_options options = context_options(directory);
   options.transports = transport;

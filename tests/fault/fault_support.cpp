@@ -191,7 +191,7 @@ std::size_t descriptor_count() { return names_in("/proc/self/fd").size(); }
 std::size_t descriptor_count(const std::string& target) {
   const std::vector<std::string> names = names_in("/proc/self/fd");
   return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [&](const std::string& name) {
-    std::error_code gone;  // the one that listed the names
+    std::error_code gone;  // the descriptor that listed the names is closed by now
     return std::filesystem::read_symlink("/proc/self/fd/" + name, gone).string().starts_with(target);
   }));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fault tests share: processes to be killed, items that show whether they are whole, and counts of what a
-// process holds. Linked into every program of this folder.
+// Support for the fault tests: processes to kill, items that show whether they are whole, and counts of what a process
+// holds. Every program in this folder links it.
 #pragma once
 
 #include <sys/types.h>
@@ -55,15 +55,15 @@ class Random {
   std::uint64_t state_;
 };
 
-// From the environment; `otherwise` if it is not set or not a number.
+// The value of this environment variable; `otherwise` if it is not set or not a number.
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise);
 
-// RIPC_FAULT_ROUNDS, 200 if it is not set, and RIPC_FAULT_SEED.
+// From RIPC_FAULT_ROUNDS (200 if it is not set) and RIPC_FAULT_SEED.
 struct Rounds {
   std::uint64_t count;
   std::uint64_t seed;
 };
-// Printed, so that what fails can be run again. One in `share` of the rounds, two at least.
+// Returns one in `share` of the rounds, at least two, and prints them with the seed so that a failure can be repeated.
 Rounds rounds_from_environment(std::uint64_t share = 1);
 
 // ---- Items that show whether they are whole ----------------------------------------------------------------------
@@ -72,15 +72,15 @@ inline constexpr std::size_t kSmallestItem = 24;  // seed, size, checksum
 // Fills memory (at least kSmallestItem bytes) with an item that describes itself.
 void fill_item(void* data, std::size_t size, std::uint64_t seed);
 std::vector<std::byte> make_item(std::size_t size, std::uint64_t seed);
-// True if it is exactly what one fill_item() made.
+// True if the bytes are exactly what one fill_item() wrote.
 bool is_whole(const void* data, std::size_t size);
-// "" if every item that arrived is whole; failed items are no flaw. Else what is wrong.
+// "" if every item that arrived is whole, else what is wrong. Failed items are not a flaw.
 std::string flaw_of(const ripc_message* message);
 
 // ---- The library -------------------------------------------------------------------------------------------------
 
 ripc_context_options context_options(const std::string& directory);
-// A failure of the test and nullptr if it does not work.
+// On error, fails the test and returns nullptr.
 Context make_context(const ripc_context_options& options);
 Context make_context(const std::string& directory, std::uint64_t pool_limit = 0, const char* transports = "shm");
 Service make_service(const Context& context, ripc_service_id id,
@@ -91,13 +91,13 @@ ripc_status send_short(const Service& from, ripc_service_id to, std::uint64_t se
 Message receive(const Service& service, std::uint64_t timeout = kLimit, std::uint32_t flags = 0);
 ripc_service_statistics statistics_of(const Service& service);
 ripc_pool_statistics pool_statistics_of(const Context& context);
-// Two contexts exchange a checked message each way. "" or what went wrong.
+// Exchanges a checked message each way between services of two contexts. Returns "", or what went wrong.
 std::string exchange(const Service& left, const Service& right, std::uint64_t seed);
 
 // ---- What a process holds ----------------------------------------------------------------------------------------
 
 std::size_t descriptor_count();
-// Those that lead to something whose name, as in /proc/self/fd, begins so.
+// Counts only the descriptors whose target, as /proc/self/fd shows it, begins with `target`.
 std::size_t descriptor_count(const std::string& target);
 std::size_t mapping_count();
 std::size_t thread_count();
@@ -107,7 +107,7 @@ void raise_descriptor_limit(std::size_t wanted);
 
 // ---- Processes ---------------------------------------------------------------------------------------------------
 
-// This program again, in a role of its own: roles()[name](arguments), the result is the exit status.
+// What this program does when a test starts it again as another process: roles[name](arguments) gives the exit status.
 using Role = std::function<int(const std::vector<std::string>& arguments)>;
 // main() of a test program with roles: runs the role that the command line asks for, else the tests, under a watchdog.
 int run(int argc, char** argv, const std::map<std::string, Role>& roles);
@@ -115,8 +115,9 @@ int run(int argc, char** argv, const std::map<std::string, Role>& roles);
 class Process {
  public:
   Process() = default;
-  Process(const std::string& role, const std::vector<std::string>& arguments);  // a failure of the test if it cannot
-  // A fork of this process, which should have no context; `body` may use EXPECT; the exit status is 0 if none failed.
+  Process(const std::string& role, const std::vector<std::string>& arguments);  // fails the test if it cannot
+  // Forks this process, which should have no context, and runs `body` in the child. `body` may use EXPECT; the exit
+  // status is 0 if none failed.
   static Process forked(const std::function<void()>& body);
   Process(Process&& other) noexcept : pid_(other.pid_) { other.pid_ = -1; }
   Process& operator=(Process&& other) noexcept;
@@ -125,7 +126,7 @@ class Process {
   pid_t pid() const { return pid_; }
   void signal(int number) const;
   void kill();  // SIGKILL, and waits for its end
-  // Waits up to the limit. The exit status; 128 + signal; -1 if it does not end.
+  // Waits up to `limit`. Returns the exit status, 128 + the signal, or -1 if the process does not end.
   int wait(std::uint64_t limit = kLimit);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts with a firewall between them that lets only TCP through, or only UDP: what is in the way vanishes without a
-// word. Messages take the way that is open, and the status says so.
+// Tests two hosts with a firewall between them that passes only TCP or only UDP, and silently drops the rest. Messages
+// take the open path, and the status says so.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -17,7 +17,7 @@ constexpr int kUdp = 17;
 
 class Firewall : public RelayedHostTest {
  protected:
-  // The hosts know each other from a file: nothing has to be found by UDP.
+  // The asker finds the holder in a file, because multicast needs UDP.
   void start() {
     const std::string file = directory_here_.path() + "/known";
     std::ofstream(file) << kHolder << " socket:" << Hosts::kThere << ":27500\n";
@@ -36,7 +36,7 @@ class Firewall : public RelayedHostTest {
   }
   std::string reason() const { return path_to_holder(asker_->context()).reason; }
   bool goes_over_tcp() const { return reason().find("UDP does not get through") != std::string::npos; }
-  // Everything that was sent since the holder runs has come, once.
+  // Expects that every message sent since the holder started has arrived, once.
   void all_has_come() {
     const std::optional<Told> told = asker_->ask();
     ASSERT_TRUE(told) << ripc_last_error();
@@ -50,7 +50,7 @@ class FirewallAgainstUdp : public Firewall, public testing::WithParamInterface<s
 TEST_P(FirewallAgainstUdp, NothingIsLostAndThePathSaysThatUdpDoesNotGetThrough) {
   hosts_.relay().filter(GetParam().first, GetParam().second);
   ASSERT_NO_FATAL_FAILURE(start());
-  // The first message of all, before anything is known about the path.
+  // This is the very first message: nothing is known about the path yet.
   ASSERT_EQ(send_short(asker_->service(), kHolder, 1, 64, kIgnored), RIPC_OK) << ripc_last_error();
   ASSERT_NO_FATAL_FAILURE(flood(3000, kLimit));
   ASSERT_NO_FATAL_FAILURE(all_has_come());
@@ -58,7 +58,7 @@ TEST_P(FirewallAgainstUdp, NothingIsLostAndThePathSaysThatUdpDoesNotGetThrough) 
   ASSERT_NO_FATAL_FAILURE(exchange_long(10));
 }
 
-// More than a connection takes at once, before anything is known about the path.
+// The sender sends more than a connection takes at once, before anything is known about the path.
 TEST_P(FirewallAgainstUdp, NothingIsLostOfASenderThatEndsAtOnce) {
   hosts_.relay().filter(GetParam().first, GetParam().second);
   ASSERT_NO_FATAL_FAILURE(start());
@@ -96,11 +96,11 @@ TEST_F(Firewall, ThatComesLaterIsFoundOutAndMessagesGoOnOverTcp) {
   EXPECT_FALSE(goes_over_tcp()) << reason();
   for (const auto& [there, back] : {std::pair(kUdp, kUdp), std::pair(0, kUdp)}) {
     hosts_.relay().filter(there, back);
-    // Over the links that there are, one each way: no one has asked for the path anew.
+    // The existing links, one each way, switch to TCP without looking up the path again.
     ASSERT_TRUE(asker_->ask()) << ripc_last_error();
     EXPECT_TRUE(goes_over_tcp()) << reason();
     ASSERT_NO_FATAL_FAILURE(exchange_long(20));
-    // A new pair, over UDP again.
+    // A new pair of links uses UDP again.
     hosts_.relay().filter(0, 0);
     asker_.reset();
     asker_ = std::make_unique<Asker>(directory_here_.path());

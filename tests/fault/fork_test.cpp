@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applications that fork. The child's calls say so, and the parent goes on. A child that lives on does not make its
-// dead parent look alive.
+// Tests applications that fork. Calls in the child return RIPC_FORKED, and the parent goes on. A child that lives on
+// does not make its dead parent look alive.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -29,7 +29,7 @@ class Fork : public testing::Test {
   }
 };
 
-// Runs in the child: 0, or the number of the call that did not return RIPC_FORKED.
+// Runs in the child. Returns 0, or the number of the call that did not return RIPC_FORKED.
 int calls_of_a_child(ripc_context* context, ripc_service* service) {
   const std::vector<std::byte> bytes = make_item(64, 1);
   const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_SHORT, 0};
@@ -96,7 +96,8 @@ TEST_F(Fork, AChildMayMakeAContextOfItsOwn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// Arguments DIRECTORY. A service that talks with the watcher, forks a child that only lives, and waits to be killed.
+// Arguments DIRECTORY. A service that talks to the watcher, forks a child that only stays alive, and waits to be
+// killed.
 int forker(const std::vector<std::string>& arguments) {
   const Context context = make_context(arguments.at(0));
   const Service service = make_service(context, kForker);
@@ -123,7 +124,7 @@ TEST_F(Fork, AfterTheParentsDeathItsServicesAreDeadAlthoughTheChildLives) {
   ASSERT_EQ(send_short(watcher, kForker, 2), RIPC_OK) << ripc_last_error();
   pid_t child = 0;
   ASSERT_TRUE(eventually([&] { return static_cast<bool>(std::ifstream(directory.path() + "/child") >> child); }));
-  // A message that no one will take any more.
+  // Nobody receives this message any more.
   std::vector<std::byte> bytes = make_item(50000, 3);
   const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
   ripc_ticket* ticket = nullptr;
@@ -146,7 +147,7 @@ TEST_F(Fork, AfterTheParentsDeathItsServicesAreDeadAlthoughTheChildLives) {
   ::kill(child, SIGKILL);
 }
 
-// Sockets over which a process is seen to be alive: those that listen, and those between contexts.
+// Counts the sockets that make a process look alive: listeners, and connections between contexts.
 int sockets_of_life() {
   int count = 0;
   for (int fd = 0; fd < 1024; ++fd) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 of members of a group. Members on different paths (shared memory, sockets, both) receive numbered messages;
-// some are killed at random moments. Each of the others must receive each message exactly once, in order, and the dead
-// must leave the list of members. RIPC_FAULT_ROUNDS and RIPC_FAULT_SEED as in kill_test.cpp.
+// Tests kill -9 of group members. The members use different paths (shared memory, sockets, both) and receive numbered
+// messages; some are killed at random moments. Each survivor must receive each message exactly once and in order, and
+// the dead must leave the list of members. RIPC_FAULT_ROUNDS and RIPC_FAULT_SEED work as in kill_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr ripc_service_id kGroup = RIPC_GROUP_ID(2000);
 constexpr std::uint32_t kEnd = UINT32_MAX;  // the tag of the last message
 constexpr std::array kPaths = {"shm", "socket", "shm,socket"};
 
-// Arguments DIRECTORY ID TRANSPORTS. Receives the messages 1, 2, 3 ... to the end; exits with 0 if it had each once.
+// Arguments DIRECTORY ID TRANSPORTS. Receives the messages 1, 2, 3 ... to the end; exits with 0 if each came once.
 int member(const std::vector<std::string>& arguments) {
   const Context context = make_context(arguments.at(0), 0, arguments.at(2).c_str());
   if (!context) return 1;
@@ -30,7 +30,7 @@ int member(const std::vector<std::string>& arguments) {
     const Message message = receive(service);
     if (!message) return 3;
     const std::uint32_t tag = ripc_message_get_tag(message.get());
-    if (tag == 0) continue;  // the sender looks who is there
+    if (tag == 0) continue;  // the sender checks which members are there
     if (tag == kEnd) return 0;
     if (tag != expected++) {
       std::fprintf(stderr, "member %s on %s: message %u instead of %u\n", arguments[1].c_str(), arguments[2].c_str(),
@@ -61,7 +61,7 @@ Sent send_to_group(const Service& from, std::uint32_t tag) {
   return sent;
 }
 
-// A message to one member that had missed it. A dead one need not get it.
+// Sends the message to one member that missed it. A dead member need not get it.
 void send_to_one(const Service& from, ripc_service_id to, std::uint32_t tag) {
   ripc_send_options options;
   ripc_send_options_init(&options);
@@ -93,12 +93,12 @@ TEST(GroupKill, TheOthersReceiveEachMessageOnceAndTheDeadLeaveTheList) {
     for (std::size_t index = 0; index < 2 * kPaths.size(); ++index)
       processes.emplace_back("member", std::vector<std::string>{directory.path(), std::to_string(kFirstMember + index),
                                                                 kPaths[index % kPaths.size()]});
-    // Once all are seen they are connected too: the list does not grow any more.
+    // Once the sender sees all members it is connected to them, so the list no longer grows.
     ASSERT_TRUE(eventually([&] {
       const Sent sent = send_to_group(sender, 0);
       return sent.members == processes.size() && sent.missed.empty();
     })) << "not all members are seen";
-    // One of each path dies, at different times; the last message is sent when they are dead.
+    // One member of each path dies, at different times; the last message is sent when they are dead.
     constexpr std::uint32_t kMessages = 600;
     std::array<std::uint64_t, kPaths.size()> deaths{};
     for (std::uint64_t& death : deaths) death = 1 + random.below(kMessages);

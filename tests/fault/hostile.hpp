@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer that speaks the control protocol by hand and writes what it likes into the memory it shares.
+// A hostile peer: it encodes the control protocol itself and writes whatever it likes into the memory that it shares.
 #pragma once
 
 #include <array>
@@ -54,8 +54,8 @@ class Hostile {
     std::vector<std::byte> bytes;
     return control::encode(message, bytes) == RIPC_OK && send_raw(bytes, descriptors);
   }
-  // The next message of type T that arrives; others are dropped. Its descriptors are in received(). Empty: closed, or
-  // nothing came in time.
+  // Waits for the next message of type T and drops all others. Its descriptors are in received(). Empty if the
+  // connection closed or no such message came in time.
   template <typename T>
   std::optional<T> wait_for(std::uint64_t limit = 5 * kSecond) {
     std::optional<T> found;
@@ -90,11 +90,11 @@ class Hostile {
 
 // The id of the only context of the runtime directory; 0 if there is not exactly one.
 std::uint64_t only_context(const std::string& directory);
-// A packet with one short item, complete.
+// A complete packet with one short item.
 std::vector<std::byte> short_packet(ripc_service_id source, std::span<const std::byte> item);
-// A packet with long items only, complete.
+// A complete packet with long items only.
 std::vector<std::byte> long_packet(ripc_service_id source, std::span<const ripc::internal::wire::Descriptor> items);
-// A memfd; -1 size errors are failures of the program that uses it.
+// A memfd; an empty descriptor on error, so that the program that uses it fails.
 ripc::internal::UniqueFd make_memfd(std::size_t size, bool sealed);
 
 }  // namespace fault

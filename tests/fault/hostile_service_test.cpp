@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile service of the same user. It answers an honest sender with impossible queues and wrong descriptors, and
-// scribbles over the memory that the sender uses. The honest side runs in a process of its own where its death would be
-// the failure.
+// Tests a hostile service of the same user. It answers an honest sender with impossible queues and wrong descriptors,
+// and overwrites the memory that the sender uses. Where the failure would be the death of the honest side, that side
+// runs in its own process.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -20,7 +20,7 @@ constexpr ripc_service_id kService = 1001;
 constexpr ripc_service_id kHonest = 1003;
 constexpr ripc_service_id kLiar = 1004;
 
-// How a service can lie in its Opened and in what it hands over.
+// How a service can lie in its Opened message and in the descriptors that it hands over.
 const std::vector<std::string> kLies{"no cells",       "odd cells",       "endless cells",    "no data",
                                      "endless data",   "unsealed memory", "small memory",     "no memfd",
                                      "no descriptor",  "state slot",      "unsealed state",   "wrong request",
@@ -77,7 +77,7 @@ int liar(const std::vector<std::string>& arguments) {
         if (lie == "broken pipe") keep.reset();
         const std::vector<char> filler(1 << 20);
         if (lie == "full pipe" && ::write(ends[1], filler.data(), filler.size()) <= 0) return 1;
-        // What is open belongs to both sides: the hostile one says whether a write may wait.
+        // Both sides share the open file description, so the hostile side decides whether a write blocks.
         if (fcntl(ends[1], F_SETFL, 0) != 0) return 1;
       }
       if (lie == "full counter") {
@@ -89,7 +89,7 @@ int liar(const std::vector<std::string>& arguments) {
       if (memory.ok()) made.memory = std::move(*memory);
       auto state = ripc::internal::map_foreign_memory(made.state_fd.get(), 4096, true);
       if (state.ok()) made.state_page = std::move(*state);
-      // Asleep, so that the doorbell is rung.
+      // The service seems to sleep, so that the sender rings the doorbell.
       if (made.state_page) reinterpret_cast<shm::ServiceLine*>(made.state_page.data())->sleep_epoch.store(1);
       const std::array<int, 3> descriptors{made.memory_fd.get(), made.doorbell.get(), made.state_fd.get()};
       hostile.send(answer, lie == "no descriptor" ? std::span<const int>() : descriptors);
@@ -108,7 +108,7 @@ int liar(const std::vector<std::string>& arguments) {
         case 1:
           target.page().receiver.head_data.store(static_cast<std::uint32_t>(random.next()));
           break;
-        case 2:  // a state of its own choice for a transfer that exists, with any status
+        case 2:  // any state and any status for a transfer that exists
           target.page().transfers[slot].store((word & ~std::uint64_t{0xffff}) | random.below(0x2000));
           break;
         case 3:
@@ -125,7 +125,7 @@ int liar(const std::vector<std::string>& arguments) {
           target.memory.data()[random.below(target.memory.size())] = static_cast<std::byte>(random.next());
           break;
         default:
-          // As an honest reader would, so that there is room now and then.
+          // Frees room now and then, as an honest reader would.
           target.page().receiver.head_cells.store(target.next += 64);
       }
     }
@@ -176,7 +176,7 @@ TEST_P(Lie, TheSendFailsAndNothingElse) {
     const std::uint64_t begin = now();
     const ripc_status status = send_short(service_, kLiar, attempt);
     EXPECT_LT(now() - begin, kLimit);
-    // Whatever the peer says, the caller hears something that ripc_send() may return.
+    // Whatever the peer says, ripc_send() returns a status that it may return.
     EXPECT_TRUE(status == RIPC_CORRUPT || status == RIPC_TIMEOUT || status == RIPC_PEER_DEAD ||
                 status == RIPC_NO_SERVICE || status == RIPC_REFUSED || status == RIPC_CLOSED)
         << ripc_status_name(status) << ": " << ripc_last_error();
@@ -236,7 +236,7 @@ TEST_F(HostileService, ScribblingOverTheSendersMemoryEndsNothingButItsOwnMessage
   EXPECT_EQ(exchange(service_, peer_, 3), "");
 }
 
-// What the sender writes to is chosen by the receiver. Each runs in a child, which must neither die nor hang.
+// The receiver chooses what the sender writes to. Each case runs in a child, which must neither die nor hang.
 class Doorbell : public testing::TestWithParam<std::string> {};
 
 TEST_P(Doorbell, NeitherStopsNorKillsTheSender) {
@@ -260,7 +260,7 @@ int sender(const std::vector<std::string>& arguments) {
   if (!service || target == 0) return 4;
   Process process("liar", {arguments.at(0), std::to_string(target), arguments.at(1), "1"});
   if (!receive(service)) return 5;
-  // A refusal is as good as a send.
+  // A refusal is as good as a successful send.
   (void)send_short(service, kLiar, 1);
   (void)send_short(service, kLiar, 2);
   return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile sender of the same user. It writes garbage into everything that it shares with a service, and says garbage
-// on the socket. Meanwhile an honest peer talks with the same service. The sender is a process of its own, because an
-// honest service writes into its peers' memory where they ask for it. RIPC_FAULT_SEED chooses the garbage.
+// Tests a hostile sender of the same user. It writes garbage into everything that it shares with a service and sends
+// garbage on the socket. Meanwhile an honest peer talks to the same service. The hostile sender is a separate process,
+// because an honest service writes into its peers' memory where they ask for it. RIPC_FAULT_SEED chooses the garbage.
 #include "hostile.hpp"
 
 #include <fcntl.h>
@@ -92,7 +92,7 @@ std::vector<std::byte> odd_packet(Random& random) {
 }
 
 void put_odd_cell(HostileLink& link, Random& random) {
-  // Mostly where the receiver looks next.
+  // Mostly writes where the receiver looks next.
   const std::uint32_t consumed = link.page().receiver.head_cells.load();
   if (link.next - consumed >= link.geometry.cells) link.next = consumed;
   ripc::internal::shm::Cell& cell = link.cell(link.next);
@@ -158,7 +158,7 @@ std::vector<std::byte> odd_datagram(Random& random) {
       if (random.below(10) == 0) control::encode(control::CloseLink{link}, bytes);
       break;
     default:
-      // Seldom, because it ends the connection.
+      // Rarely, because it ends the connection.
       if (random.below(20) == 0) {
         bytes.resize(1 + random.below(100));
         for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
@@ -221,7 +221,7 @@ int scribbler(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-// Arguments DIRECTORY CONTEXT KIND. Does it, makes the file DIRECTORY/ready, and stays.
+// Arguments DIRECTORY CONTEXT KIND. Floods the context as KIND says, creates the file DIRECTORY/ready, and stays.
 int flooder(const std::vector<std::string>& arguments) {
   const std::string& kind = arguments.at(2);
   Hostile hostile(arguments.at(0), std::stoull(arguments.at(1)));
@@ -252,8 +252,8 @@ int flooder(const std::vector<std::string>& arguments) {
     for (int count = 0; count < 300; ++count)
       others.push_back(std::make_unique<Hostile>(arguments.at(0), std::stoull(arguments.at(1))));
   }
-  // An answer after all of it shows that everything before was read.
-  // It may be lost among the answers that were not read: then the question is asked again.
+  // An answer to this last question shows that everything before it was read. The answer may be lost among those that
+  // were not read, so the question is repeated.
   const bool answered = eventually([&] {
     (void)hostile.closed();
     hostile.send(control::Fence{.request = 77, .service = 1, .incarnation = 1});
@@ -282,7 +282,7 @@ class HostileSender : public testing::Test {
     ASSERT_EQ(exchange(other_, peer_, 2), "");
   }
 
-  // Honest messages get through, between whatever the hostile ones look like.
+  // Expects that honest messages get through, whatever the hostile messages between them look like.
   void exchange_amid_garbage(std::uint64_t seed, std::uint32_t flags) {
     ripc_status sent = RIPC_AGAIN;
     ASSERT_TRUE(eventually([&] { return (sent = send_short(peer_, kService, seed)) != RIPC_AGAIN; }));
@@ -394,7 +394,7 @@ TEST_F(HostileSender, OpeningLinksWithoutEndGivesAFewAndLeavesMaxSendersToOthers
   const std::size_t descriptors = descriptor_count();
   start_flood("open");
   EXPECT_EQ(statistics_of(service_).senders, 1 + kLinks);
-  // Each link one doorbell; the answers that were not read yet at most three more.
+  // Each link holds one doorbell, and an answer that was not read yet holds at most three more descriptors.
   EXPECT_LE(descriptor_count(), descriptors + 4 * kLinks + 8);
   exchange_amid_garbage(5, 0);
   EXPECT_EQ(exchange(other_, peer_, 6), "");

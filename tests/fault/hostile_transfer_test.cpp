@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile sender of long messages: it names transfers that are not there, withdraws what it lent, announces and never
-// delivers. The honest side loses nothing but the hostile messages.
+// Tests a hostile sender of long messages. It names transfers that do not exist, withdraws what it lent, and announces
+// data that it never delivers. The honest side loses only the hostile messages.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ class HostileTransfer : public testing::Test {
         ripc::internal::wire::Descriptor{key_of(generation, 0), location, length}};
     link_->commit(long_packet(kLiar, items));
   }
-  // The service looks at everything that was sent; whatever it receives is dropped.
+  // Lets the service read everything that was sent, and drops whatever it receives.
   bool taken() {
     return eventually([&] {
       while (receive(service_, 0)) {
@@ -65,7 +65,7 @@ class HostileTransfer : public testing::Test {
       return link_->page().receiver.head_cells.load() == link_->next;
     });
   }
-  // Everything that was said on the control connection has been heard.
+  // Waits until the service has read everything that was sent on the control connection.
   void settle() {
     ASSERT_TRUE(hostile_->send(control::Fence{.request = 77, .service = 1, .incarnation = 1}));
     ASSERT_TRUE(hostile_->wait_for<control::Fenced>());
@@ -78,7 +78,7 @@ class HostileTransfer : public testing::Test {
   std::optional<HostileLink> link_;
 };
 
-// A write from memory that is not there fails, where a read by this process would end it.
+// write() from unmapped memory fails with an error, whereas reading it directly would kill this process.
 bool is_readable(const void* data) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return false;
@@ -89,7 +89,7 @@ bool is_readable(const void* data) {
 TEST_F(HostileTransfer, ALentViewStaysReadableWhateverItsSenderDoes) {
   std::array<Message, 2> messages;
   for (Message& message : messages) {
-    // The same transfer twice.
+    // Both messages name the same transfer.
     send(1, shm::pooled_location(kArena, 0), 64);
     message = receive(service_, kLimit, RIPC_RECEIVE_LEND);
     ASSERT_TRUE(message);
@@ -134,7 +134,7 @@ TEST_F(HostileTransfer, LentTransfersAreForgottenWithTheirMessages) {
   }
 }
 
-// A window of kWindow bytes is all that the service has.
+// The service has only one window, of kWindow bytes.
 class HostileWindow : public HostileTransfer {
  protected:
   static constexpr std::size_t kWindow = 1 << 20;
@@ -145,7 +145,7 @@ class HostileWindow : public HostileTransfer {
     window_.resize(kWindow);
     ASSERT_EQ(ripc_window_post(service_.get(), window_.data(), window_.size(), 5), RIPC_OK) << ripc_last_error();
   }
-  // How a message of the honest peer arrives: the status of its only item.
+  // Sends a message from the honest peer. Returns the status with which its only item arrives.
   std::uint32_t honest_arrival(std::uint64_t seed) {
     const std::vector<std::byte> bytes = make_item(20000, seed);
     const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};

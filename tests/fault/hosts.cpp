@@ -52,7 +52,7 @@ std::uint64_t cable_counter(const char* cable, int column) {
   return 0;
 }
 
-// Of the host that this thread is on.
+// A counter of the host that this thread is on.
 std::uint64_t protocol_counter(const char* protocol, const char* wanted) {
   std::ifstream file("/proc/self/net/snmp");
   std::string names;
@@ -94,7 +94,7 @@ Hosts::Hosts(Cable cable) {
     EXPECT_TRUE(enter(space));
     EXPECT_TRUE(ip("link set lo up"));
     EXPECT_TRUE(ip(std::string("address add ") + address + (ipv6 ? "/64 nodad dev " : "/24 dev ") + kCable));
-    // Long enough for all that credits allow: the relay alone decides what is lost.
+    // The transmit queue holds all that credits allow, so that only the relay decides what is lost.
     EXPECT_TRUE(ip(std::string("link set ") + kCable + " up txqueuelen 10000"));
   };
   if (cable == Cable::two || cable == Cable::relayed_and_direct) lay_second_cable();
@@ -110,7 +110,7 @@ Hosts::~Hosts() {
   }
 }
 
-// Ends in the one that is here.
+// Returns with this thread in the namespace `here_`.
 bool Hosts::make_spaces(Cable cable) {
   home_ = space_of_this_process();
   const auto make = [](int& space) {
@@ -136,7 +136,8 @@ bool Hosts::lay_cable(Cable cable) {
   }
 }
 
-// Both cables get a rate: without one, the processor decides what goes where. From this host, where it ends, too.
+// Starts and ends on this host. Both cables get a rate: without one, the processor would decide which cable carries
+// what.
 void Hosts::lay_second_cable() const {
   const std::string other_end = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(there_);
   EXPECT_TRUE(ip(std::string("link add ") + kCable2 + " type veth peer name " + kCable2 + " netns " + other_end));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two or three hosts: network namespaces joined by a cable or a switch. The test is on one of them; what it starts
-// there is on another.
+// Two or three hosts: network namespaces joined by a cable or a switch. The test runs on one of them; the processes of
+// start_there() run on another.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace fault {
 
-// The interface is `cable` on both. One at a time, used by the main thread only: it is what moves to the new host.
+// The interface is named `cable` on each host. Only one object at a time, used by the main thread only, because that
+// thread moves to the new host.
 class Hosts {
  public:
   static constexpr const char* kHere = "10.78.0.1";
@@ -25,37 +26,37 @@ class Hosts {
   static constexpr const char* kHere6 = "fd78::1";
   static constexpr const char* kThere6 = "fd78::2";
 
-  // two: a second cable beside the direct one, whose interface is `cable2`, with addresses of 10.79.0.0/24; 1 Gb/s
-  // each. relayed_and_direct: the same beside a relayed one.
+  // two: a second cable next to the direct one, with the interface `cable2` and addresses of 10.79.0.0/24; 1 Gb/s each.
+  // relayed_and_direct: the same second cable next to a relayed one.
   enum class Cable { direct, direct_ipv6, relayed, three_on_a_switch, two, relayed_and_direct };
-  // Those beside the one that the test is on.
+  // The hosts other than the one that the test runs on.
   enum class Host { there, third };
   explicit Hosts(Cable cable = Cable::direct);
-  ~Hosts();  // back to where the test came from; the hosts are gone with their last process
+  ~Hosts();  // returns to the original namespace; the hosts vanish with their last process
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
   // "", or why there are no hosts.
   const std::string& obstacle() const { return obstacle_; }
 
-  // Arguments of the command `ip`, run on one of the hosts. A failure of the test if it fails.
+  // Runs the command `ip` with these arguments on one of the hosts. If it fails, so does the test.
   void here(const std::string& arguments) const;
   void there(const std::string& arguments, Host host = Host::there) const;
   // Takes this host's end of a cable down or up.
   void plug(bool up, const char* cable = kCable) const;
-  // Limits what leaves by a cable from where this thread is, in the words of tc.
+  // Limits the rate at which this thread's host sends over a cable, in the syntax of tc.
   static void shape(const std::string& cable, const std::string& rate);
-  // The weather on a relayed cable.
+  // The relay that makes the weather on a relayed cable.
   Relay& relay() const { return *relay_; }
   Process start_there(const std::string& role, const std::vector<std::string>& arguments,
                       Host host = Host::there) const;
 
-  // What went over a cable, in bytes, with all headers.
+  // Bytes that this host sent or received over a cable, with all headers.
   static std::uint64_t transmitted(const char* cable = kCable);
   static std::uint64_t received();
-  // TCP connections of this host that its kernel believes in.
+  // TCP connections of this host that its kernel considers established.
   static std::size_t connections();
-  // That this host has tried to make since the test began.
+  // TCP connections that this host has tried to make since the test began.
   static std::uint64_t dials();
   // Datagrams that the kernel of the other host dropped because a socket had no room for them.
   std::uint64_t dropped_there() const;

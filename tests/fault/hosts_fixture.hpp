@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests between two hosts share: the hosts, a holder on the other one, and the test's own end.
+// The fixtures of tests between two hosts: the hosts, a holder on the other host, and the test's own end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,11 +20,11 @@ class HostTest : public testing::Test {
   explicit HostTest(Hosts::Cable cable = Hosts::Cable::direct) : hosts_(cable) {}
   void SetUp() override {
     if (!hosts_.obstacle().empty()) GTEST_SKIP() << hosts_.obstacle();
-    // They find each other by multicast; nothing leaves the namespaces.
+    // The hosts find each other by multicast; nothing leaves the namespaces.
     ASSERT_EQ(setenv("RIPC_MULTICAST", "on", 1), 0);
   }
 
-  // Both ends, with the time after which a peer that cannot be reached is dead.
+  // Starts both ends. A peer that cannot be reached for `peer_timeout` is dead.
   void start(std::uint64_t peer_timeout) {
     ASSERT_EQ(setenv("RIPC_PEER_TIMEOUT_MS", std::to_string(peer_timeout / kMillisecond).c_str(), 1), 0);
     start_holder();
@@ -34,7 +34,7 @@ class HostTest : public testing::Test {
   }
   void start_holder() { process_ = hosts_.start_there("holder", {directory_there_.path()}); }
 
-  // The path that a context takes to the holder; if there is none, no transport, and why as its reason.
+  // The path that a context takes to the holder. If there is none, `transport` is empty and `reason` says why.
   static ripc_service_info path_to_holder(const Context& context) {
     ripc_service_info info{};
     info.size = sizeof info;
@@ -45,7 +45,7 @@ class HostTest : public testing::Test {
     return info;
   }
 
-  // A whole long message each way.
+  // Sends a long message each way; both must arrive whole.
   void exchange_long(std::uint64_t seed) {
     Ticket ticket;
     ASSERT_EQ(asker_->send_long(kLong, seed, ticket), RIPC_OK) << ripc_last_error();
@@ -54,7 +54,7 @@ class HostTest : public testing::Test {
     ASSERT_EQ(asker_->receive_long(kLimit), RIPC_OK);
   }
 
-  // Sends short messages to the holder, as many as there is room for at a time.
+  // Sends `count` short messages to the holder, and waits whenever there is no room.
   void flood(std::uint64_t count, std::uint64_t patience) {
     for (std::uint64_t sent = 0; sent < count;) {
       const ripc_status status = send_short(asker_->service(), kHolder, sent, 64, kIgnored);
@@ -74,7 +74,7 @@ class HostTest : public testing::Test {
   std::unique_ptr<Asker> asker_;
 };
 
-// Whose cable loses what a test wants it to lose.
+// A test whose cable loses what the test wants it to lose.
 class RelayedHostTest : public HostTest {
  protected:
   RelayedHostTest() : HostTest(Hosts::Cable::relayed) {}

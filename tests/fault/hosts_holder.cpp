@@ -83,7 +83,7 @@ int holder(const std::vector<std::string>& arguments) {
   for (;;) {
     ripc_message* received = nullptr;
     const ripc_status status = ripc_receive(service.get(), 0, RIPC_FOREVER, &received);
-    // A process that is stopped and goes on is interrupted.
+    // Stopping and continuing a process interrupts its wait.
     if (status == RIPC_INTERRUPTED) continue;
     if (status != RIPC_OK) return 1;
     const Message message(received);
@@ -94,7 +94,7 @@ int holder(const std::vector<std::string>& arguments) {
         if (!read_value(message, told.question)) return 1;
         told.descriptors = descriptor_count() - descriptor_count("/memfd:ripc-pool");
         tell_statistics(service, told);
-        // If it does not get there it is asked for again.
+        // If the answer gets lost, the asker asks again.
         (void)send_value(service, source, kTell, told);
         break;
       case kFetch:

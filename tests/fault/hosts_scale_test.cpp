@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many between two hosts: 1,000 services in one process on the other host, all found by multicast and talked with over
-// sockets. Prints what they cost; asserts that all are found and answer, and that nothing is left of their links.
+// Scale test between two hosts: one process on the other host has 1,000 services. The test finds all of them by
+// multicast and talks to them over sockets. It prints what they cost, and checks that all answer and that nothing
+// remains of their links.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -19,20 +20,20 @@ constexpr std::uint64_t kPatience = 60 * kSecond;
 
 double seconds(std::uint64_t from, std::uint64_t to) { return static_cast<double>(to - from) / 1e9; }
 
-// The role; arguments DIRECTORY. Sends every message back to where it came from. Ends with the process.
+// The role; arguments DIRECTORY. Sends every message back to its sender. Runs until it is killed.
 int thousand(const std::vector<std::string>& arguments) {
   raise_descriptor_limit(65536);
   const Context context = make_far_context(arguments.at(0));
   std::vector<Service> services;
   std::vector<pollfd> descriptors;
   for (std::size_t number = 0; number < kServices; ++number) {
-    // A random ID: no one else has it, so the network is not asked for it first.
+    // A random ID: no one else has it, so registering it does not ask the network first.
     services.push_back(make_service(context, 0));
     int fd = -1;
     if (!services.back() || ripc_service_get_fd(services.back().get(), &fd) != RIPC_OK) return 1;
     descriptors.push_back({fd, POLLIN, 0});
   }
-  // The descriptors tell of what comes after a receive that found nothing.
+  // A descriptor reports only what comes after a receive that found nothing, so each service starts as readable.
   for (pollfd& descriptor : descriptors) descriptor.revents = POLLIN;
   for (;;) {
     for (std::size_t number = 0; number < kServices; ++number) {
@@ -42,7 +43,7 @@ int thousand(const std::vector<std::string>& arguments) {
         ripc_item_view view{};
         if (ripc_message_get_item(message.get(), 0, &view) != RIPC_OK) return 1;
         const ripc_item item{view.data, view.size, RIPC_ITEM_SHORT, 0};
-        // Who does not get the answer asks again.
+        // A client that does not get the answer asks again.
         (void)ripc_reply(service.get(), message.get(), &item, 1, nullptr, nullptr);
       }
     }
@@ -61,7 +62,7 @@ class ManyServices : public HostTest {
     EXPECT_EQ(ripc_list_services(context.get(), visit, &found), RIPC_OK) << ripc_last_error();
     return found;
   }
-  // One message there and back.
+  // Sends one message and waits for it to come back.
   bool talk(const Service& service, ripc_service_id to, std::uint64_t seed) {
     return eventually(
         [&] {
@@ -91,7 +92,7 @@ TEST_F(ManyServices, AThousandOnAnotherHostAreFoundAndAnswer) {
       << found.size() << " services are listed";
   const std::uint64_t all_listed = now();
   EXPECT_EQ(found.size(), kServices);
-  // One that has heard nothing so far.
+  // This context knows of no service so far.
   Context newcomer = make_far_context(directory_here_.path());
   const std::uint64_t asked = now();
   const std::uint64_t bytes = Hosts::transmitted() + Hosts::received();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts with a network between them that fails: it is cut, for a while or for good, in both directions or in one;
-// addresses change, the MTU shrinks; and processes are killed in the midst of long transfers.
+// Tests two hosts whose network fails. It is cut for a while or for good, in both directions or in one; addresses
+// change, and the MTU shrinks. Processes are also killed in the middle of long transfers.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -15,18 +15,18 @@
 namespace fault {
 namespace {
 
-// What a call may take beside the time-out that it is promised: heartbeats, and this machine, which has other work.
+// What a call may take in addition to its promised time-out, because of heartbeats and of other work on this machine.
 constexpr std::uint64_t kLate = 2 * kSecond;
 
-// Without those of pool arenas: the pool keeps as many as were needed at a time.
+// Leaves out the descriptors of pool arenas: the pool keeps as many as were ever needed at once.
 std::size_t open_descriptors() { return descriptor_count() - descriptor_count("/memfd:ripc-pool"); }
 
 class HostFaults : public HostTest {
  protected:
   void dies_in_time(const std::function<void()>& cut, const std::function<void()>& heal);
 
-  // Sends a long message and cuts when two fifths of it are there. The holder stands still meanwhile, so that a cut
-  // that takes its time is not too late.
+  // Sends a long message and calls `cut` when two fifths of it have left. The holder is stopped meanwhile, so that a
+  // slow cut is not too late.
   void send_and_cut(std::uint64_t seed, Ticket& ticket, const std::function<void()>& cut) {
     const std::uint64_t before = Hosts::transmitted();
     ASSERT_EQ(asker_->send_long(kLong, seed, ticket), RIPC_OK) << ripc_last_error();
@@ -46,7 +46,7 @@ TEST_F(HostFaults, ALongMessageGoesOnAfterACutThatIsShorterThanThePeerTimeout) {
   const std::uint64_t before = Hosts::transmitted();
   Ticket ticket;
   ASSERT_NO_FATAL_FAILURE(send_and_cut(1, ticket, [&] { hosts_.plug(false); }));
-  // The control connection is given up after half of the time; it must be made anew.
+  // The control connection is given up after half of the peer time-out; it must be made anew.
   ASSERT_TRUE(eventually([&] { return Hosts::connections() < connections; }));
   hosts_.plug(true);
   EXPECT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_OK) << ripc_last_error();
@@ -58,7 +58,7 @@ TEST_F(HostFaults, ALongMessageGoesOnAfterACutThatIsShorterThanThePeerTimeout) {
   EXPECT_EQ(told->most_copies, 1u);
 }
 
-// The kernel of this host knows the users of this host only.
+// The kernel of this host knows only the users of this host.
 TEST_F(HostFaults, APeerOfAnotherHostHasNoUserHere) {
   ASSERT_NO_FATAL_FAILURE(start(4 * kSecond));
   ASSERT_EQ(asker_->request_long(100'000, 1), RIPC_OK) << ripc_last_error();
@@ -93,7 +93,7 @@ class HostMembers : public HostTest {
   }
 };
 
-// Each end by the key that it proves, as no kernel knows the other one.
+// No kernel knows the user at the other end, so each end knows the other by the key that it proves.
 TEST_F(HostMembers, APeerOfAnotherHostIsTheMemberWhoseKeyItHas) {
   be("holder");
   start_holder();
@@ -111,15 +111,15 @@ TEST_F(HostMembers, APeerOfAnotherHostIsTheMemberWhoseKeyItHas) {
   EXPECT_STREQ(peer.identity, "holder");
 }
 
-// A cut that stays: everything that waits for the peer ends with its death, in time; nothing is left of it; and when
-// the network works again, so does the path.
+// Tests a cut that lasts. Everything that waits for the peer ends in time with its death, and nothing of the peer is
+// left. When the network works again, so does the path.
 void HostFaults::dies_in_time(const std::function<void()>& cut, const std::function<void()>& heal) {
   constexpr std::uint64_t kPeerTimeout = kSecond;
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(exchange_long(100));
   ripc_service_info nobody{};
   nobody.size = sizeof nobody;
-  // The resolver keeps the sockets of its first question for the next one.
+  // The resolver keeps the sockets of its first question, so it asks once before descriptors are counted.
   ASSERT_EQ(ripc_resolve(ripc_service_get_context(asker_->service().get()), kNobody, &nobody), RIPC_NO_SERVICE);
   const std::size_t descriptors = open_descriptors();
   const std::optional<Told> known_before = asker_->ask();
@@ -129,7 +129,7 @@ void HostFaults::dies_in_time(const std::function<void()>& cut, const std::funct
   const std::uint64_t cut_at = now();
   EXPECT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_PEER_DEAD);
   EXPECT_LE(now() - cut_at, kPeerTimeout + kLate);
-  ticket.reset();  // it holds its channel
+  ticket.reset();  // the ticket keeps its channel open
   const std::uint64_t asked_at = now();
   const ripc_status status = send_short(asker_->service(), kHolder, 1);
   EXPECT_TRUE(status == RIPC_PEER_DEAD || status == RIPC_NO_SERVICE || status == RIPC_TIMEOUT)
@@ -160,7 +160,7 @@ TEST_F(HostFaults, APeerWhoseInterfaceGoesDownIsDeadInTimeAndComesBack) {
   dies_in_time([&] { hosts_.there("link set cable down"); }, [&] { hosts_.there("link set cable up"); });
 }
 
-// Frames to a wrong address of the link vanish without a word.
+// Frames to a wrong link-layer address are silently lost.
 constexpr const char* kWrong = " lladdr 02:00:00:00:00:99 nud permanent dev cable";
 
 TEST_F(HostFaults, APeerThatFallsSilentIsDeadInTimeAndComesBack) {
@@ -184,7 +184,7 @@ TEST_F(HostFaults, AHostThatChangesItsAddressKeepsItsSessions) {
   hosts_.here(std::string("address delete ") + Hosts::kHere + "/24 dev cable");
   hosts_.here("address add 10.78.0.3/24 dev cable");
   hosts_.here("link set cable up");
-  // No packet leaves by the former address any more; the session dials again, from the new one.
+  // No packet can leave from the former address any more; the session connects again, from the new one.
   EXPECT_TRUE(asker_->ask()) << ripc_last_error();
   EXPECT_EQ(ripc_ticket_wait(ticket.get(), kLimit), RIPC_OK) << "a ticket ends with the session";
   ASSERT_NO_FATAL_FAILURE(exchange_long(200));
@@ -220,7 +220,7 @@ TEST_F(HostFaults, WhicheverSideIsKilledInALongTransferTheOtherGoesOnWithTheNext
   for (std::uint64_t round = 0; round < rounds; ++round) {
     const bool receiver_dies = round % 2 == 0;
     SCOPED_TRACE("round " + std::to_string(round) + (receiver_dies ? ", the receiver dies" : ", the sender dies"));
-    // Each side before the other has asked for anything, in the middle, and when the last byte has left.
+    // Kills each side before any data has moved, halfway, and when the last byte has left; then at random.
     const std::uint64_t share = round < 6 ? kLong / 2 * (round / 2) : random.below(kLong);
     Ticket ticket;
     if (receiver_dies) {
@@ -234,7 +234,7 @@ TEST_F(HostFaults, WhicheverSideIsKilledInALongTransferTheOtherGoesOnWithTheNext
     } else {
       const std::uint64_t before = Hosts::received();
       ASSERT_EQ(asker_->request_long(kLong, random.next()), RIPC_OK) << ripc_last_error();
-      // The transfer goes on while this one receives.
+      // The transfer goes on only while this process receives.
       ripc_status status = RIPC_TIMEOUT;
       ASSERT_TRUE(eventually([&] {
         if (status == RIPC_TIMEOUT) status = asker_->receive_long(kMillisecond);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 at any moment, over shared memory and over sockets. One process survives all rounds. In each, another starts,
-// and both send each other everything that a message can do. The other is killed after a random time. That may be while
-// it starts, sends, receives, answers, lends or holds a lent view, notifies, takes an ID over or loses it.
-// RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED the moments.
+// Tests kill -9 at any moment, over shared memory and over sockets. One process survives all rounds. In each round
+// another process starts, and both exchange messages of every kind. The other process is killed after a random time. It
+// may be starting, sending, receiving, answering, lending or holding a lent view, notifying, or taking over or losing
+// an ID.
+// RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED chooses the moments.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ constexpr ripc_service_id kVictim = 1002;
 constexpr ripc_service_id kFresh = 1003;
 constexpr std::uint64_t kPool = 256 << 20;
 
-// The one that will be killed: arguments DIRECTORY SEED TRANSPORT.
+// The role of the process that will be killed: arguments DIRECTORY SEED TRANSPORT.
 int victim(const std::vector<std::string>& arguments) {
   const Context context = make_context(arguments.at(0), kPool, arguments.at(2).c_str());
   if (!context) return 1;
@@ -32,7 +33,7 @@ int victim(const std::vector<std::string>& arguments) {
   while (traffic.step() && traffic.flaw().empty()) {
   }
   if (traffic.flaw().empty()) return 0;
-  // The survivor looks for it: the exit status is lost if the kill comes first.
+  // The survivor looks for this file, because the exit status is lost if the kill comes first.
   std::fprintf(stderr, "victim: %s\n", traffic.flaw().c_str());
   std::ofstream(arguments.at(0) + "/flaw") << traffic.flaw();
   return 1;
@@ -43,10 +44,10 @@ void spin(std::uint64_t duration, const std::function<void()>& work) {
   while (now() < until) work();
 }
 
-// What the survivor holds when no one talks to it.
+// What the survivor holds when nobody talks to it.
 struct Holdings {
   std::size_t descriptors = 0;  // all but those of pool arenas
-  std::size_t arenas = 0;       // descriptors of pool arenas: the pool keeps as many as were needed at a time
+  std::size_t arenas = 0;       // descriptors of pool arenas: the pool keeps as many as were ever needed at once
   std::size_t mappings = 0;
   std::size_t threads = 0;
 };
@@ -78,7 +79,7 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
     {
       Process process("victim", {directory.path(), std::to_string(random.next()), GetParam()});
       Traffic traffic(context.get(), service.get(), kVictim, random.next());
-      // A third of the victims die while they start, the others in the midst of the traffic.
+      // A third of the victims die while they start, the others in the middle of the traffic.
       if (random.below(3) == 0) {
         spin(random.below(15 * kMillisecond), [&] { traffic.receive_all(); });
       } else {
@@ -86,13 +87,13 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
           traffic.receive_all();
           return traffic.received() != 0;
         })) << "the victim never sent anything";
-        // By steps, not by time: a slow machine gets as far.
+        // Counts steps, not time, so that a slow machine gets as far.
         for (std::uint64_t steps = random.below(300); steps > 0 && traffic.step(); --steps) {
         }
       }
       process.kill();
       most_leased = std::max(most_leased, pool_statistics_of(context).leased);
-      // What the dead had sent before is still received, and then its queue is gone.
+      // The survivor still receives what the dead process had sent; then its queue disappears.
       ASSERT_TRUE(eventually([&] {
         traffic.receive_all();
         return statistics_of(service).senders == 0;
@@ -118,7 +119,7 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
         << pool_statistics_of(context).leased << " bytes of the pool are never given back";
     if (round == 3) before = holdings();
     if (round <= 3) continue;
-    // The descriptors of the fresh peer go with the next look at its channel.
+    // The descriptors of the fresh peer are closed when the survivor next looks at its channel.
     ASSERT_TRUE(eventually([&] {
       ripc_message* none = nullptr;
       EXPECT_EQ(ripc_receive(service.get(), 0, 0, &none), RIPC_EMPTY);
@@ -144,8 +145,8 @@ TEST_P(Kill, ASurvivorLosesNothingButTheMessagesOfTheDead) {
   EXPECT_EQ(names_in("/dev/shm"), shared_before);
 }
 
-// The survivor of the test above is the receiver of half of the messages. Here it only sends, to a receiver that dies
-// while it pulls or holds views. Every ticket must end, with the data taken or with the peer's death.
+// In the test above, the survivor receives half of the messages. Here it only sends, to a receiver that dies while it
+// pulls data or holds views. Every ticket must end, with the data taken or with the peer's death.
 TEST_P(Kill, EveryTicketEndsWhenItsReceiverDies) {
   const auto [rounds, seed] = rounds_from_environment(10);
   Random random(seed + 1);

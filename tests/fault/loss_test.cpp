@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts whose cable loses, delays, reorders and duplicates packets: long messages come whole, short ones are
-// counted, nothing stands still.
+// Tests two hosts whose cable loses, delays, reorders and duplicates packets. Long messages arrive whole, lost short
+// messages are counted, and nothing stalls.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,9 +18,9 @@ constexpr std::uint64_t kFlood = 5000;
 class BadCable : public RelayedHostTest {
  protected:
   void TearDown() override { EXPECT_EQ(unsetenv("RIPC_SOCKET_STREAMS"), 0); }
-  // Links without a connection of their own, on both hosts. Before start().
+  // Makes links on both hosts do without a connection of their own. To be called before start().
   static void use_datagrams_only() { ASSERT_EQ(setenv("RIPC_SOCKET_STREAMS", "off", 1), 0); }
-  // A long message each way. What asks for the second one is short, and may be lost.
+  // Sends a long message each way. The request for the second one is a short message, which may be lost.
   void exchange(std::uint64_t seed, std::size_t size) {
     Ticket ticket;
     ASSERT_EQ(asker_->send_long(size, seed, ticket), RIPC_OK) << ripc_last_error();
@@ -34,7 +34,8 @@ class BadCable : public RelayedHostTest {
         kPatience));
     ASSERT_EQ(status, RIPC_OK) << ripc_status_name(status);
   }
-  // Each message that was sent was taken, or counted as lost, or as too late: what the holder says of them in all.
+  // Expects that each message sent was received, counted as lost, or counted as too late. `told` gets the holder's
+  // totals.
   void accounts_for_all(Told& told) {
     const std::optional<Told> answer = asker_->ask(kPatience);
     ASSERT_TRUE(answer) << ripc_last_error();
@@ -91,7 +92,7 @@ TEST_F(BadCable, ShortMessagesThatAreLostAreCountedAndCreditsDoNotRunOut) {
     if (lost == 0) {
       EXPECT_EQ(told.lost, 0u) << "the cable lost " << hosts_.relay().lost();
     } else {
-      // So far from what is expected that no seed makes it fail.
+      // The bounds are so wide that no seed makes the test fail.
       EXPECT_GT(told.lost - before, kFlood * lost / 1000 / 2);
       EXPECT_LT(told.lost - before, kFlood * lost / 1000 * 2 + 50);
     }
@@ -120,7 +121,7 @@ TEST_F(BadCable, DuplicatesAreDroppedAndCounted) {
   ASSERT_NO_FATAL_FAILURE(flood(kFlood, kPatience));
   Told told{};
   ASSERT_NO_FATAL_FAILURE(accounts_for_all(told));
-  // Credits do not know of duplicates: where the receiver does not run, those take the room of others.
+  // Credits do not cover duplicates: while the receiver does not run, duplicates take the room of other packets.
   EXPECT_EQ(told.late, 0u);
   EXPECT_LE(told.lost, hosts_.dropped_there());
   EXPECT_GT(told.duplicates, kFlood / 10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other networks than two hosts with IPv4: hosts that have IPv6 only, and three hosts on a switch.
+// Tests networks other than two hosts with IPv4: hosts that have only IPv6, and three hosts on a switch.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +15,7 @@ constexpr ripc_service_id kGroup = RIPC_GROUP_ID(3000);
 constexpr ripc_service_id kMemberThere = 3101;
 constexpr ripc_service_id kMemberThird = 3102;
 
-// Answers every message to the group: arguments DIRECTORY ID. Ends with the process.
+// The role: answers every message to the group; arguments DIRECTORY ID. Runs until it is killed.
 int member(const std::vector<std::string>& arguments) {
   const Context context = make_far_context(arguments.at(0));
   const Service service = make_service(context, std::stoull(arguments.at(1)));
@@ -116,7 +116,7 @@ TEST_F(ThreeHosts, AHostWhoseProcessesAllDieWithItsNetworkIsReplacedByTheThird) 
   const std::uint64_t before = Hosts::transmitted();
   ASSERT_EQ(asker_->send_long(kLong, 1, ticket), RIPC_OK) << ripc_last_error();
   ASSERT_TRUE(eventually([&] { return Hosts::transmitted() > before + kLong / 5; }));
-  // No word of the end gets out.
+  // A stopped process cannot announce its end.
   process_.signal(SIGSTOP);
   hosts_.there("link set cable down");
   const ripc_status status = ripc_ticket_poll(ticket.get());
@@ -138,7 +138,7 @@ TEST_F(ThreeHosts, AGroupReachesEachHostOnceAndForgetsTheOneThatIsCutOff) {
   EXPECT_TRUE(answer({kMemberThere, kMemberThird}));
   hosts_.there("link set cable down", Hosts::Host::third);
   EXPECT_TRUE(answer({kMemberThere}));
-  // A host that is not cut off is not held up.
+  // The host that is not cut off must not be delayed.
   ASSERT_NO_FATAL_FAILURE(exchange_long(100));
   hosts_.there("link set cable up", Hosts::Host::third);
   EXPECT_TRUE(answer({kMemberThere, kMemberThird})) << "the host does not come back";

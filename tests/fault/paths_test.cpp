@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which way leads to a service, and what replaces it: addresses that change, that are silent, that die; paths of
+// Tests which path leads to a service, and what replaces it: addresses that change, stay silent or die; paths of
 // different transports; addresses from a file.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace fault {
 namespace {
 
 constexpr const char* kOther = "10.78.0.4";  // a second address of the other host
-// Frames to a wrong address of the link vanish without a word.
+// Frames to a wrong link-layer address are silently lost.
 constexpr const char* kWrong = " lladdr 02:00:00:00:00:99 nud permanent dev cable";
 
 ripc_service_info empty_info() {
@@ -23,12 +23,12 @@ ripc_service_info empty_info() {
 
 class Paths : public HostTest {
  protected:
-  // What the context's resolver says of the holder; "" if nothing.
+  // The holder's address according to the context's resolver; "" if it has none.
   static std::string address_by(const Context& context) {
     ripc_service_info info = empty_info();
     return ripc_resolve(context.get(), kHolder, &info) == RIPC_OK ? info.address : "";
   }
-  // The path that is taken, as ripc_find_path() tells it; "" if there is none.
+  // The path to the holder, as ripc_find_path() reports it; "" if there is none.
   static std::string path_by(const Context& context) {
     const ripc_service_info info = path_to_holder(context);
     return info.transport[0] != '\0' ? std::string(info.transport) + ": " + info.reason : "";
@@ -40,12 +40,12 @@ class Paths : public HostTest {
 
 TEST_F(Paths, AServiceWhoseHostChangesItsAddressIsPublishedAnewAndKeepsItsIncarnation) {
   ASSERT_NO_FATAL_FAILURE(start(kSecond));
-  // It has heard of the service, and never sent to it.
+  // This context has resolved the service but never sent to it.
   const Context listener = make_far_context(directory_here_.path());
   ripc_service_info before = empty_info();
   ASSERT_EQ(ripc_resolve(listener.get(), kHolder, &before), RIPC_OK) << ripc_last_error();
   ASSERT_TRUE(has(before.address, ip(Hosts::kThere))) << before.address;
-  // One that asks the local resolver of the other host.
+  // This context asks the local resolver of the other host.
   const Context neighbour = make_far_context(directory_there_.path());
   hosts_.there(std::string("address delete ") + Hosts::kThere + "/24 dev cable");
   hosts_.there(std::string("address add ") + kOther + "/24 dev cable");
@@ -83,7 +83,7 @@ TEST_F(Paths, AnAddressThatIsSilentDoesNotHoldUpTheNextOne) {
   silence(Hosts::kThere);
   ASSERT_NO_FATAL_FAILURE(start(4 * kSecond));
   const Context newcomer = make_far_context(directory_here_.path());
-  // Within the time for resolving, a quarter of what a silent address takes to be given up.
+  // This must succeed within the time for resolving, a quarter of the time after which a silent address is given up.
   const std::string path = path_by(newcomer);
   EXPECT_TRUE(has(path, kOther)) << path << ripc_last_error();
 }
@@ -128,10 +128,10 @@ TEST_F(Paths, AServiceThatMovesToAnotherHostIsFollowedFromSharedMemoryToSockets)
   EXPECT_TRUE(has(path_by(asker.context()), "shm: ")) << path_by(asker.context());
 }
 
-// The names of this test's file are all that the asker knows.
+// The asker knows only the names in this test's file.
 TEST_F(Paths, AServiceInAFileIsReachedWithoutAnyOtherResolver) {
   const std::string file = directory_here_.path() + "/known";
-  // No one is at the first address, nothing comes from the second.
+  // Nobody is at the first address, and the second is silent.
   std::ofstream(file) << kHolder << " socket:" << Hosts::kHere << ":9  socket:" << Hosts::kThere
                       << ":27500  socket:" << kOther << ":27500\n";
   hosts_.there(std::string("address add ") + kOther + "/24 dev cable");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hosts with two cables: long messages travel over both, and a cable that fails takes nothing with it.
+// Tests two hosts with two cables: long messages travel over both, and a cable that fails loses nothing.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -30,7 +30,7 @@ class Rails : public HostTest {
   static std::array<std::uint64_t, 2> transmitted() {
     return {Hosts::transmitted(), Hosts::transmitted(Hosts::kCable2)};
   }
-  // Those to the holder, by device.
+  // The rails to the holder, by device.
   std::map<std::string, ripc_rail_info> rails() const {
     std::map<std::string, ripc_rail_info> found;
     const auto add = [](void* to, const ripc_rail_info* rail) {
@@ -44,7 +44,7 @@ class Rails : public HostTest {
     EXPECT_NE(reason.find("; 2 rails"), std::string::npos) << reason;
     EXPECT_FALSE(reason.ends_with("...")) << reason;
   }
-  // Until bytes of a long message have gone over both cables.
+  // Sends long messages until one has gone over both cables.
   void use_both() {
     both_used_ = false;
     for (int count = 0; !both_used_; ++count) {
@@ -58,7 +58,7 @@ class Rails : public HostTest {
   }
   void send(Ticket& ticket, std::size_t size = kLong) {
     ripc_status status = RIPC_AGAIN;
-    // No room: short messages of the session may still take the cable that is down.
+    // There may be no room: the session may still send its short messages over the cable that is down.
     while ((status = asker_->send_long(size, ++sent_, ticket)) == RIPC_AGAIN) {
       --sent_;
       ASSERT_EQ(ripc_wait_room(asker_->service().get(), kHolder, kPatience), RIPC_OK) << ripc_last_error();
@@ -80,7 +80,7 @@ class Rails : public HostTest {
     }));
     fault();
   }
-  // All that was sent has come, once, with the bytes that were sent.
+  // Expects that every message sent has arrived once, with the bytes that were sent.
   void counts() {
     const std::optional<Told> told = asker_->ask(kPatience);
     ASSERT_TRUE(told) << ripc_last_error();
@@ -181,7 +181,7 @@ TEST_F(Rails, EachCableMayFailInTurn) {
       Ticket ticket;
       ASSERT_NO_FATAL_FAILURE(send_while(ticket, [&] { hosts_.plug(false, cable); }));
       EXPECT_EQ(ripc_ticket_wait(ticket.get(), kPatience), RIPC_OK) << ripc_last_error();
-      // The session has moved, if it used this cable, when both directions are heard again.
+      // If the session used this cable, it has moved once both directions work again.
       ASSERT_NO_FATAL_FAILURE(counts());
       hosts_.plug(true, cable);
       ASSERT_NO_FATAL_FAILURE(use_both());
@@ -189,7 +189,7 @@ TEST_F(Rails, EachCableMayFailInTurn) {
   }
 }
 
-// Which cable is down in each of two turns of a second; null: none.
+// The parameter says which cable is down in each of two alternating seconds; null: none.
 class Flapping : public Rails, public testing::WithParamInterface<std::array<const char*, 2>> {};
 
 TEST_P(Flapping, CablesThatComeAndGoLoseNothing) {
@@ -228,10 +228,10 @@ INSTANTIATE_TEST_SUITE_P(, Flapping,
                                                                        : "TheOther";
                          });
 
-// The network of a cable, by the beginning of its addresses.
+// The parameter is a cable, and how the addresses of its network begin.
 class Renumbered : public Rails, public testing::WithParamInterface<std::pair<const char*, const char*>> {
  protected:
-  // The host's end of the cable has the number `host` in it, and gets another one.
+  // Commands that give an end of the cable another address; `host` is the last number of its present one.
   std::array<std::string, 2> commands(const char* host) {
     const auto [cable, network] = GetParam();
     const std::string end = std::string("/24 dev ") + cable;
@@ -276,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(, Renumbered,
 TEST_F(Rails, ACableThatIsTenTimesSlowerCarriesLittle) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   Hosts::shape(Hosts::kCable2, "100mbit");
-  // The first ones find out.
+  // The first messages find the rates out.
   for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
   const auto before = transmitted();
   for (int count = 0; count < 3; ++count) ASSERT_NO_FATAL_FAILURE(send_whole());
@@ -285,19 +285,19 @@ TEST_F(Rails, ACableThatIsTenTimesSlowerCarriesLittle) {
   ASSERT_NO_FATAL_FAILURE(counts());
 }
 
-// The first of two cables loses packets where a test wants it.
+// The first of two cables loses packets when a test wants it to.
 class LossyRail : public Rails {
  protected:
   LossyRail() : Rails(Hosts::Cable::relayed_and_direct) {}
 };
 
-// How long it takes is bounded by what is sent: the clean cable carries most, and hardly anything twice.
+// The bytes sent bound the time: the clean cable must carry most of them, and hardly anything may be sent twice.
 TEST_F(LossyRail, ACableThatLosesPacketsHoldsUpNothing) {
   constexpr std::size_t kSize = std::size_t{64} << 20;
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(use_both());
   hosts_.relay().set({.lost = 50});
-  // Each finds the rails as the one before has left them.
+  // Each message finds the rails as the previous one left them.
   for (int count = 0; count < 3; ++count) {
     const auto before = transmitted();
     const std::uint64_t lost_before = hosts_.relay().lost();
@@ -311,7 +311,7 @@ TEST_F(LossyRail, ACableThatLosesPacketsHoldsUpNothing) {
   ASSERT_NO_FATAL_FAILURE(counts());
 }
 
-// TCP repeats what is lost of a greeting after a second, which is all the time that the session has.
+// TCP repeats a lost part of a greeting after a second, which is all the time that the session has.
 TEST_F(LossyRail, ASessionThatMovesThereOutlivesALostGreeting) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(use_both());
@@ -319,7 +319,7 @@ TEST_F(LossyRail, ASessionThatMovesThereOutlivesALostGreeting) {
   ASSERT_NO_FATAL_FAILURE(counts()) << "over the clean cable";
   hosts_.plug(true);
   ASSERT_NO_FATAL_FAILURE(use_both());
-  // What is under way for three seconds ends with its session.
+  // The message is under way for three seconds, and would end with its session.
   Hosts::shape(Hosts::kCable, "80mbit");
   Ticket ticket;
   ASSERT_NO_FATAL_FAILURE(send(ticket, std::size_t{32} << 20));
@@ -330,10 +330,11 @@ TEST_F(LossyRail, ASessionThatMovesThereOutlivesALostGreeting) {
   ASSERT_NO_FATAL_FAILURE(counts());
 }
 
-// Connections are made over the first cable, and nothing long comes through. Whether the holder sends what is long.
+// The first cable lets connections be made, but drops large packets. The parameter says whether the holder sends the
+// long messages.
 class BlackHole : public LossyRail, public testing::WithParamInterface<bool> {
  protected:
-  // Sends a long message. Whether the first cable has carried a part of it.
+  // Sends a long message. Returns whether the first cable carried a part of it.
   bool is_used() {
     constexpr std::size_t kSize = std::size_t{16} << 20;
     const auto carried = [] { return GetParam() ? Hosts::received() : Hosts::transmitted(); };
@@ -365,12 +366,12 @@ INSTANTIATE_TEST_SUITE_P(, BlackHole, testing::Bool(), [](const auto& instance) 
   return std::string(instance.param ? "OnTheWayBack" : "OnTheWayThere");
 });
 
-// A ticket ends with the session.
+// A ticket would fail with its session.
 TEST_F(Rails, TheSessionOutlivesTheCableThatItUses) {
   ASSERT_NO_FATAL_FAILURE(start(kPeerTimeout));
   ASSERT_NO_FATAL_FAILURE(use_both());
   Ticket ticket;
-  // No one receives it before the cables have failed.
+  // Nobody receives the message before the cable has failed.
   process_.signal(SIGSTOP);
   ASSERT_NO_FATAL_FAILURE(send(ticket));
   hosts_.plug(false);

@@ -17,13 +17,13 @@ namespace fault {
 namespace {
 
 constexpr std::size_t kLargestPacket = 65536;
-// Packets of one end before the other has its turn.
+// How many packets of one end are taken before the other end has its turn.
 constexpr int kBurst = 64;
-// How much later a reordered packet comes: at least, and at most beyond that.
+// A reordered packet is late by at least kDetour, and by up to kLongestDetour more.
 constexpr std::uint64_t kDetour = 2 * kMillisecond;
 constexpr std::uint64_t kLongestDetour = 4 * kMillisecond;
 
-// Of an IP packet.
+// The protocol number of an IP packet.
 int protocol_of(std::span<const std::byte> packet) {
   const bool v4 = (packet[0] >> 4) == std::byte{4};
   return std::to_integer<int>(packet[v4 ? 9 : 6]);
@@ -117,7 +117,7 @@ void Relay::take(std::size_t from) {
 void Relay::deliver_due() {
   for (const std::uint64_t at = now(); !packets_.empty() && packets_.top().due <= at; packets_.pop()) {
     const Packet& packet = packets_.top();
-    // An interface that is down takes none: they are lost, as on any cable.
+    // An interface that is down takes no packets: they are lost, as on any cable.
     (void)!::write(packet.to, packet.bytes.data(), packet.bytes.size());
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cable with bad weather: moves IP packets between two interfaces and loses, delays, reorders and duplicates some, by
-// a seeded generator. For machines whose kernel has no netem.
+// A bad cable: moves IP packets between two interfaces and loses, delays, reorders and duplicates some of them, as a
+// seeded generator decides. For machines whose kernel has no netem.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,18 @@
 
 namespace fault {
 
-// Of a thousand packets; each is decided about alone.
+// Counts are per thousand packets; each packet is decided on separately.
 struct Weather {
   std::uint64_t lost = 0;
   std::uint64_t duplicated = 0;
-  std::uint64_t reordered = 0;  // kept for some milliseconds, so that those behind overtake
-  std::uint64_t delay = 0;      // of all, in nanoseconds
-  std::size_t longest = 65536;  // longer ones are lost without a word, in bytes
+  std::uint64_t reordered = 0;  // held for some milliseconds, so that later packets overtake
+  std::uint64_t delay = 0;      // of all packets, in nanoseconds
+  std::size_t longest = 65536;  // in bytes; longer packets are silently lost
 };
 
 class Relay {
  public:
-  // The ends are TUN descriptors, which it owns.
+  // The ends are TUN descriptors, which the relay owns.
   Relay(int one, int other, std::uint64_t seed);
   ~Relay();
   Relay(const Relay&) = delete;
@@ -34,7 +34,7 @@ class Relay {
 
   // Any thread.
   void set(const Weather& weather);
-  // IP protocols that do not get through, from the first end and from the other; 0: none.
+  // Drops one IP protocol from the first end and one from the other; 0: none.
   void filter(int from_one, int from_other);
   // The next packet that asks for a TCP connection is lost.
   void lose_next_dial() { loses_dial_ = true; }
@@ -63,7 +63,7 @@ class Relay {
   int filtered_[2] = {0, 0};
   std::atomic<std::uint64_t> lost_{0}, duplicated_{0}, reordered_{0};
   std::atomic<bool> stopping_{false}, loses_dial_{false};
-  // The thread's.
+  // Used only by the relay's thread.
   Random random_;
   std::priority_queue<Packet, std::vector<Packet>, std::greater<>> packets_;
   std::uint64_t next_number_ = 0;

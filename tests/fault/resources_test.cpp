@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libripc needs runs out: descriptors, memory, pool, disk, room in queues, the attention of a stopped process.
-// Each call that meets it says so, and works again as soon as there is some. Whatever limits a process runs in a child.
+// Tests that run out of what libripc needs: descriptors, memory, pool, disk space, room in queues, a peer that is not
+// stopped. Each affected call reports the shortage, and works again as soon as it is over. Tests that limit a process
+// run in a child.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -59,7 +60,7 @@ class Scarcity {
   std::vector<int> taken_;
 };
 
-// Runs it in a process of its own and expects no failure there.
+// Runs `body` in a child process and expects no failure there.
 void in_child(const std::function<void()>& body) {
   Process process = Process::forked(body);
   EXPECT_EQ(process.wait(4 * kLimit), 0) << "the child's own output says why";
@@ -102,7 +103,7 @@ TEST(Descriptors, AServiceThatCannotHaveThemSaysSoAndCanBeRegisteredLater) {
   in_child([&] {
     const Context context = make_context(directory.path());
     ASSERT_TRUE(context);
-    // The page with the state of services stays, once it is there.
+    // The page with the state of services stays once it exists, so it is made first.
     make_service(context, kOther).reset();
     std::size_t failures = 0;
     Service service;
@@ -173,7 +174,7 @@ TEST(Descriptors, AReceiverThatCannotHaveThemRefusesAndTakesPeersLater) {
     // The newcomer is another process, with enough descriptors of its own; it tries until it gets through.
     const std::string result = directory.path() + "/statuses";
     Process newcomer("newcomer", {directory.path(), result});
-    // Its context must be there, and its first attempts must meet the scarcity.
+    // Its context must exist beforehand, and its first attempts must meet the scarcity.
     ASSERT_TRUE(eventually([&] { return access((result + ".started").c_str(), F_OK) == 0; }));
     {
       const Scarcity scarcity(0);
@@ -194,7 +195,7 @@ TEST(Descriptors, AReceiverThatCannotHaveThemRefusesAndTakesPeersLater) {
   });
 }
 
-// Arguments DIRECTORY RESULT: sends to kService until it works; every failure must be one that tells what is wrong.
+// Arguments DIRECTORY RESULT: sends to kService until it works; every failure must say what is wrong.
 int newcomer(const std::vector<std::string>& arguments) {
   ripc_context_options options = context_options(arguments.at(0));
   options.resolve_timeout = 100 * kMillisecond;
@@ -265,7 +266,7 @@ TEST(Memory, WithoutAddressSpaceALeaseAndANewPeerFailAndWorkLater) {
     const Context context = make_context(directory.path());
     const Service service = make_service(context, kService);
     ASSERT_TRUE(service);
-    // Make what can be made beforehand, so that only large things meet the limit.
+    // Make beforehand what can be made, so that only large allocations meet the limit.
     EXPECT_EQ(send_short(service, 99999, 1), RIPC_NO_SERVICE);
     rlimit before{};
     getrlimit(RLIMIT_AS, &before);
@@ -295,7 +296,7 @@ TEST(Disk, AFullRuntimeDirectoryIsSaidAndIsNoTroubleWhenThereIsRoomAgain) {
     if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=32k,nr_inodes=10,mode=700") != 0)
       _exit(77);
-    // Inodes: the root, contexts, services and what follows.
+    // Used inodes: the root, contexts, services, and what follows.
     const Context first = make_context(directory.path());
     const Service service = make_service(first, kService);
     ASSERT_TRUE(service);
@@ -328,8 +329,7 @@ TEST(Disk, AFullRuntimeDirectoryIsSaidAndIsNoTroubleWhenThereIsRoomAgain) {
 
 // ---- Queues and stopped processes --------------------------------------------------------------------------------
 
-// Arguments DIRECTORY: receives for ever, posts windows again, tells kService how many messages came when asked (tag
-// 9).
+// Arguments DIRECTORY: receives for ever, checks each message, and answers a message with tag 9 to kService.
 int slow_reader(const std::vector<std::string>& arguments) {
   const Context context = make_context(arguments.at(0));
   const Service service =
@@ -355,7 +355,7 @@ TEST(Stopped, ItsSendersHearAgainAndTimeoutsOthersAreUndisturbedAndAllResumes) {
   ASSERT_EQ(send_short(service, kPeer, 1), RIPC_OK) << ripc_last_error();
   ASSERT_EQ(exchange(service, other, 1), "");
   peer.signal(SIGSTOP);
-  // Until the kernel has stopped it, it may take some of them.
+  // The peer may take some messages until the kernel has stopped it.
   std::vector<std::byte> bytes = make_item(30000, 2);
   const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_LONG, 0};
   ripc_send_options options;

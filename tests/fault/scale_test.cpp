@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many: 1,000 services in one process and 200 processes that talk with them. Prints what a peer costs; asserts that
-// everything arrives, and the memory that the two sides of an idle peer share.
+// Scale test: 1,000 services in one process, and 200 processes that talk to them. Prints what a peer costs. Checks that
+// everything arrives, and bounds the memory that the two sides of an idle peer share.
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ struct Pipe {
   std::array<int, 2> ends{-1, -1};
 };
 
-// Until the other side has written a byte, or closed its end.
+// Waits until the other side has written a byte or closed its end.
 void wait_for_byte(int fd) {
   char byte = 0;
   while (::read(fd, &byte, 1) < 0 && errno == EINTR) {
@@ -51,7 +51,7 @@ void wait_for_byte(int fd) {
 int talk(const Service& service, ripc_service_id to) {
   for (std::uint64_t index = 0; index < kMessagesPerService; ++index) {
     ripc_status status = RIPC_OK;
-    // So many at once: the server may be too busy to answer a new peer in time.
+    // With so many clients at once, the server may be too busy to answer a new peer in time.
     if (!eventually(
             [&] {
               status = send_short(service, to, index);
@@ -68,7 +68,7 @@ int talk(const Service& service, ripc_service_id to) {
   return 0;
 }
 
-// One client: talks with its first service, says so, waits, talks with the others, says so, stays until told to go.
+// One client: talks to its first service, reports, waits, talks to the others, reports, and stays until told to go.
 int client(std::size_t number, const std::string& directory, int done, int start, int second, int leave) {
   wait_for_byte(start);
   ripc_context_options options = context_options(directory);
@@ -90,7 +90,7 @@ int client(std::size_t number, const std::string& directory, int done, int start
   return status;
 }
 
-// Bytes of a process's mappings of memory that libripc shares: each page counted once over all processes that map it.
+// The bytes of libripc's shared memory that a process maps. Summed over all processes, each page counts once.
 std::uint64_t shared_share(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/smaps");
   std::uint64_t sum = 0;
@@ -106,7 +106,7 @@ std::uint64_t shared_share(pid_t pid) {
   return sum;
 }
 
-// Answers everything until `finished` clients have said that they are.
+// Answers everything until `expected` clients have said that they are finished. Returns how many succeeded.
 std::size_t serve(const std::vector<Service>& services, int done, std::size_t expected) {
   std::size_t finished = 0;
   std::size_t good = 0;
@@ -146,7 +146,7 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   if (limit.rlim_cur < 8192) GTEST_SKIP() << "needs 8192 descriptors: raise the hard limit (ulimit -Hn)";
   const TemporaryDirectory directory;
   Pipe done, start, second, leave;
-  // Before any thread or context exists here.
+  // Forked before any thread or context exists here.
   std::vector<Process> clients;
   for (std::size_t number = 0; number < kClients; ++number) {
     clients.push_back(Process::forked([&] {
@@ -172,13 +172,13 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   const std::uint64_t memory = support::memory_of("Pss:");
   const std::uint64_t shared = shared_share(getpid());
 
-  // Every client one service, both ways.
+  // Every client talks to one service, both ways.
   start.close_writer();
   ASSERT_EQ(serve(services, done.ends[0], kClients), kClients);
   const std::uint64_t connected = now();
   std::uint64_t shared_sum = shared_share(getpid());
   for (const Process& process : clients) shared_sum += shared_share(process.pid());
-  // The page with the state lines of its own service that each client has is not the peer's, but is counted as such.
+  // The sum also counts a page that does not belong to the peer: each client's state lines of its own service.
   const std::uint64_t per_peer = (shared_sum - shared) / kClients;
   std::printf("1,000 services: %.2f s, %.1f KiB and %.2f descriptors each\n",
               static_cast<double>(registered - begin) / 1e9, static_cast<double>(memory) / 1024 / kServices,
@@ -193,7 +193,7 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   EXPECT_GT(per_peer, 0u);
   EXPECT_LE(per_peer, kMostPerPeer);
 
-  // Then every service of all.
+  // Then each client talks to the rest of its services.
   second.close_writer();
   ASSERT_EQ(serve(services, done.ends[0], kClients), kClients);
   std::printf("1,000 links: %.2f s\n", static_cast<double>(now() - connected) / 1e9);
@@ -206,7 +206,7 @@ TEST(Scale, AThousandServicesAndTwoHundredProcesses) {
   EXPECT_EQ(received, kServices * kMessagesPerService);
   leave.close_writer();
   for (Process& process : clients) EXPECT_EQ(process.wait(kPatience), 0);
-  // All gone: the server is as it was.
+  // All clients are gone: the server holds what it held before.
   EXPECT_TRUE(eventually([&] {
     for (const Service& service : services) (void)receive(service, 0);
     return descriptor_count() <= descriptors;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // soak [MINUTES]: mixed traffic between two processes for a long time (60 minutes unless told otherwise). The other
-// process is killed and started again every few seconds. One line a minute; exit status 1 as soon as something was not
-// whole, or memory, descriptors or threads have grown since the first minute.
+// process is killed and started again every few seconds. Prints one line a minute; the exit status is 1 as soon as
+// something arrives torn, or memory, descriptors or threads have grown since the first minute.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ constexpr ripc_service_id kHere = 1001;
 constexpr ripc_service_id kThere = 1002;
 constexpr std::uint64_t kPool = 256 << 20;
 constexpr std::uint64_t kLifeTime = 5 * kSecond;
-constexpr std::size_t kMayGrow = 32 << 20;  // bytes: what allocators keep
+constexpr std::size_t kMayGrow = 32 << 20;  // bytes that allocators may keep
 
 // Arguments DIRECTORY SEED TRANSPORT.
 int other(const std::vector<std::string>& arguments) {

@@ -34,7 +34,7 @@ Traffic::Traffic(ripc_context* context, ripc_service* service, ripc_service_id p
 
 Traffic::~Traffic() { (void)settle(); }
 
-// True if it worked; remembers statuses that have no place here.
+// True on success. Records a status that must not occur here as a flaw.
 bool Traffic::note(ripc_status status, const char* what) {
   switch (status) {
     case RIPC_OK:
@@ -118,7 +118,7 @@ bool Traffic::send_pooled(std::size_t size) {
     ++sent_;
     tickets_.emplace_back(ticket);
   }
-  // Early on purpose: the library keeps it for the ticket.
+  // Released early on purpose: the library keeps the buffer for the ticket.
   (void)ripc_buffer_release(context_, lease);
   return status != RIPC_NO_SERVICE && status != RIPC_PEER_DEAD;
 }
@@ -135,7 +135,7 @@ bool Traffic::send_foreign(std::size_t size, bool registered) {
     ++sent_;
     entry.ticket.reset(ticket);
   }
-  // Ends the message if it is still on its way.
+  // Unregistering ends the message if it is still on its way.
   if (registered) note(ripc_memory_unregister(context_, entry.memory.data()), "unregister memory");
   if (entry.ticket) foreign_.push_back(std::move(entry));
   return status != RIPC_NO_SERVICE && status != RIPC_PEER_DEAD;
@@ -187,7 +187,7 @@ void Traffic::unregister_bell() {
   if (const char* flaw = bell_.flaw; flaw != nullptr && flaw_.empty()) flaw_ = flaw;
 }
 
-// Rings the peer's bell, or hangs up another here and tells the peer.
+// Rings the peer's bell, or registers a new bell here and sends its handle to the peer.
 bool Traffic::ring_or_move_bell() {
   ripc_status status = RIPC_OK;
   if (peer_bell_ && random_.below(4) != 0) {
@@ -231,7 +231,8 @@ void Traffic::use_contested() {
   }
 }
 
-// Takes it over, uses it while it is here, or writes to its holder. True: none of this says whether the peer lives.
+// Takes the contested ID over, uses it while this side holds it, or sends to its holder. Always true: none of this
+// shows whether the peer lives.
 bool Traffic::contest() {
   if (contested_) {
     use_contested();
@@ -290,7 +291,8 @@ void Traffic::handle(Message message) {
     ripc_ticket* ticket = nullptr;
     if (note(ripc_reply(service_, message.get(), &item, 1, &options, &ticket), "reply")) {
       ++sent_;
-      // It travelled long from a copy. Waiting here could last for ever: each side may keep a lent view of the other.
+      // The reply travels as a long item, from a copy. Waiting here could last for ever, because each side may keep a
+      // lent view of the other.
       if (ticket != nullptr) tickets_.emplace_back(ticket);
     }
   }
@@ -305,7 +307,7 @@ void Traffic::handle(Message message) {
   if (!message || !lent) return;
   kept_.push_back(std::move(message));
   if (kept_.size() <= kKeptMessages) return;
-  // A lent view stays what it was, even if its owner died meanwhile.
+  // A lent view keeps its content even if its owner has died.
   if (std::string flaw = flaw_of(kept_.front().get()); !flaw.empty() && flaw_.empty()) flaw_ = "kept: " + flaw;
   kept_.pop_front();
 }
@@ -313,7 +315,7 @@ void Traffic::handle(Message message) {
 void Traffic::reap() {
   std::erase_if(tickets_, [](const Ticket& ticket) { return ripc_ticket_poll(ticket.get()) != RIPC_PENDING; });
   std::erase_if(foreign_, [](const Foreign& entry) { return ripc_ticket_poll(entry.ticket.get()) != RIPC_PENDING; });
-  // One request in a while is given up, answered or not.
+  // Gives up a request now and then, answered or not.
   if (requests_.empty() || random_.below(16) != 0) return;
   (void)ripc_request_cancel(service_, requests_.front().request);
   requests_.pop_front();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed traffic between one service here and one in another process. It has everything that a message can do, chosen at
-// random, notifications, and an ID that each side takes from the other. Neither side waits for the other, so either may
-// be killed at any instruction.
+// Mixed traffic between one service here and one in another process. It consists of random messages of every kind,
+// notifications, and an ID that each side takes from the other. Neither side waits for the other, so either may be
+// killed at any instruction.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class Traffic {
   bool step();
   // Only receives, checks and answers.
   void receive_all();
-  // Gives everything back that can be given back: messages, tickets, requests, windows. False if a ticket never ends.
+  // Gives back everything that can be given back: messages, tickets, requests, windows. False if a ticket never ends.
   bool settle();
 
   std::uint64_t sent() const { return sent_; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/kv: clients of the object store are killed in mid-transaction. No lock and no half of a transaction stays.
+"""Kills clients of the object store in examples/kv in mid-transaction. No lock and no half of a transaction stays.
 
-RIPC_FAULT_KILLS sets how many are killed at random moments, RIPC_FAULT_SEED the moments."""
+RIPC_FAULT_KILLS sets how many are killed at random moments, RIPC_FAULT_SEED chooses the moments."""
 import json
 import os
 import pathlib
@@ -59,7 +59,7 @@ class KilledClients:
         return process.returncode, json.loads(output) if output else None
 
     def audit(self, dead):
-        """Once every server knows of the death of so many clients, what they see."""
+        """What the servers see once each of them knows that `dead` clients have died."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             code, seen = self.wait(self.start("audit"))
@@ -96,7 +96,7 @@ class KilledClients:
                 self.assertIn(b"committed", client.stdout.readline())
             client.kill()
             client.wait(PATIENCE)
-            # The other one goes on.
+            # The other client goes on.
             self.assertIn(b"committed", other.stdout.readline())
         other.kill()
         other.wait(PATIENCE)

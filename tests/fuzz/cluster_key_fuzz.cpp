@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of cluster key files. Any text is refused or understood. A refusal repeats nothing of what may be a
-// secret. What is signed with an understood key can be checked with it. Who signs is in the text.
+// Fuzzes the reader of cluster key files. Any text is refused or understood. A refusal repeats nothing that may be a
+// secret. An understood key verifies what it has signed, and the signer that it names is in the text.
 #include <array>
 #include <cctype>
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace {
 
 using fuzz::require;
 
-// Digits of the text are repeated, as many as no one guesses.
+// Whether the message repeats more digits of the text than anyone could guess.
 bool tells(std::string_view message, std::string_view text) {
   constexpr std::size_t kPart = 16;
   for (std::size_t at = 0; at + kPart <= text.size(); ++at) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the reader of private data, which a stranger sends when it asks for an RDMA connection. Any words are refused
-// or understood, and what is understood is written the same again. Nothing is proven but with the right key.
+// or understood, and understood data is written back unchanged. Only the right key proves anything.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -20,7 +20,7 @@ using ripc::internal::verbs::Side;
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name is libFuzzer's
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // The kernel hands over 56 bytes, whatever came.
+  // The kernel hands over 56 bytes, however many the peer sent.
   PrivateData words{};
   std::transform(data, data + std::min(size, words.size()), words.begin(), [](auto byte) { return std::byte{byte}; });
   ConnectionPrivateData told;

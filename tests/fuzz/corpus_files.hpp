@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of make_corpus.cpp need: files of bytes, and a packet.
+// Helpers for all parts of make_corpus.cpp: they write files of bytes, and make a packet.
 #pragma once
 
 #include <cstddef>

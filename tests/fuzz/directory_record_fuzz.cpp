@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. A record
-// that is good is the one of its ID, and the same after it was written and read again. Also what servers tell
-// `ripc doctor`, which shows it on terminals.
+// Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. An
+// accepted record has the ID that was asked for, and stays the same when it is written and read again. Also fuzzes the
+// answers of servers to `ripc doctor`, which shows them on terminals.
 #include <cstddef>
 #include <cstdint>
 #include <string>

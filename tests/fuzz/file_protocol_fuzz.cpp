@@ -12,7 +12,7 @@ namespace {
 
 using fuzz::require;
 
-// `reserved`: bytes from 4 to 7, which a reader does not look at, and a writer leaves 0.
+// `reserved`: bytes 4 to 7 are reserved; a reader ignores them, and a writer leaves them 0.
 template <typename Decoded>
 bool check(ripc::Bytes bytes, const Decoded& decoded, bool reserved) {
   if (!decoded) return false;

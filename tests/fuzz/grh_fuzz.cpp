@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of the headers that a device writes before a datagram. What is understood has its addresses from
-// the header itself, as they lie there.
+// Fuzzes the reader of the headers that a device writes before a datagram. The addresses that it returns are exactly
+// those in the header.
 #include <algorithm>
 #include <array>
 #include <cstddef>

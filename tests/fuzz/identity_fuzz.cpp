@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of identity files: any text is refused, or understood, and then what it signs is its own alone.
+// Fuzzes the reader of identity files: any text is refused or understood. An understood identity verifies its own
+// signatures and refuses changed ones.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(identity.status() == RIPC_INVALID_ARGUMENT);
     return 0;
   }
-  if (!fuzz::is_one_in(64, {data, size})) return 0;  // signatures take as long as some hundred texts
+  if (!fuzz::is_one_in(64, {data, size})) return 0;  // a signature takes as long as some hundred texts
   const std::array bytes{std::byte{1}, std::byte{2}};
   security::Signature signature = (*identity)->sign("fuzz", {bytes});
   require(security::Identity::verify((*identity)->public_key(), "fuzz", {bytes}, signature));

@@ -98,7 +98,7 @@ void write_packets(const std::filesystem::path& folder) {
     for (std::size_t index = 0; index < RIPC_MAX_ITEMS; ++index) encoder.add_payload({});
     write(folder / "most_items", flatten(encoder));
   }
-  // Refused ones, to begin near the edges.
+  // Packets that are refused, so that the fuzzer begins near the edges.
   Bytes bytes = short_message();
   bytes.pop_back();
   write(folder / "refused_truncated", bytes);
@@ -113,7 +113,7 @@ void write_packets(const std::filesystem::path& folder) {
   write(folder / "refused_long_length", bytes);
 }
 
-// A byte for the fuzzer, then a head of a datagram or record, a text and a tag.
+// Each file has a byte for the fuzzer, then the head of a datagram or record, a text and a tag.
 void write_sealed(const std::filesystem::path& folder) {
   Bytes bytes(1 + 8 + 28 + 16, std::byte{0x5a});
   for (std::uint8_t choice = 0; choice < 4; ++choice) {
@@ -201,7 +201,7 @@ void write_controls(const std::filesystem::path& folder) {
 
 void write_bulk(const std::filesystem::path& folder) {
   namespace bulk = ripc::internal::wire::bulk;
-  // A header, and behind it a trailer.
+  // A header followed by a trailer.
   const auto with_trailer = [](const bulk::Frame& frame, ripc_status status) {
     Bytes bytes(bulk::kHeaderSize);
     bulk::encode(frame, std::span<std::byte, bulk::kHeaderSize>(bytes.data(), bulk::kHeaderSize));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of the multicast resolver's packets. What it accepts keeps every rule of docs/wire.md, and is the
-// same after it was written and read again.
+// Fuzzes the decoder of the multicast resolver's packets. What it accepts keeps every rule of docs/wire.md, and stays
+// the same when it is written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (whole != DecodeStatus::ok) return 0;
   require(packet.signer.has_value() == header.has_signer && !(header.has_signer && packet.services.empty()));
   check(packet);
-  // Written again, unsigned: an address that no service uses, or that is there twice, is left out.
+  // Writes the packet again, unsigned. Unused and repeated addresses are left out.
   PacketHeader plain = packet.header;
   plain.is_signed = false;
   PacketBuilder builder(plain, {}, kMaxPacket);

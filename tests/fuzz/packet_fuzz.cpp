@@ -67,7 +67,8 @@ void check_encodes_again(const Packet& packet, std::span<const std::byte> bytes)
   require(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()));
 }
 
-// What the short way takes, the decoder takes too, and sees the same in it; and it takes all messages of payload only.
+// The fast path, PlainReader, takes exactly those packets that the decoder reads as messages with payload items only.
+// Both see the same content.
 void check_plain(const Packet* packet, std::span<const std::byte> bytes) {
   const bool is_plain = packet != nullptr && packet->kind() == ripc::internal::wire::PacketKind::message &&
                         std::all_of(packet->items().begin(), packet->items().end(),

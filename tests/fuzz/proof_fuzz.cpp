@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes both ends of the handshake's proof with frames that are understood. It does so once with a cluster key alone
-// and once for a member of a trust file. Anyone who does not have the cluster key proves nothing, and no answer
-// convinces anyone who connects. And anyone who has the key and an identity of the input's bytes is no member of the
-// trust file.
+// Fuzzes both ends of the handshake's proof with well-formed frames, once with only a cluster key and once for a member
+// of a trust file. Without the cluster key, nobody proves anything, and no answer convinces the side that connects.
+// With the cluster key and an identity made from the input, nobody passes for a member of the trust file.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -40,7 +39,7 @@ ProofOptions with_key() {
   return options;
 }
 
-// nullptr: these bytes are no identity's.
+// The identity with this secret; nullptr if these bytes make none.
 std::shared_ptr<const security::Identity> identity_of(std::span<const std::byte, 32> seed) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = "secret ed25519:";
@@ -52,7 +51,7 @@ std::shared_ptr<const security::Identity> identity_of(std::span<const std::byte,
   return identity.ok() ? *identity : nullptr;
 }
 
-// alice, whose trust file knows her alone.
+// The member alice, whose trust file names only her.
 const ProofOptions& member() {
   static const ProofOptions kMember = [] {
     std::array<std::byte, 32> seed{};
@@ -68,7 +67,7 @@ const ProofOptions& member() {
   return kMember;
 }
 
-// The messages of a handshake with alice up to the last one, which is then in `theirs`.
+// Runs a handshake with alice up to its last message, which is then in `confirm`.
 void begin(Proof& theirs, Proof& own, session::Confirm& confirm) {
   SeenOffers seen;
   session::Hello asked = kAsked;
@@ -80,8 +79,8 @@ void begin(Proof& theirs, Proof& own, session::Confirm& confirm) {
   require(theirs.confirm(confirm).ok());
 }
 
-// Someone who has the cluster key, and an identity of the first bytes. The rest says where the last message is
-// changed.
+// Lets a stranger connect who has the cluster key and an identity made from the first bytes. The rest of the bytes
+// change the last message.
 void meet_stranger(std::span<const std::byte> bytes) {
   ProofOptions stranger = with_key();
   stranger.credentials.identity = identity_of(bytes.first<32>());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Whatever is
-// there, each packet lies inside the queue's memory and no more than a full queue comes out.
+// Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Whatever the
+// queue contains, each packet lies inside its memory, and no more packets come out than a full queue holds.
 //
-// The input: a byte that picks the geometry, and a byte that says how many cells are marked as committed in advance. So
-// the input need not guess sequence numbers. Then the contents: 16 bytes for the head of each cell in turn, the rest
-// over the memory from its start on.
+// The input begins with a byte that picks the geometry. The next byte says how many cells are marked as committed in
+// advance, so that the input need not guess sequence numbers. Then come 16 bytes for the head of each cell, in order.
+// The rest is written over the memory from its start on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint32_t committed = data[1] % (2 * geometry.cells);
   std::span<const std::uint8_t> input(data + 2, size - 2);
 
-  // A block of exactly this size: AddressSanitizer sees a read of one byte too many.
+  // A block of exactly this size, so that AddressSanitizer sees a read of one byte too many.
   const std::size_t total = geometry.total();
   void* block = nullptr;
   require(posix_memalign(&block, kControlSize, total) == 0);
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)reader.take_room_request();
     require(++packets <= 2 * geometry.cells);
   }
-  // What a reader calls broken stays so.
+  // A queue that its reader calls broken stays broken.
   const bool broken = reader.broken();
   require(!reader.peek(packet) && reader.broken() == broken);
   return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what the trust file makes of packets: as they come, nothing is believed but what a member signed; and when a
-// member signs what is in them, it gets what the file gives it and nothing else.
+// Fuzzes how the trust file judges packets. In a packet as it comes, only what a member signed is believed. A member
+// that signs the same content gets the rights that the file gives it, and nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,7 +20,7 @@ namespace core = ripc::internal::core;
 namespace security = ripc::internal::security;
 namespace spi = ripc::internal::spi;
 
-// The member alice, and the file that knows her.
+// The member alice, and the trust file that names her.
 const security::Credentials& alice() {
   static const security::Credentials kAlice = [] {
     security::Credentials made;
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (is_genuine && !packet.header.has_signer) require(packet.services.empty() && refusals.unproven == count);
   if (!is_genuine) require(packet.header.has_signer);
 
-  if (!fuzz::is_one_in(64, {data, size})) return 0;  // signatures take as long as some hundred packets
+  if (!fuzz::is_one_in(64, {data, size})) return 0;  // a signature takes as long as some hundred packets
   spi::PacketBuilder builder(header, spi::Seal(alice()), spi::kMaxPacket);
   for (const spi::PacketService& service : services) {
     if (!builder.add(service.record, service.is_gone)) return 0;

@@ -13,8 +13,7 @@ inline void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Whether the input is one of those, one in so many, for which something is done that takes long. It is the same each
-// time for an input.
+// Chooses one in `many` inputs, for checks that take long. The choice depends only on the input.
 inline bool is_one_in(std::uint64_t many, std::span<const std::uint8_t> input) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const std::uint8_t byte : input) hash = (hash ^ byte) * 0x100000001b3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of make_corpus.cpp that has the packets and records of resolvers.
+// The part of make_corpus.cpp for the packets and records of resolvers.
 #pragma once
 
 #include <cstddef>
@@ -101,7 +101,7 @@ inline void write_multicast(const std::filesystem::path& folder) {
   write(folder / "signed", is_signed.finish());
 }
 
-// By the member of record_rights_fuzz.cpp.
+// Signed by the member alice of record_rights_fuzz.cpp.
 inline void write_record_rights(const std::filesystem::path& folder) {
   using ripc::internal::spi::PacketBuilder;
   using ripc::internal::spi::PacketType;

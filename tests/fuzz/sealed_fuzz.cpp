@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what opens sealed records and datagrams. A peer without the key gets nothing through, and what the peer with
-// the key has sealed is still opened afterwards. The first byte chooses the suite and whether the text is hidden.
+// Fuzzes the code that opens sealed records and datagrams. A peer without the key gets nothing through, and what the
+// peer with the key sealed still opens afterwards. The first byte chooses the suite and whether the text is hidden.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -16,7 +16,7 @@ using fuzz::require;
 using ripc::internal::Result;
 using ripc::internal::spi::ServiceRecord;
 
-// What follows the first "id":" in the text, so that mutations of the rest get past the comparison of IDs.
+// The ID after the first "id":" in the text, so that mutations of the rest get past the comparison of IDs.
 std::uint64_t id_in(std::string_view text) {
   constexpr std::string_view kKey = "\"id\":\"";
   const std::size_t at = text.find(kKey);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of make_corpus.cpp that has the frames of sessions.
+// The part of make_corpus.cpp for the frames of sessions.
 #pragma once
 
 #include <cstddef>

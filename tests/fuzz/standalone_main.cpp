@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a libFuzzer entry point without libFuzzer, so that any compiler can do the short run of the test suite. It runs
-// every corpus file once, then a bounded number of mutations of them. The mutations depend on nothing but the seed. It
-// understands the libFuzzer options that it has a use for, and without a corpus begins with nothing:
+// every corpus file once, then a bounded number of mutations of them. The mutations depend only on the seed and the
+// corpus. It understands the libFuzzer options that it can use. Without a corpus it begins with an empty input:
 //
 //   NAME_fuzz [-runs=N] [-seed=S] [-max_len=BYTES] [FILE|FOLDER...]
 //
-// The input is always in a heap block of its exact size: AddressSanitizer sees a read of one byte too many. Exits with
-// 0 when nothing was found, 2 for wrong use; a finding ends the process, with its input in ./crash-standalone.
+// The input is always in a heap block of its exact size, so that AddressSanitizer sees a read of one byte too many.
+// Exits with 0 if nothing was found and with 2 for wrong use. A finding ends the process and leaves its input in
+// ./crash-standalone.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@
 #include <system_error>
 #include <vector>
 
-// The names are those of libFuzzer and of the sanitizers; the second is there in a build with one.
+// The names are those of libFuzzer and of the sanitizers; only a build with a sanitizer has the second function.
 // NOLINTBEGIN(readability-identifier-naming, bugprone-reserved-identifier)
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
@@ -47,7 +48,7 @@ struct Options {
 
 constexpr const char* kCrashFile = "crash-standalone";
 
-// What runs now, for the handlers below.
+// The input that runs now, for the handlers below.
 const std::uint8_t* current_data = nullptr;
 std::size_t current_size = 0;
 
@@ -186,7 +187,7 @@ std::optional<Options> parse(int count, char** arguments) {
   return options;
 }
 
-// Files in the order of their names, so that a run is the same everywhere. nullopt if something cannot be read.
+// Loads files in the order of their names, so that a run is the same everywhere. nullopt if something cannot be read.
 std::optional<std::vector<Input>> load(const std::vector<std::string>& paths) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;

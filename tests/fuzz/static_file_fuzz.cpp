@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of the static resolver's file: any bytes are refused, with the line, or understood.
+// Fuzzes the reader of the static resolver's file: any bytes are understood, or refused with the line that is wrong.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the words of transfers and grants: a peer may have written anything into them, and names any key. Whatever is
-// there, both ends stay within their tables, and the owner hands out nothing that it did not expose. A transfer or
-// grant that it has ended stays ended.
+// Fuzzes the words of transfers and grants: a peer may write anything into them, and name any key. Whatever it writes,
+// both ends stay within their tables, and the owner hands out only what it exposed. A transfer or grant that the owner
+// has ended stays ended.
 //
-// The input: steps of ten bytes each. A step has a number that picks what is done, and a number of the slot. Then come
-// the eight bytes of a word that the peer writes, or of a key that it sends.
+// The input consists of steps of ten bytes. The first byte picks what is done, the second picks the slot. The other
+// eight are a word that the peer writes, or a key that it sends.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -90,7 +90,7 @@ class Link {
         if (taker_.begin_write(Key::from(value))) taker_.end_write(Key::from(value), slot % 2 == 0);
     }
   }
-  // When the peer is gone nothing is open any more.
+  // Once the peer is gone, nothing is open any more.
   void end() {
     owner_.peer_died();
     credit_.peer_died();
@@ -122,7 +122,7 @@ class Link {
     if (status == RIPC_REVOKED && is_read) draining_.push_back(key);
     end_if(slot, status);
   }
-  // What its owner has seen the end of is never handed out again.
+  // Once the owner has seen a transfer end, it never hands the transfer out again.
   void end_if(unsigned slot, ripc_status status) {
     if (status == RIPC_PENDING) return;
     const Key key = exposed_key(slot);

@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const std::string& name : member.holds.names) {
       const Result<ripc_service_id> id = core::id_of_name(name);
       if (!id.ok()) continue;
-      // What is given by name is its own, and no one's who has a prefix only.
+      // A name that the file gives to a member is its own; a member with only a matching prefix cannot hold it.
       require(trust.may_hold(member, name, *id) && trust.is_given(member, name, *id) && trust.may_claim(&member, *id));
       for (const Trust::Member& other : trust.members())
         require(trust.may_hold(other, name, *id) == other.holds.names.contains(name));

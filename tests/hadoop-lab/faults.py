@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Faults in the midst of a shuffle on real clusters, by name: each takes a minute or more, and the output is right.
+"""Faults during a shuffle on real clusters, by name: each takes a minute or more, and the output must be right.
 
   tests/hadoop-lab/faults.py                      all of them
   tests/hadoop-lab/faults.py Faults.test_a_damaged_output_is_made_again
@@ -19,7 +19,7 @@ from jobs import ROWS, Lab  # noqa: E402
 
 
 class SlowNetwork(Lab):
-    """So that something can happen in the midst of the shuffle."""
+    """A slow network, so that there is time for faults during the shuffle."""
     options = {"handlers": (OUR_HANDLER, OUR_HANDLER), "rate": "30mbit"}
     soon = ["-Dmapreduce.reduce.shuffle.retry-delay.max.ms=500", "-Dmapreduce.reduce.shuffle.ripc.timeout.ms=5000"]
 
@@ -34,7 +34,7 @@ class SlowNetwork(Lab):
         return self.paths(self.cluster.job_id("terasort.log"))
 
     def until_served(self):
-        """Returns a host whose NodeManager has bytes on their way."""
+        """Waits for a host whose NodeManager has begun to send bytes, and returns it."""
         served = []
 
         def serves():
@@ -79,8 +79,8 @@ class Faults(SlowNetwork):
 
     def test_a_killed_node_manager_comes_back(self):
         """In mid-shuffle. With recovery its outputs and tokens are there again, and libripc serves them."""
-        # HTTP does not wait for it, and the master does not run maps again for that. Hadoop's reducer may give up: its
-        # next attempt asks the NodeManager that has come back.
+        # HTTP does not wait for the NodeManager, and the master does not run maps again for that. Hadoop's reducer may
+        # give up: its next attempt then asks the restarted NodeManager.
         running = self.start(8, ["-Dmapreduce.reduce.shuffle.ripc.retry.ms=1000", "-Dmapreduce.reduce.shuffle.connect.timeout=1000",
                                  "-Dmapreduce.reduce.shuffle.fetch.retry.enabled=false",
                                  "-Dmapreduce.reduce.shuffle.max-fetch-failures-notifications=1000"])
@@ -101,7 +101,7 @@ class Faults(SlowNetwork):
         self.assertEqual(self.lost_attempts("Reduce"), 1)
 
     def first_output(self):
-        """That of this test's job, when its map has ended: two maps run at once."""
+        """Returns the first output of this test's job, once its map has ended: two maps run at once."""
         self.cluster.until(120, "map outputs", lambda: self.outputs(5) - self.old)
         return (self.outputs(0) - self.old).pop()
 
@@ -117,8 +117,8 @@ class Faults(SlowNetwork):
         self.check_reported()
 
     def test_a_lost_output_is_made_again(self):
-        # HTTP reports each failure, not every tenth one, and there is time between them: Hadoop's reducer gives up after as many
-        # failures as it has outputs, and the map is made again after three.
+        # HTTP reports every failure instead of every tenth, and there is time between them: Hadoop's reducer gives up
+        # after as many failures as it has outputs, and the map runs again after three.
         running = self.start(8, ["-Dmapreduce.reduce.shuffle.maxfetchfailures=1", "-Dmapreduce.reduce.shuffle.retry-delay.max.ms=3000"])
         shutil.rmtree(self.first_output().parent)
         counted = self.finish(running)
@@ -126,7 +126,7 @@ class Faults(SlowNetwork):
         self.check_reported()
 
     def hosts_in_place(self):
-        """The hosts, each with a container's folder, whose outputs a reducer has checked and left in place."""
+        """Returns the hosts whose outputs a reducer has checked and left in place, each with a container's folder."""
         found = set()
         for log in (self.cluster.work / "logs").glob("node*-containers/*/*/syslog"):
             text = read(log) + read(log.with_name("syslog.shuffle"))
@@ -137,7 +137,8 @@ class Faults(SlowNetwork):
         return found
 
     def start_until_in_place(self):
-        """Returns the job, and the outputs that its reducer has checked and not merged yet: it waits for those of the other host."""
+        """Returns the job, and the outputs that its reducer has checked but not merged yet: the reducer still waits for
+        those of the other host."""
         maps = range(8)
         old = set().union(*map(self.outputs, maps))
         before = self.hosts_in_place()
@@ -147,7 +148,7 @@ class Faults(SlowNetwork):
         return running, {data for data in set().union(*map(self.outputs, maps)) - old if host.folder in data.parents}
 
     def test_outputs_that_are_lost_before_their_merge_are_merged(self):
-        """As with Hadoop's shuffle, which has copies: the reducer has them open."""
+        """The result is the same as with Hadoop's shuffle, which has copies: the reducer has the outputs open."""
         running, outputs = self.start_until_in_place()
         for output in outputs:
             shutil.rmtree(output.parent)
@@ -166,15 +167,16 @@ class Faults(SlowNetwork):
         self.until_served()
         first, second = self.cluster.hosts
         first.run("ip", "link", "set", second.name, "down")
-        time.sleep(10)  # what the fault is
+        time.sleep(10)  # the fault itself
         first.run("ip", "link", "set", second.name, "up")
         self.assertGreater(self.finish(running)["FALLBACK_FAILED"], 0, "it was noticed")
 
 
 class WithoutRecovery(SlowNetwork):
     def test_a_killed_node_manager_comes_back_with_nothing(self):
-        """What it had is gone, so maps run again."""
-        # The master hears of it from HTTP only, and must before Hadoop's reducer gives up: at the second failure, if it has half of all.
+        """The NodeManager's outputs are gone, so maps run again."""
+        # Only HTTP tells the master, and must do so before Hadoop's reducer gives up: at the second failure, if it has
+        # half of all outputs.
         running = self.start(8, ["-Dmapreduce.reduce.shuffle.maxfetchfailures=1", "-Dmapreduce.reduce.shuffle.retry-delay.max.ms=60000",
                                  "-Dmapreduce.reduce.shuffle.max-fetch-failures-notifications=1"])
         host = self.until_served()
@@ -187,7 +189,7 @@ class WithoutRecovery(SlowNetwork):
 
 
 class Speculation(SlowNetwork):
-    """An attempt that stands still is overtaken by another one of the same task."""
+    """Another attempt of the same task overtakes one that stands still."""
     settings = ["-Dmapreduce.map.speculative=true", "-Dmapreduce.reduce.speculative=true",
                 "-Dmapreduce.job.speculative.speculative-cap-running-tasks=1.0", "-Dmapreduce.job.speculative.minimum-allowed-tasks=10",
                 "-Dmapreduce.job.speculative.retry-after-no-speculate=500", "-Dmapreduce.job.speculative.retry-after-speculate=500",

@@ -61,7 +61,7 @@ def fetch_jars():
 
 
 def plugin_jar():
-    """What goes on a cluster. Maven makes it if a source is newer."""
+    """Returns the jar that goes on a cluster. Maven makes it if a source is newer."""
     jar = ROOT / "hadoop-shuffle/target/ripc-hadoop-shuffle-0.1.0-all.jar"
     if not (BUILD / "java/resources").exists():
         raise Missing("the native libraries are not built: cmake --build --preset release --target ripc_java_natives")
@@ -82,7 +82,7 @@ def configuration(properties):
 
 
 def require():
-    """Raises Missing, or everything is there that a cluster needs."""
+    """Raises Missing unless everything is there that a cluster needs."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("nsenter"):
         raise Missing("network namespaces take root, iproute2 and util-linux")
     if not shutil.which("java") or not shutil.which("mvn"):
@@ -102,7 +102,7 @@ class Host:
         self.cluster = cluster
         self.folder = cluster.work / self.name
         (self.folder / "local").mkdir(parents=True, exist_ok=True)
-        if cluster.disk_size:  # before the namespace, which has the mounts of now
+        if cluster.disk_size:  # before the namespace, which copies the mounts of now
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={cluster.disk_size}", "tmpfs", self.folder / "local"], check=True)
         (self.folder / "ripc").mkdir(mode=0o700, exist_ok=True)
         script = f"hostname {self.name} && mount --bind {cluster.work}/hosts /etc/hosts && ip link set lo up && exec sleep infinity"
@@ -268,13 +268,13 @@ class Cluster:
         self.daemon(host, f"nodemanager-{host.name}", "768m", NODE_MANAGER)
 
     def kill_node(self, host):
-        """kill -9 of a NodeManager. nsenter has become it: they have one process."""
+        """Kills a NodeManager with SIGKILL. nsenter has become the NodeManager, so there is only one process."""
         process = self.processes.pop(f"nodemanager-{host.name}")
         process.send_signal(signal.SIGKILL)
         process.wait()
 
     def end_containers(self, host):
-        """Those of a NodeManager that was killed. The daemons and clients stay."""
+        """Ends the containers of a NodeManager that was killed. The daemons and clients stay."""
         end_namespace(host.pid, {process.pid for process in [host.holder, *self.processes.values(), *self.clients]})
 
     def __exit__(self, *_):
@@ -364,7 +364,7 @@ class Cluster:
         return answer[0]
 
     def counters(self, job):
-        """{group: {name: value}}, those of the whole job."""
+        """Returns the counters of the whole job as {group: {name: value}}."""
         groups = self.history(job, "/counters")["jobCounters"]["counterGroup"]
         return {group["counterGroupName"]: {each["name"]: each["totalCounterValue"] for each in listed(group["counter"])}
                 for group in listed(groups)}
@@ -393,7 +393,7 @@ class Cluster:
         return self.job(TERA + "TeraSort", *self.terasort_words(rows, maps, reduces, plugin, settings), log="terasort.log")
 
     def validate(self, rows):
-        """The output has the input's rows, in order, as Hadoop's own programs find."""
+        """Checks with Hadoop's own programs that the output has the input's rows in order."""
         texts = []
         for program, folder in [("TeraChecksum", self.teragen(rows)), ("TeraValidate", self.work / "out")]:
             report = self.work / program
@@ -405,7 +405,7 @@ class Cluster:
             raise Failed(f"the output is not sorted, or not the input's: {found!r}; the input's checksum is {checksum!r}")
 
     def check_sorted(self, rows):
-        """The output has the input's rows, in order. Faster than TeraValidate for little data."""
+        """Checks that the output has the input's rows in order. Faster than TeraValidate for little data."""
         expected = row_sum(self.teragen(rows).glob("part-m-*"), in_order=False)
         got = row_sum(sorted((self.work / "out").glob("part-r-*")), in_order=True)
         if got != expected:
@@ -452,7 +452,7 @@ def row_sum(files, in_order):
 
 
 def listed(value):
-    """Hadoop's REST interface writes a list of one as its element."""
+    """Returns a list: Hadoop's REST interface writes a list of one element as that element."""
     return value if isinstance(value, list) else [value]
 
 
@@ -468,7 +468,7 @@ def end_namespace(pid, spared=()):
 
 
 def main():
-    """unittest's, after a look at whether the lab can run: exit code 77 with the reason if not."""
+    """Runs unittest's main() if the lab can run; otherwise prints the reason and exits with 77."""
     try:
         require()
     except Missing as reason:

@@ -107,7 +107,7 @@ class OneHost(Lab):
         self.assertGreater(counted["IN_PLACE_BYTES"], 0)
 
     def text(self, words):
-        """50,000 lines of so many words."""
+        """50,000 lines with words from a vocabulary of this size."""
         text = self.cluster.work / f"text-{words}"
         choose = random.Random(1)
         lines = (" ".join(f"word{choose.randrange(words)}" for _ in range(10)) for _ in range(50_000))
@@ -130,7 +130,7 @@ class OneHost(Lab):
                 self.assert_same(expected, output, 4)
 
     def test_a_partitioner_that_leaves_partitions_empty(self):
-        """It goes by the first letter, which all words share."""
+        """The partitioner goes by the first letter, which all words share."""
         partitioner = ["-Dmapreduce.job.partitioner.class=org.apache.hadoop.mapreduce.lib.partition.BinaryPartitioner",
                        f"-D{PARTITION}left.offset=0", f"-D{PARTITION}right.offset=0"]
         expected, _ = self.count_words(100, *partitioner)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each header compiles alone, without warnings: whoever includes it needs to include nothing before it.
+"""Checks that each header compiles alone, without warnings, so that users need to include nothing before it.
 
     check_headers.py public|internal [--source ROOT] [--c-compiler CC] [--cxx-compiler CXX]
 
@@ -22,7 +22,7 @@ FIRST_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.M)
 
 
 def is_proven_by_source(header, name):
-    """Whether the build compiles it with nothing before it, and a second time adds nothing."""
+    """Whether the build compiles the header with nothing before it, and a second include adds nothing."""
     source = header.with_suffix(".cpp")
     if not source.exists():
         return False
@@ -42,7 +42,7 @@ def jobs_for(kind, root, c_compiler, cxx_compiler):
         relative = header.relative_to(base).as_posix()
         command = language + WARNINGS + [f"-I{root / folder}" for folder in path] + ["-fsyntax-only", "-"]
         standard = [word for word in language if word.startswith("-std=")][0][5:]
-        # Twice: the second time must add nothing.
+        # Included twice: the second include must add nothing.
         result.append((f"{header.relative_to(root)} as {standard}", command, f'#include "{relative}"\n' * 2))
 
     if kind == "public":

@@ -5,9 +5,10 @@
     check_includes.py [ROOT]       checks the tree at ROOT (default: the tree this script lies in)
     check_includes.py --self-test  checks the checker on samples that it writes to a temporary folder
 
-A room is a folder. Every include of a file of this project is looked up the way the compiler does it (beside the file,
-libripc/include, libripc/src, the root; for the command line also libripc/cli) and must be allowed by ROOMS below. Exit code 1 and one line per finding,
-FILE:LINE: what is wrong, what the including room may see, and who may see the included one.
+A room is a folder. Every include of a file of this project is looked up the way the compiler does it (next to the
+file, libripc/include, libripc/src, the root; for the command line also libripc/cli) and must be allowed by ROOMS
+below. Exit code 1 and one line per finding, FILE:LINE: what is wrong, what the including room may see, and who may
+see the included one.
 """
 
 import argparse
@@ -17,8 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Room: (folder, rooms it may include beside itself). A folder that ends in "/*" is one room for each folder in it: they
-# may not include each other. "all" stands for every room in LIBRARY.
+# Room: (folder, other rooms that it may include). A folder that ends in "/*" makes one room of each folder in it; these
+# rooms may not include each other. "all" stands for every room in LIBRARY.
 ROOMS = {
     "public": ("libripc/include/ripc", []),
     "base": ("libripc/src/base", ["public C"]),
@@ -198,7 +199,7 @@ def check(root):
     return findings, count
 
 
-# Path, content, words that the one finding about it has; None: there must be none.
+# Path, content, and words of the one finding about it; None if there must be no finding.
 SELF_TEST = [
     ("libripc/include/ripc/ripc.h", "#include <stdint.h>\n", None),
     ("libripc/include/ripc/ripc.hpp", "#include <ripc/ripc.h>\n", None),

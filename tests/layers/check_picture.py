@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 import check_includes  # noqa: E402
 
 DOCUMENT = "docs/architecture.md"
-# Users of the library that the picture draws; ROOMS has the tests besides.
+# Users of the library that the picture draws; ROOMS also has the tests.
 USERS = ["cli", "examples"]
 ROWS_TITLE = "each row may include rows below it, as the list says"
 BLOCK = re.compile(r"^```layers[ \t]*\n(.*?)^```[ \t]*$", re.M | re.S)
@@ -53,7 +53,7 @@ def levels(rooms):
         visiting.append(room)
         below = [level(other) for other in included_by(room, rooms)]
         visiting.pop()
-        # The public headers are at the bottom for who implements them, and at the top for who uses them.
+        # The public headers are at the bottom for code that implements them, and at the top for code that uses them.
         found[room] = 0 if room == "public" else 1 + max(below, default=0)
         return found[room]
 
@@ -146,7 +146,7 @@ def self_test():
     if good.splitlines()[line_number - 1] != spi:
         failures.append(f"the line number {line_number} is wrong")
 
-    # What the table says is what is drawn.
+    # The picture draws what the table says.
     rooms = dict(check_includes.ROOMS)
     rooms["wire"] = (rooms["wire"][0], ["memory", "base", "public C"])
     expect("the table lets wire see memory", good, "wire", rooms)

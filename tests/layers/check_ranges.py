@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no loop goes through what a temporary pointer points to: in `for (auto& one : *list())` the pointer that
-list() returns is gone before the first round, and what it owned with it. Hold it in a variable.
+"""Checks that no loop goes through what a temporary pointer points to. In `for (auto& one : *list())`, the pointer that
+list() returns is destroyed before the first round, with what it owns. The cure is to hold the pointer in a variable.
 
     check_ranges.py [ROOT]    checks the tree at ROOT (default: the tree this script lies in), and itself on samples
 

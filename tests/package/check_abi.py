@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares the C interface with its stored description, tests/package/ripc.abi: functions, structures, values of enums.
-A program that was built before a change may break by it, so a change is allowed in a new minor version only
+A change may break programs that were built before it, so only a new minor version may change the interface
 (docs/deployment.md).
 
     check_abi.py --headers FOLDER [--compiler CC]             compares; exit code 77 without libabigail
     check_abi.py --headers FOLDER [--compiler CC] --update    stores the interface of the headers
 
-The description is that of a library which has the headers' functions and nothing else: the types of libripc itself are
-nobody's business, and a hundred times as large."""
+The description comes from a library that has the headers' functions and nothing else. The internal types of libripc
+concern nobody, and would make it a hundred times as large."""
 
 import argparse
 import platform
@@ -26,7 +26,7 @@ def make_library(folder, compiler, work):
     text = "".join(header.read_text(encoding="utf-8") for header in sorted(folder.glob("ripc/*.h")))
     text = re.sub(r"/\*.*?\*/|^\s*#[^\n]*(\\\n[^\n]*)*", " ", text, flags=re.S | re.M)
     functions = re.findall(r"\bRIPC_API\b([^;{]*\));", text)
-    # Types that no function names: kinds and flags are numbers in the calls, records are bytes.
+    # Types that no function names: in the calls, kinds and flags are numbers, and records are bytes.
     functions += [f"void takes_{name}({name} *value)" for name in re.findall(r"typedef (?:enum|struct) (\w+) \{", text)]
     source, library = work / "stub.c", work / "libripc.so"
     bodies = "".join(f"{declaration} {{ __builtin_trap(); }}\n" for declaration in functions)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that libripc.so exports exactly what the C headers declare: every function of theirs, and nothing else.
+"""Checks that libripc.so exports exactly what the C headers declare: all of their functions, and nothing else.
 
     check_exports.py --library libripc.so --headers FOLDER [--nm NM]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Without GoogleTest, or with GoogleTest and without GoogleMock, everything but the tests is configured, and CMake says so.
-# Without Abseil and FlatBuffers everything but their examples is.
+# Without GoogleTest, or with GoogleTest but without GoogleMock, CMake configures everything except the tests and says
+# so. Without Abseil and FlatBuffers it configures everything except their examples.
 set -euo pipefail
 work=$(mktemp -d "${TMPDIR:-/tmp}/ripc-configure.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -18,7 +18,7 @@ export RIPC_RUNTIME_DIR=$work/runtime
 export CCACHE_DISABLE=1
 mkdir -m 700 "$RIPC_RUNTIME_DIR"
 
-# Runs a command; shows what it said only if it fails.
+# Runs a command; shows its output only if it fails.
 quietly() {
   if ! "$@" >"$work/log" 2>&1; then
     cat "$work/log"
@@ -61,7 +61,7 @@ at_most() {
 has_debug() {
   readelf --wide --section-headers "$1" | grep -qF .debug_info
 }
-# line_of FILE FUNCTION: where it is written, as debuggers find it
+# line_of FILE FUNCTION: the source line of the function, as debuggers find it
 line_of() {
   addr2line -e "$1" "0x$(nm -D --defined-only "$1" | awk -v name="$2" '$3 == name { print $1 }')"
 }
@@ -107,7 +107,7 @@ done
 if command -v pkg-config >/dev/null; then
   export PKG_CONFIG_PATH=$libdir/pkgconfig
   warnings=(-Wall -Wextra -Wpedantic -Werror)
-  # What the tools print is a list of words.
+  # The shell must split what the tools print into words.
   # shellcheck disable=SC2046
   {
     echo "-- pkg-config, version $(pkg-config --modversion ripc)"

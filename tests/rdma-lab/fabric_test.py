@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Services of other machines are found over the datagrams of RDMA devices alone, without UDP multicast; and messages to
-groups go to many by one of them.
+"""Nodes find services of other machines over the datagrams of RDMA devices alone, without UDP multicast, and send
+messages to groups to many members in one datagram.
 
 Exit code 77 and the reason where the lab cannot run on this machine."""
 
@@ -98,7 +98,7 @@ class FabricTest(unittest.TestCase):
             """)
         sent = json.loads(re.search(r"node2\| (\{.*\})", output).group(1))
         heard = json.loads(re.search(r"node1\| (\{.*\})", output).group(1))
-        # Only where a member had no room, the others have a copy of their own.
+        # The members only get separate copies if one of them had no room.
         self.assertGreaterEqual(sent["together"] + sent["full"], 1000, output)
         self.assertGreater(sent["together"], 500, output)
         for lost in heard["lost"]:

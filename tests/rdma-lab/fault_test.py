@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""libripc over RDMA between two machines whose network or power fails in the midst of a transfer: `ripc serve` on
-node 1, `ripc get` on node 2.
+"""libripc over RDMA between two machines whose network or power fails during a transfer: `ripc serve` on node 1, `ripc
+get` on node 2.
 
 Exit code 77 and the reason where the lab cannot run on this machine."""
 
@@ -18,8 +18,8 @@ NODE = HERE / "node"
 RIPC = Path(os.environ.get("RIPC_TEST_PROGRAM_DIR", HERE / "../../build/release/tests"), "../bin/ripc").resolve()
 PATIENCE = 240  # seconds, for any run
 
-# In both guests. The file is fetched in small pieces where something is to happen meanwhile: what was asked for the
-# devices move faster than a shell looks.
+# Runs in both guests. Where something is to happen during a transfer, the file is fetched in small pieces, because the
+# devices move a requested piece faster than a shell can look.
 COMMON = f"""
 export RIPC_TRANSPORTS=${{transports:-verbs}} RIPC_MULTICAST=on RIPC_RUNTIME_DIR=/tmp/run
 mkdir -p /tmp/run /tmp/files
@@ -66,8 +66,8 @@ wait "$server"
 true
 """
 
-# Both ends on one node whose device is taken away and given back: in the midst of a transfer, and while all are idle.
-# The other device has no address, so that only sockets are left. Gone is a device when nobody has it any more.
+# Both ends on one node whose device is taken away and given back, during a transfer and while all are idle. The other
+# device has no address, so that only sockets are left. A device is gone when nobody has it open any more.
 REMOVED = f"""
 export RIPC_TRANSPORTS=verbs,socket RIPC_MULTICAST=off
 seq 3000000 >/tmp/files/big
@@ -116,7 +116,7 @@ kill "$server"
 wait "$server"
 true
 """
-# The same with the network interface below it, which does not come back.
+# The same with the network interface below the device, which does not come back.
 UNPLUGGED = """
 export RIPC_TRANSPORTS=verbs,socket RIPC_MULTICAST=off
 seq 3000000 >/tmp/files/big
@@ -137,8 +137,8 @@ kill "$server"
 wait "$server"
 true
 """
-# A server whose clients are killed in the midst of what they read or have written to them. What the first ones leave is
-# the base: some things are made when they are first needed, and stay.
+# A server whose clients are killed while they read, or while the server writes to them. What the first clients leave
+# behind is the baseline: some things are made when they are first needed, and stay.
 KILLED = f"""
 # The multicast resolver keeps descriptors of its questions, for as many as it had at once.
 export RIPC_MULTICAST=off
@@ -185,7 +185,7 @@ true
 
 class FaultTest(unittest.TestCase):
     def run_pair(self, client, *options, device="rxe", end=END, transports="verbs"):
-        """What node 2 prints, after the server and its client have ended well."""
+        """Returns what node 2 prints, once the server and its client have ended well."""
         script = (f"set -u; transports={transports}; {COMMON}\n"
                   f"if ((LAB_NODE == 1)); then {SERVER} else {CLIENT}{client}{end} fi")
         return self.run_lab(CLUSTER, script, "--nodes", "2", "--devices", device, *options)
@@ -200,7 +200,7 @@ class FaultTest(unittest.TestCase):
         return done.stdout
 
     def fetched(self, output, travelled):
-        """One file has come by this way, whole."""
+        """Checks that one file has arrived this way, whole."""
         results = re.findall(rf'"ok":true.*"travelled":"{travelled}","transport":"verbs".*"verified":true', output)
         self.assertEqual(len(results), 1, output)
 
@@ -306,7 +306,7 @@ class FaultTest(unittest.TestCase):
                 output = self.run_lab(NODE, f"set -u; {COMMON}\n{KILLED}", "--devices", device)
                 self.assertIn("base: ", output)
                 self.assertRegex(output, r"base: (.*)\nend: \1\n")
-                # Of memory that is used again some are kept, but not one for each of those that were killed.
+                # Some registrations of reused memory are kept, but not one for each killed client.
                 before, after = re.search(r"registrations: (\d+) to (\d+)", output).groups()
                 self.assertLess(int(after) - int(before), 12, output)
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on the nodes of the lab: services in a group, and who sends to them, over RDMA.
+// Runs on the nodes of the lab: services in a group, and a sender, over RDMA.
 //
-//   lab_group listen MEMBERS    so many services in the group, until each has received a goodbye; prints
+//   lab_group listen MEMBERS    MEMBERS services in the group, until each has received a goodbye; prints
 //                               {"received": [...], "goodbyes": [...], "lost": [...]}: messages to the group, the
 //                               number of the first goodbye that came, and what is missing before that, or came too
 //                               late
 //   lab_group send MEMBERS COUNT
-//                               sends to them until each message is one packet for all; prints "multicast", sends
-//                               COUNT messages, prints "end", and says goodbye to each until it answers; prints
-//                               {"messages": N, "missed": M, "full": F, "together": T}: all to the group, copies that
-//                               a member had no room for, and of the COUNT those messages that some member had no room
-//                               for, and those that were one packet for several
+//                               sends to them until each message is one packet for all; prints "multicast", sends COUNT
+//                               messages, prints "end", and says goodbye to each member until it answers; prints
+//                               {"messages": N, "missed": M, "full": F, "together": T}: all messages to the group;
+//                               copies that a member had no room for; of the COUNT messages, those that some member had
+//                               no room for; and those that were one packet for several members
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ constexpr const char* kGroup = "lab-group";
 constexpr Nanoseconds kMoment{10'000'000};  // for an answer
 constexpr Nanoseconds kLook{1'000'000};
 constexpr Nanoseconds kMostWait{1'000'000'000};  // for room at one member
-// Tags that are answered, with the same.
+// Tags that are answered with the same tag.
 constexpr std::uint32_t kQuestion = 1;
 constexpr std::uint32_t kGoodbye = 1u << 31;  // with its number
 constexpr std::uint32_t kSample = 20;         // messages
@@ -75,7 +75,7 @@ int listen(ripc::Context& context, std::size_t members) {
       const bool is_goodbye = (message->tag() & kGoodbye) != 0;
       if (is_goodbye && goodbyes[index] == 0) {
         goodbyes[index] = message->tag() - kGoodbye;
-        // A message to one shows what of the messages to all is missing before it, too.
+        // A message to one member also shows which earlier messages to the group are missing.
         const auto seen = expect("no statistics", services[index].statistics());
         lost[index] = seen.packets_lost + seen.packets_late;
       }
@@ -113,7 +113,7 @@ class Sender {
     const Sent after = so_far();
     return {after.full - before.full, after.together - before.together};
   }
-  // Until each has answered, or is gone: the last answer may be lost.
+  // Goes on until each member has answered, or is gone: the last answer may be lost.
   void say_goodbye(ripc::Context& context) {
     for (const ripc::ServiceInfo& member : expect("no members", context.members(group_))) {
       int failures = 0;
@@ -134,7 +134,7 @@ class Sender {
   Sent so_far() { return {full_, expect("no statistics", service_.statistics()).group_packets}; }
 
   void send_one(std::uint32_t tag) {
-    // A busy receiver gives no room for a while. With room for each, no copy has to go alone.
+    // A busy receiver gives no room for a while. If all have room, no copy has to travel separately.
     for (const ripc::ServiceId member : known_) (void)service_.wait_room(member, kMostWait);
     for (int look = 0; look < kMostLooks; ++look) {
       ripc::GroupOutcome outcome;
@@ -145,7 +145,7 @@ class Sender {
         full_ += outcome.taken != outcome.members ? 1 : 0;
         return;
       }
-      // None has room for a moment.
+      // For a moment no member has room.
       if (sent.ok()) fail("some members are not known", {});
       (void)service_.receive(kMoment);
     }

@@ -3,14 +3,15 @@
 // and the links fail meanwhile.
 //
 //   lab_rails receive           until a goodbye comes; prints {"short": N, "missing": M, "disordered": D, "lost": L,
-//                               "long": K}: how many short messages came, how many numbers did not, how many were
-//                               smaller than one before, what the library says was lost, and how many long ones came
+//                               "long": K}: how many short messages came, how many numbers are missing, how many were
+//                               smaller than an earlier one, how many the library counts as lost, and how many long
+//                               messages came
 //   lab_rails send [LINE [+]ADDRESS]...
-//                               prints each LINE and goes on: until answers come while the path of short messages
-//                               leaves from this address, or with + until long ones have a connection from there. At
-//                               last it says goodbye, and prints "goodbye". If something else fails than a short
-//                               message on its way, it says so and exits with 1. ADDRESS none: prints how the long
-//                               message fails, and ends
+//                               prints each LINE and then sends until answers come while the path of short messages
+//                               leaves from this address, or with + until long messages have a connection from there.
+//                               At the end it says goodbye and prints "goodbye". If anything but a short message on its
+//                               way fails, it says so and exits with 1. ADDRESS none: prints how the long message
+//                               fails, and ends
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -34,7 +35,7 @@ constexpr Nanoseconds kMoment{10'000'000};  // for an answer
 constexpr Nanoseconds kPatience{60'000'000'000};
 constexpr Nanoseconds kEcho{2'000'000'000};  // for another goodbye, if the answer was lost
 constexpr std::size_t kLong = std::size_t{16} << 20;
-constexpr std::uint64_t kSample = 16;  // one short message of so many is answered
+constexpr std::uint64_t kSample = 16;  // one in this many short messages is answered
 constexpr std::uint64_t kSteady = 50;  // answers
 enum Tag : std::uint32_t { kShort, kQuestion, kLongItem, kGoodbye };
 
@@ -128,7 +129,7 @@ class Sender {
       }
     }
   }
-  // Until the message that is on its way has failed.
+  // Goes on until the long message on its way has failed.
   std::string fail_at_last() {
     for (;;) {
       const ripc::Error status = long_.poll();
@@ -154,7 +155,7 @@ class Sender {
     if (status.code() == RIPC_PENDING) return;
     if (!status.ok()) fail("a long message", status);
     std::ranges::fill(bytes_, static_cast<std::byte>(++longs_));
-    // What is sent after it need not wait for it.
+    // Later messages need not wait for this one.
     auto sent = service_.send(to_, {ripc::borrow(bytes_)}, {.tag = kLongItem, .timeout = kPatience, .unordered = true});
     if (sent.ok()) {
       long_ = std::move(*sent);

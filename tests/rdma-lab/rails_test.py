@@ -19,7 +19,7 @@ LAB_RAILS = (PROGRAMS / "lab_rails").resolve()
 PATIENCE = 120  # seconds, for any run
 FILE = 64 << 20
 
-# Failures are noticed in the peer timeout, or a part of it.
+# Peers notice failures within the peer timeout, or a part of it.
 COMMON = f"""
 set -u
 export RIPC_TRANSPORTS=verbs RIPC_MULTICAST=on RIPC_RUNTIME_DIR=/tmp/run RIPC_PEER_TIMEOUT_MS=2000
@@ -46,12 +46,12 @@ base0=0 base1=0
 until ripc ping files >/dev/null 2>&1; do :; done
 count >/dev/null
 """
-# A visit whose time is over just when TCP asks again, after 1 s or 3 s, may have ended the server and not know it.
+# A visit that times out just when TCP retries, after 1 s or 3 s, may have ended the server without knowing it.
 END = """
 until busybox nc -w 5 10.77.0.1 7000 </dev/null || busybox nc -w 5 10.78.0.1 7000 </dev/null; do :; done
 """
-# A file is fetched again and again, until something fails in the midst: when some of it has come over the second link.
-# The shell looks seldom, because it has the node's only processor.
+# Fetches a file again and again, until something fails during a transfer: when part of the file has come over the
+# second link. The shell rarely looks, because it takes the node's only processor.
 FAULT = """
 is_hit=false
 until $is_hit; do
@@ -63,15 +63,15 @@ until $is_hit; do
 done
 echo "whole"
 """
-# Until the link carries something again.
+# Fetches until the link carries something again.
 REPAIR = """
 echo heal
 count >/dev/null
 until (($(received {link}) - base{link} > 1000000)); do get --chunk 16M >/dev/null || exit 1; done
 echo "taken up again"
 """
-# One process, and so one session, fetches the file again and again, for four peer timeouts while what is long gets
-# nowhere over a link. Connections are still made over it: `dials`, of this node.
+# One process, and so one session, fetches the file again and again, for four peer timeouts during which long frames get
+# nowhere over a link. Connections are still made over that link: `dials` counts those of this node.
 BLACK_HOLE = """
 coproc getting {{ ripc get files --batch --verify --json --timeout 60 --chunk {chunk}; }}
 fetch() {{
@@ -117,7 +117,7 @@ kill $! 2>/dev/null
 wait $!
 true
 """
-# What is to happen on this node or on the other one does when that is printed.
+# The printed lines `here` and `there` make something happen on this node or on the other one.
 SENDER = f"""
 flow() {{
   {LAB_RAILS} send begin +10.77.0.2 both +10.78.0.2 "$@" | while read -r line; do
@@ -131,25 +131,26 @@ flow() {{
 }}
 """
 PORT_DOWN = "ip link set vec0 down"
-# The second link has no RDMA, and is named beside the device of the first.
+# The second link has no RDMA; its interface is named next to the first link's device.
 MIXED = """
 rdma link del "{device}1" || exit 1
 export RIPC_RAILS={device}0,vec1
 """
-# librdmacm keeps a node's last device open until its process ends. No rail leads over this one. On a busy machine two
-# seconds are little for a session that has one way left.
+# librdmacm keeps a node's last device open until its process ends, so this adds a spare device that no rail uses. On a
+# busy machine two seconds are too short for a session with one path left.
 SPARE = """
 ip link add spare type dummy && ip addr add "10.9$LAB_NODE.0.1/24" dev spare && ip link set spare up || exit 1
 rdma link add spare0 type {device} netdev spare || exit 1
 export RIPC_PEER_TIMEOUT_MS=8000
 """
-# Succeeds when nobody has the device any more.
+# Succeeds when nobody has the device open any more.
 REMOVED = 'rdma link del "${device}0" && echo "let go"'
 
 
 class RailsTest(unittest.TestCase):
     def run_pair(self, client, *options, device="rxe", server=SERVER, beginning=CLIENT, both=""):
-        """What node 2 prints, after the server and its client have ended well. `both`: what is done first on both nodes."""
+        """Returns what node 2 prints, once the server and its client have ended well. `both` runs first, on both
+        nodes."""
         script = f"{COMMON}\n{both}\nif ((LAB_NODE == 1)); then {server} else {beginning}{client}{END} fi"
         done = subprocess.run([HERE / "cluster", "--links", "2", "--devices", device, "--timeout", str(PATIENCE), *options,
                                "--", "bash", "-c", script],
@@ -161,18 +162,18 @@ class RailsTest(unittest.TestCase):
         return done.stdout
 
     def whole(self, output, count=1):
-        """So many files have come as they are on the server."""
+        """Checks that `count` files have arrived as they are on the server."""
         results = re.findall(r'"ok":true.*"travelled":"long","transport":"verbs".*"verified":true', output)
         self.assertEqual(len(results), count, output)
 
     def shares(self, output):
-        """What has come over each link."""
+        """Returns how many bytes have come over each link."""
         return [tuple(map(int, found)) for found in re.findall(r"first (\d+) second (\d+)", output)]
 
     def test_long_items_travel_over_both_devices(self):
         for device in ("rxe", "siw"):
             with self.subTest(device):
-                # Each is a session of its own. On a busy machine a file may be there before the second connection is.
+                # Each fetch is a session of its own. On a busy machine a file may arrive before the second connection.
                 output = self.run_pair("ripc resolve files\n" + 3 * "get --chunk 16M\ncount\n", device=device)
                 self.whole(output, 3)
                 self.assertIn("RDMA reads for long items", output)
@@ -231,7 +232,7 @@ class RailsTest(unittest.TestCase):
                              beginning=known + SENDER, both=both)
 
     def flowed(self, output):
-        """It was one session all the time: its numbers say what was lost of it."""
+        """Checks that it was one session all the time: its numbers tell what was lost."""
         self.assertIn("goodbye", output)
         found = re.search(r'"short": (\d+), "missing": (\d+), "disordered": (\d+), "lost": (\d+), "long": (\d+)', output)
         self.assertTrue(found, output)
@@ -312,7 +313,7 @@ count
         for device in ("rxe", "siw"):
             for fault, options in faults:
                 with self.subTest(device=device, fault=fault):
-                    # Without a device there is no way for a new session: it is the same one.
+                    # Without a device no new session can be made, so this is still the first one.
                     client = FAULT.format(fault=fault.format(device=device))
                     output = self.run_pair(client, *options, device=device, both=(MIXED + SPARE).format(device=device))
                     self.assertRegex(output, r'(?s)out\n.*"transport":"verbs"[^\n]*"verified":true.*whole\n')

@@ -47,7 +47,7 @@ __attribute__((target("avx"))) void hold_in_ymm(std::uint64_t value, Register& f
       : "ecx", "xmm7", "cc", "memory");
 }
 
-// Leaves another value where the interrupted code has its own.
+// Overwrites the registers in which the interrupted code keeps its values.
 __attribute__((target("avx512f"))) void spoil_zmm() { asm volatile("vpxorq %%zmm20, %%zmm20, %%zmm20" ::: "xmm20"); }
 __attribute__((target("avx"))) void spoil_ymm() { asm volatile("vxorps %%ymm7, %%ymm7, %%ymm7" ::: "xmm7"); }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The lab itself: its devices work, what a command says and returns comes back, links break and heal, nothing stays.
+"""Tests the lab itself: its devices work, a command's output and exit status come back, links break and heal, and
+nothing is left behind.
 
 Exit code 77 and the reason where the lab cannot run on this machine."""
 
@@ -33,7 +34,7 @@ visit() { try busybox nc 10.77.0.$1 7000 </dev/null; }
 
 
 class LabTest(unittest.TestCase):
-    """Each test has a temporary folder of its own, in which nothing may be left, nor a process that knows it."""
+    """Each test has its own temporary folder. It must leave nothing in it, and no process that names it."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ripc-lab-test-")
@@ -56,7 +57,7 @@ class LabTest(unittest.TestCase):
         return output, errors
 
     def processes(self):
-        """Those that have our folder on their command line: kernels, and the processes of their guests."""
+        """Returns the processes with our folder on their command line: kernels, and the processes of their guests."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -68,7 +69,7 @@ class LabTest(unittest.TestCase):
         return found
 
     def assert_no_processes(self):
-        """What is killed needs a moment to be gone."""
+        """Waits, because a killed process needs a moment to be gone."""
         end = time.monotonic() + PATIENCE
         while self.processes() and time.monotonic() < end:
             time.sleep(0.01)
@@ -149,7 +150,7 @@ class NodeTest(LabTest):
             self.assert_nothing_left()
 
     def test_a_lab_that_is_killed_takes_its_guest_along_and_the_next_one_removes_its_folder(self):
-        # A guest process in the midst of its own code, one that sleeps, and one that has left the session.
+        # A guest process that runs its own code, one that sleeps, and one that has left the session.
         process = self.start(NODE, "--", "bash", "-c",
                              "setsid sleep 1000 & sleep 1000 & echo started; while :; do :; done")
         self.assertEqual(process.stdout.readline(), "started\n")

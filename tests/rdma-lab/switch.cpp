@@ -5,12 +5,12 @@
 //   lab_switch DESCRIPTOR...     one SOCK_SEQPACKET socket for each port, one frame in each packet; ports count from 1
 //
 // Commands come on standard input, one a line; each is answered on standard output when it is in force:
-//   loss FROM TO PERCENT    so much of what goes from port FROM to port TO is lost; 100 cuts this direction. "ok"
+//   loss FROM TO PERCENT    PERCENT of the frames from port FROM to port TO are lost; 100 cuts this direction. "ok"
 //   block PORT              UDP to this port is lost; the rest gets through. "ok"
 //   longest BYTES           frames that are longer are lost. "ok"
 //   heal                    nothing is lost any more. "ok"
 //   count                   "forwarded N lost N refused N": frames; refused are those for which a port had no room
-// What is no command is answered with "error". The end of standard input ends the program.
+// Anything else is answered with "error". The end of standard input ends the program.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ constexpr std::size_t kAddressSize = 6;
 constexpr std::size_t kHeaderSize = 14;         // receiver, sender, type
 constexpr std::size_t kLargestFrame = 1 << 17;  // a guest may hand over segments that its device would have split
 constexpr std::size_t kMostAddresses = 4096;
-constexpr int kFramesInTurn = 64;  // from one port, before the others have theirs
+constexpr int kFramesInTurn = 64;  // from one port, before the other ports have their turn
 constexpr int kSocketBuffer = 8 << 20;
 
 using Frame = std::array<unsigned char, kLargestFrame>;
@@ -48,7 +48,7 @@ class Switch {
   const std::vector<int>& ports() const { return ports_; }
   bool is_open(std::size_t port) const { return open_[port]; }
 
-  // Forwards what waits at the port, up to its turn's end.
+  // Forwards the frames that wait at the port, until its turn ends.
   void serve(std::size_t port) {
     for (int count = 0; count < kFramesInTurn; ++count) {
       const ssize_t size = ::recv(ports_[port], frame_.data(), frame_.size(), MSG_DONTWAIT);
@@ -213,7 +213,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "lab_switch: '%s' is no open descriptor\n", argv[index]);
       return 2;
     }
-    // More than the default needs rights; without them bursts are lost earlier.
+    // A buffer above the default needs rights; without them bursts are lost earlier.
     if (::setsockopt(*port, SOL_SOCKET, SO_SNDBUFFORCE, &kSocketBuffer, sizeof kSocketBuffer) != 0) {
       ::setsockopt(*port, SOL_SOCKET, SO_SNDBUF, &kSocketBuffer, sizeof kSocketBuffer);
     }

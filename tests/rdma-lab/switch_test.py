@@ -55,7 +55,7 @@ class SwitchTest(unittest.TestCase):
         return self.ports[port - 1].recv(1 << 17)
 
     def assert_count(self, forwarded, lost):
-        """Waits until the switch has dealt with so many frames; nothing may have been forwarded beyond that."""
+        """Waits until the switch has handled this many frames; it must not have forwarded any more."""
         for _ in range(100 * PATIENCE):
             words = self.obey("count").split()
             counts = int(words[1]), int(words[3])
@@ -65,7 +65,7 @@ class SwitchTest(unittest.TestCase):
         self.assertEqual(counts, (forwarded, lost))
 
     def learn(self):
-        """Each port says where it is."""
+        """Sends a frame from each port, so that the switch learns where it is."""
         for origin in (1, 2, 3):
             frame = self.send(origin, EVERYONE)
             for port in {1, 2, 3} - {origin}:

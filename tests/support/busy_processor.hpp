@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A processor that two threads want: the one that made this, and one that computes.
+// A processor that two threads compete for: the thread that makes the object, and one that computes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace support {
 
-// Keeps this thread, and those that it starts, on one processor as long as it is there.
+// While the object lives, this thread and those that it starts stay on one processor.
 class BusyProcessor {
  public:
   BusyProcessor() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster key of the tests: without one nothing leaves the host.
+// The cluster key of the tests. Without a key, nothing leaves the host.
 #pragma once
 
 #include <stdlib.h>
@@ -14,16 +14,16 @@
 
 namespace support {
 
-// Gives this process, and those that it starts, the key that the build has made for its tests. What is set already
-// stays: RIPC_NETWORK=open runs a test program without a key.
+// Gives this process, and those that it starts, the key that the build has made for its tests. It does not replace
+// existing settings: RIPC_NETWORK=open runs a test program without a key.
 inline void use_cluster_key() {
   const char* const network = getenv("RIPC_NETWORK");
   if (network == nullptr || network == std::string_view("key"))
     (void)setenv("RIPC_CLUSTER_KEY_FILE", RIPC_TEST_PROGRAM_DIR "/cluster.key", 0);
 }
 
-// The same for a process of root that is about to become `user`: the key in memory that belongs to that user. Whether
-// it worked.
+// Does the same for a root process that is about to become `user`: the key lies in memory that belongs to that user.
+// Returns whether it worked.
 inline bool give_cluster_key(uid_t user) {
   const char* const name = getenv("RIPC_CLUSTER_KEY_FILE");
   if (name == nullptr) return true;

@@ -15,7 +15,8 @@ namespace support {
 
 enum class Output { shown, dropped };
 
-// Runs a program, found in PATH, with the arguments that follow it, separated by blanks. Whether its exit status was 0.
+// Runs a program, found in PATH, with the arguments that follow it, separated by blanks. Returns whether its exit
+// status was 0.
 inline bool run_command(const std::string& line, Output output = Output::shown) {
   std::vector<std::string> words;
   std::istringstream text(line);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes memory scarce, in executables of which one source file includes failing_new.hpp. malloc() is not touched: the C
-// library does not live without it.
+// Makes memory scarce in an executable, of which one source file must include failing_new.hpp. malloc() is not
+// affected: the C library cannot work without it.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace support {
 
-// While it lives, allocations by operator new fail. One at a time; made and destroyed by the same thread.
+// While the object lives, allocations by operator new fail. Only one at a time; the thread that made it destroys it.
 class FailingAllocation {
  public:
   enum class Where {
@@ -27,7 +27,7 @@ class FailingAllocation {
   FailingAllocation(const FailingAllocation&) = delete;
   FailingAllocation& operator=(const FailingAllocation&) = delete;
 
-  // Whether it came to that.
+  // Whether an allocation has failed.
   bool failed() const;
 };
 
@@ -38,7 +38,7 @@ inline std::atomic<Mode> mode{Mode::off};
 inline std::atomic<bool> all_that_follow{false};
 inline std::atomic<std::uint64_t> nth_allocation{0};
 inline std::atomic<std::uint64_t> seen{0};
-// Constant-initialised and without a destructor: it may be asked for from inside any allocation.
+// Constant-initialised and without a destructor: any allocation may read it.
 inline constinit thread_local bool is_maker = false;
 
 inline bool must_fail() {

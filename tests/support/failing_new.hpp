@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator new that fails as FailingAllocation says. The executable's stands before that of the C++ library, for the
-// library under test too. To be included by one source file of an executable.
+// An operator new that fails as FailingAllocation says. The executable's operator replaces that of the C++ library, for
+// the library under test too. One source file of an executable includes this header.
 #pragma once
 
 #include <cstdlib>
@@ -8,8 +8,8 @@
 
 #include "support/failing_allocation.hpp"
 
-// The shared library must see these, whatever visibility the executable is compiled with. Seen through, they would look
-// like malloc() and free() that do not match.
+// The shared library must see these, whatever visibility the executable is compiled with. If the compiler inlined them,
+// it would see malloc() and free() that do not match.
 // NOLINTBEGIN(misc-definitions-in-headers): what replaces an operator new may not be inline
 #pragma GCC visibility push(default)
 [[gnu::noinline]] void* operator new(std::size_t size) { return support::failing::allocate_or_throw(size); }

@@ -13,8 +13,8 @@
 
 namespace support {
 
-// From now on these calls fail with `error` in this thread, and in those and the processes that it makes. False: the
-// kernel takes no filters.
+// From now on these calls fail with `error` in this thread, and in the threads and processes that it starts. Returns
+// false if the kernel takes no filters.
 inline bool forbid(std::initializer_list<unsigned> calls, int error) {
   std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const unsigned call : calls) {

@@ -12,7 +12,7 @@
 
 namespace support {
 
-// A directory of its own, mode 0711, removed with all that is in it.
+// A new directory, mode 0711, which the destructor removes with all its contents.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -36,7 +36,7 @@ class TemporaryDirectory {
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
-  // A directory in it with exactly these permission bits.
+  // Makes a directory in it with exactly these permission bits.
   std::string make(const std::string& name, mode_t mode) const {
     const std::string full = path_ + "/" + name;
     EXPECT_EQ(::mkdir(full.c_str(), 0700), 0);

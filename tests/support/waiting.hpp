@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, and waiting for what another thread or process makes true.
+// Time, and waiting for a condition that another thread or process makes true.
 #pragma once
 
 #include <time.h>
@@ -20,13 +20,13 @@ inline std::uint64_t read_clock(clockid_t clock) {
 }
 inline std::uint64_t now() { return read_clock(CLOCK_MONOTONIC); }
 
-// Asks until the condition holds or the limit is over; whether it held.
+// Polls until the condition holds or the limit has passed; returns whether it held.
 template <typename Condition>
 bool eventually(const Condition& condition, std::uint64_t limit = kLimit) {
   const std::uint64_t end = now() + limit;
   while (!condition()) {
     if (now() >= end) return false;
-    // Only to leave the processor to the thread that makes the condition true.
+    // The pause only leaves the processor to the thread that makes the condition true.
     const timespec pause{0, 200'000};
     nanosleep(&pause, nullptr);
   }

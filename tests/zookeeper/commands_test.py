@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services in a ZooKeeper ensemble on the command line; the hosts are runtime directories, the servers are real."""
+"""The command line with services in a ZooKeeper ensemble. The hosts are runtime directories; the servers are real."""
 
 import json
 import os
@@ -24,7 +24,7 @@ if why_not():
 
 
 def shell(server, *words):
-    """A command of ZooKeeper's own shell; what it prints."""
+    """Runs a command of ZooKeeper's own shell, and returns what it prints."""
     done = subprocess.run(["java", "-cp", JAR, "org.apache.zookeeper.ZooKeeperMain", "-server", server, *words],
                           capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.stdout + done.stderr
@@ -105,7 +105,7 @@ class Commands(CliTest):
         self.other_host("client")
         self.environment["RIPC_IDENTITY_FILE"] = identities["bob"]
         ping = self.start("ping", "files", "--count", "100000000", "--timeout", "8", "--json", stderr=subprocess.DEVNULL)
-        self.until(lambda: self.ticks(ping) > 10)  # it does nothing else for so long
+        self.until(lambda: self.ticks(ping) > 10)  # only pinging takes it that long
         self.other_host("thief")
         self.environment["RIPC_IDENTITY_FILE"] = identities["carol"]
         _, error = self.ripc("serve", self.served, "--service", "files", "--takeover", code=1)
@@ -118,7 +118,7 @@ class Commands(CliTest):
         output, _ = ping.communicate(timeout=PATIENCE)
         result = json.loads(output)
         self.assertEqual(result["failed"], 0, result)
-        # One was with the former holder when it ended, and one under way when its own time was over.
+        # One ping may be lost with the former holder, and one may be under way when the time is over.
         self.assertLessEqual(result["sent"], result["answered"] + 2, result)
 
     @staticmethod
@@ -184,7 +184,7 @@ class Commands(CliTest):
         self.serve("files")
         self.other_host()
         ping = self.start("ping", "files", "--count", "100000000", "--timeout", "8", "--json", stderr=subprocess.DEVNULL)
-        self.until(lambda: self.ticks(ping) > 10)  # it does nothing else for so long
+        self.until(lambda: self.ticks(ping) > 10)  # only pinging takes it that long
         self.ensemble.kill(0)
         self.ensemble.kill(1)
         self.ripc("resolve", "nobody", code=4)
@@ -196,7 +196,7 @@ class Commands(CliTest):
         output, _ = ping.communicate(timeout=PATIENCE)
         result = json.loads(output)
         self.assertEqual(result["failed"], 0, result)
-        # One was under way when its time was over.
+        # One ping may be under way when the time is over.
         self.assertLessEqual(result["sent"], result["answered"] + 1, result)
 
     def test_without_a_key_nothing_is_asked(self):

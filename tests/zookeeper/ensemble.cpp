@@ -71,7 +71,7 @@ std::string why_not() {
 }
 
 Ensemble::Ensemble() {
-  std::vector<UniqueFd> held;  // so that no port comes twice
+  std::vector<UniqueFd> held;  // so that no port is taken twice
   for (Ports& ports : ports_) {
     held.push_back(listen_anywhere(ports.client));
     held.push_back(listen_anywhere(ports.peers));
@@ -84,7 +84,8 @@ Ensemble::Ensemble() {
     std::ofstream config(data + "/zoo.cfg");
     config << "tickTime=500\ninitLimit=20\nsyncLimit=10\ndataDir=" << data << "\nclientPort=" << ports_[i].client
            << "\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n"
-           // Else one that was alone for a while asks so seldom that an election takes half a minute.
+           // Without the interval, a server that was alone for a while asks so rarely that an election takes half a
+           // minute.
            << "forceSync=no\nfastleader.maxNotificationInterval=500\n";
     for (std::size_t j = 0; j < kServers; ++j)
       config << "server." << j + 1 << "=127.0.0.1:" << ports_[j].peers << ":" << ports_[j].election << "\n";
@@ -187,7 +188,7 @@ void Relay::run() {
       descriptors.push_back({pair.client.get(), POLLIN, 0});
       descriptors.push_back({pair.server.get(), POLLIN, 0});
     }
-    constexpr int kLook = 5;  // milliseconds until the flags are looked at again
+    constexpr int kLook = 5;  // milliseconds between two looks at the flags
     if (::poll(descriptors.data(), descriptors.size(), kLook) <= 0) continue;
     for (std::size_t i = pairs.size(); i-- > 0;) {
       const bool is_fine =

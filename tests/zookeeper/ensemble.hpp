@@ -14,14 +14,14 @@
 
 namespace zookeeper_tests {
 
-// Why the servers cannot run here; "": they can.
+// Why the servers cannot run here; "" if they can.
 std::string why_not();
 
 class Ensemble {
  public:
   static constexpr std::size_t kServers = 3;
 
-  // Starts all and waits until they serve.
+  // Starts all servers and waits until they serve.
   Ensemble();
   ~Ensemble();
   Ensemble(const Ensemble&) = delete;
@@ -30,7 +30,7 @@ class Ensemble {
   // HOST:PORT,... of all servers, and /FOLDER.
   std::string text(const std::string& folder) const;
   std::uint16_t port(std::size_t server) const { return ports_[server].client; }
-  // The number of the one that leads; kServers: no one.
+  // The number of the leader; kServers if there is none.
   std::size_t leader() const;
   std::size_t serving() const;
 
@@ -38,7 +38,7 @@ class Ensemble {
   void kill(std::size_t server);
   void pause(std::size_t server);
   void go_on(std::size_t server);
-  // Starts those that do not run and waits until all serve.
+  // Starts the servers that do not run and waits until all serve.
   void heal();
 
  private:
@@ -52,7 +52,7 @@ class Ensemble {
   std::array<pid_t, kServers> pids_{};
 };
 
-// Passes TCP connections on to a server, until it is cut.
+// Passes TCP connections on to a server until cut() is called.
 class Relay {
  public:
   explicit Relay(std::uint16_t target);

@@ -15,7 +15,7 @@ PATIENCE = 60  # seconds
 
 
 def why_not():
-    """Why the servers cannot run here; "": they can."""
+    """Why the servers cannot run here; "" if they can."""
     if shutil.which("java") is None:
         return "there is no java: scripts/setup java installs it"
     if not os.path.exists(JAR):
@@ -41,7 +41,7 @@ class Ensemble:
             os.mkdir(data)
             with open(os.path.join(data, "myid"), "w", encoding="ascii") as file:
                 file.write(f"{i + 1}\n")
-            # The last: else one that was alone for a while asks so seldom that an election takes half a minute.
+            # Without the last, a server that was alone for a while asks so rarely that an election takes half a minute.
             lines = ["tickTime=500", "initLimit=20", "syncLimit=10", f"dataDir={data}", f"clientPort={port}",
                      "clientPortAddress=127.0.0.1", "admin.enableServer=false", "maxClientCnxns=0",
                      "4lw.commands.whitelist=*", f"forceSync={'yes' if sync else 'no'}", *peers,
@@ -68,7 +68,7 @@ class Ensemble:
             process.wait()
 
     def heal(self):
-        """Starts those that do not run, and waits until all serve."""
+        """Starts the servers that do not run, and waits until all serve."""
         for number, process in enumerate(self.processes):
             if process is None:
                 self.start(number)
@@ -79,7 +79,7 @@ class Ensemble:
             time.sleep(0.05)  # between two looks
 
     def mode(self, number):
-        """"leader", "follower"; "": it does not serve."""
+        """"leader" or "follower"; "" if the server does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.ports[number]), 1) as connection:
                 connection.sendall(b"srvr")

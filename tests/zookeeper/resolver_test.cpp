@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ZooKeeper resolver on three real servers, which are killed, stopped and cut off.
+// Tests the ZooKeeper resolver on three real servers, which are killed, stopped and cut off.
 #include <sys/wait.h>
 
 #include "context.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr ripc_service_id kService = 42;
 constexpr ripc_service_id kGroup = (ripc_service_id{1} << 62) | 7;
-// IDs that no one is waited for: publishing them takes no round trip each.
+// Publishing a random ID does not wait for the servers, so it takes no round trip each.
 constexpr ripc_service_id kRandomIds = ripc_service_id{3} << 62;
 
 class ZooKeeper : public ::testing::Test {
@@ -97,7 +97,7 @@ TEST_F(ZooKeeper, TheLeaderIsKilledAndNothingIsLost) {
   ASSERT_LT(leader, Ensemble::kServers);
   ensemble().kill(leader);
   EXPECT_EQ(client.holder(kService), one.id());
-  // There is a new leader when something new is found.
+  // When something new is found, there is a new leader.
   Context two(servers(), kPatience);
   ASSERT_TRUE(two.publish(kService + 1).ok());
   EXPECT_TRUE(eventually([&] { return client.holder(kService + 1, kSession) == two.id(); }, kPatience));
@@ -164,7 +164,7 @@ TEST_F(ZooKeeper, ASessionThatExpiresIsReplacedWithAllThatItHad) {
   relay.cut();
   EXPECT_TRUE(client.sees(kService, 0)) << "the servers end the session";
   EXPECT_EQ(one.holder(kService), one.id()) << "who is cut off goes on";
-  // One of the two is taken meanwhile.
+  // Another context takes one of the two IDs meanwhile.
   Context two(servers());
   ASSERT_TRUE(client.sees(kService + 1, 0));
   ASSERT_TRUE(two.publish(kService + 1).ok());
@@ -253,7 +253,7 @@ TEST_F(ZooKeeper, AStormOfMovesEndsWithEveryoneOfOneMind) {
     }
   }
   EXPECT_TRUE(one.sees(kService, two.id()));
-  // It may see an earlier move to the same holder first.
+  // The client may see an earlier move to the same holder first.
   EXPECT_TRUE(eventually([&] {
     const Result<ServiceRecord> seen = client->resolve(kService, Deadline::after(0));
     return seen.ok() && seen->context == two.id() && seen->incarnation == last;

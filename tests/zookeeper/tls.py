@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS in front of ZooKeeper servers and clients, by stunnel, as docs/zookeeper.md has it."""
+"""TLS by stunnel in front of ZooKeeper servers and clients, as docs/zookeeper.md describes it."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from ensemble import PATIENCE
 
 
 def why_not():
-    """Why it cannot run here; "": it can."""
+    """Why stunnel cannot run here; "" if it can."""
     missing = [name for name in ("stunnel4", "openssl") if shutil.which(name) is None]
     return f"there is no {missing[0]}: scripts/setup zookeeper installs it" if missing else ""
 
@@ -26,7 +26,7 @@ def free_ports(count):
 
 
 class Tunnels:
-    """Its certificates are those of one authority, but for `stranger`, who signs for himself. close() ends all."""
+    """All certificates come from one authority, except the self-signed one of `stranger`. close() ends all tunnels."""
 
     def __init__(self, folder, servers):
         self.folder = folder
@@ -42,7 +42,7 @@ class Tunnels:
             self._start(f"accept = 127.0.0.1:{own}\nconnect = 127.0.0.1:{server}\n", "server")
 
     def client(self, certificate):
-        """The port of a host with this certificate."""
+        """Starts the tunnel of a host with this certificate, and returns its port."""
         port, = free_ports(1)
         connect = "".join(f"connect = 127.0.0.1:{server}\n" for server in self.ports)
         self._start(f"client = yes\naccept = 127.0.0.1:{port}\n{connect}failover = rr\n", certificate)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the echo programs of scripts/bench-rpc-peers share. Each has two sides, which are two processes:
+// The common part of the echo programs of scripts/bench-rpc-peers. Each program has two sides, which are two processes:
 //
 //   PROGRAM serve ADDRESS                       until it is killed
-//   PROGRAM run ADDRESS WINDOW COUNT            COUNT calls of 32 bytes, WINDOW of them under way; prints JSON
+//   PROGRAM run ADDRESS WINDOW COUNT            COUNT calls of 32 bytes, WINDOW of them at a time; prints JSON
 //
 // ADDRESS is the path of a Unix socket, or a TCP port of this host.
 #pragma once
@@ -28,7 +28,7 @@ struct Address {
   int port;
 };
 
-// The calls of one slot of the window, which end one after the other, in one thread at a time.
+// The calls of one slot of the window. They run one after the other, in one thread at a time.
 class Slot {
  public:
   Slot(std::uint64_t index, std::uint64_t step, std::uint64_t count) : next_(index), step_(step), count_(count) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workload of examples/kv on redis and memcached, over a Unix socket and in their text protocols. `window` requests
-// are written together, then their answers are read. scripts/bench-kv builds and runs it.
+// Runs the workload of examples/kv on redis and memcached, over a Unix socket and in their text protocols. It writes
+// `window` requests together, then reads their answers. scripts/bench-kv builds and runs it.
 //
 //   kv_peer redis|memcached SOCKET WINDOW GETS SKEW OPERATIONS      prints what `kv client` prints
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thrift: its binary protocol, one connection, one server thread. Its client has no window, but its two halves of a
-// call can be used apart.
+// Thrift: its binary protocol, one connection, one server thread. Its client has no window, but the two halves of a
+// call can be used separately.
 #include <gen-cpp/Echo.h>
 #include <thrift/protocol/TBinaryProtocol.h>
 #include <thrift/server/TSimpleServer.h>

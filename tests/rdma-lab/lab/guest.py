@@ -12,7 +12,7 @@ import threading
 
 from lab import machine
 
-# Of the caller's environment everything goes along but what the guest has of its own.
+# The guest gets the caller's environment, except for these variables, of which it has its own.
 OWN_ENVIRONMENT = {"PATH", "HOME", "PWD", "OLDPWD", "TERM", "SHLVL", "TMPDIR", "_"}
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BOOT_SECONDS = 60  # it takes one; a machine may be busy
@@ -28,7 +28,7 @@ def device_names(text):
 
 
 class Guest:
-    """Boots at once; the command runs when release() is called. All calls are for one thread.
+    """Boots at once; the command runs when release() is called. One thread must make all calls.
 
     folder    an empty folder for this guest alone; the caller removes it after close()
     output    called with each piece of the command's standard output, from a thread of the guest's own
@@ -75,7 +75,7 @@ class Guest:
         threading.Thread(target=self._await_end, daemon=True).start()
 
     def _write_orders(self, command, writable, environment, links, devices):
-        """What guest/init and guest/session read."""
+        """Writes what guest/init and guest/session read."""
         shutil.copytree(machine.HERE / "guest", self.folder / "guest")
         folders = [self.folder, *writable]
         (self.folder / "writable").write_text("".join(f"{path}\n" for path in folders), encoding="utf-8")
@@ -100,7 +100,7 @@ class Guest:
                 sink(piece)
 
     def _listen(self):
-        """The guest's end of the control line: what guest/session says."""
+        """Reads what guest/session says on the control line."""
         with self._control.makefile("r", encoding="utf-8", errors="replace") as lines:
             try:
                 for line in lines:
@@ -127,7 +127,7 @@ class Guest:
         self.ended.set()
 
     def await_ready(self):
-        """Whether the guest has come up with its devices."""
+        """Waits for the guest, and returns whether it has come up with its devices."""
         if not self.ready.wait(BOOT_SECONDS):
             self.failure = self.failure or f"it has not come up within {BOOT_SECONDS} seconds"
         return not self.ended.is_set() and self.failure is None
@@ -148,7 +148,7 @@ class Guest:
 
     def kill(self):
         """A power failure."""
-        # Its processes are the kernel's children, in its session, and die with it; this reaches all at one moment.
+        # The guest's processes are the kernel's children in its session, and die with it; this reaches all at once.
         try:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)

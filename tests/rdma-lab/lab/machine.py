@@ -39,7 +39,7 @@ def end_on_signals():
     """SIGINT, SIGTERM and SIGHUP become the exception Ended in the main thread, so that everything is cleaned up."""
 
     def end(number, _):
-        # The cleaning itself is not to be interrupted.
+        # Nothing may interrupt the cleanup itself.
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_IGN)
         raise Ended(number)
@@ -80,9 +80,9 @@ def kernel():
 
 
 class Folder:
-    """A temporary folder that is removed at the end; one whose owner was killed, by the next lab that starts.
+    """A temporary folder that is removed at the end. If its owner was killed, the next lab that starts removes it.
 
-    The owner holds a lock on the file "lock" in it; the machine's kernel lets go of that with the process."""
+    The owner locks the file "lock" in the folder; the machine's kernel releases the lock when the process ends."""
 
     def __init__(self):
         self._reclaim()
@@ -105,7 +105,7 @@ class Folder:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(path, ignore_errors=True)
             except FileNotFoundError:
-                # Its owner is just making it, or was killed before it had made the lock.
+                # The owner is just making the folder, or was killed before it made the lock.
                 try:
                     if time.time() - path.stat().st_mtime > 60:
                         shutil.rmtree(path, ignore_errors=True)
@@ -126,7 +126,7 @@ def main(name, run):
     except Ended as ended:
         print(f"{name}: ended by {ended}", file=sys.stderr)
         status = ended.exit_status
-    # Not through the interpreter's end: a thread may still wait for a reader of our output that never reads.
+    # Skips the interpreter's shutdown: a thread may still wait for a reader of our output that never reads.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

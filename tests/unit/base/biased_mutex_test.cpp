@@ -11,7 +11,7 @@
 namespace ripc::internal {
 namespace {
 
-// Barriers that so many locks of another thread take.
+// How many barriers are executed while another thread locks the mutex `count` times.
 std::uint64_t barriers_of_visits(BiasedMutex& mutex, int count) {
   const std::uint64_t before = ThreadEpoch::barriers();
   std::thread([&] {
@@ -64,10 +64,10 @@ TEST_F(BiasedMutexTest, KeepsItsBiasWhereTheOwnerLocksMuchMore) {
   EXPECT_EQ(barriers, 100u);
 }
 
-// Of the owner and of others, while the bias lasts and after it.
+// The owner and other threads compete, while the bias lasts and after it ends.
 TEST_F(BiasedMutexTest, LetsOneThreadInAtATime) {
   adopt();
-  std::uint64_t count = 0;  // not atomic: what the mutex guards
+  std::uint64_t count = 0;  // not atomic: the mutex guards it
   constexpr int kVisitors = 3, kVisits = 400, kOwners = 200'000;
   std::vector<std::thread> visitors;
   for (int i = 0; i < kVisitors; ++i) {

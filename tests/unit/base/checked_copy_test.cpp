@@ -21,7 +21,7 @@ constexpr std::size_t kSize = 16384;
 constexpr auto kFile = {SYS_pwrite64, SYS_pread64};
 constexpr auto kProcess = {SYS_process_vm_readv, SYS_process_vm_writev};
 
-// Memory of the program, of which nothing is there behind kSize bytes.
+// kSize bytes of the program's memory, with an inaccessible page after them.
 class Foreign {
  public:
   Foreign() : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
@@ -42,7 +42,7 @@ class Foreign {
   std::byte* bytes_ = nullptr;
 };
 
-// Both ways, all of it and what there is of it.
+// Copies in both directions, first the whole range, then ranges of which only a part is accessible.
 bool copies(const CheckedCopy& copy, std::byte* own) {
   const Foreign source, target;
   std::fill_n(target.data(), kSize, std::byte{0});
@@ -60,7 +60,7 @@ bool copies(const CheckedCopy& copy, std::byte* own) {
   return all() && some(5000) && some(1) && some(0);
 }
 
-// In a child, with these system calls failing.
+// Runs `body` in a child in which these system calls fail with `error`.
 template <typename Calls, typename Body>
 void expect_without(const Calls& calls, int error, const Body& body) {
   EXPECT_EQ(test::run_in_child([&] {
@@ -124,7 +124,7 @@ TEST(CheckedCopy, CopiesWithoutACheckWhereTheKernelDoesNotCopy) {
   });
 }
 
-// SIGXFSZ would end the child.
+// If SIGXFSZ came, it would end the child.
 TEST(CheckedCopy, HasNoScratchWhereNoFileMayBeThatLarge) {
   EXPECT_EQ(test::run_in_child([] {
               CheckedCopy before, after;

@@ -71,7 +71,7 @@ TEST(ClusterKeys, EveryBitOfPurposePartsAndMacCounts) {
 }
 
 TEST(ClusterKeys, RotationHasNoGap) {
-  // The three states that a cluster passes through; hosts in neighbouring states must understand each other.
+  // The states that a cluster passes through in order; hosts in neighbouring states must understand each other.
   const std::array<Keys, 4> states{parse(kOld), parse(kOld + "\n" + kNew), parse(kNew + "\n" + kOld), parse(kNew)};
   EXPECT_EQ(states[0]->size(), 1U);
   EXPECT_EQ(states[1]->size(), 2U);

@@ -11,7 +11,7 @@ namespace {
 
 using Copy = void (*)(std::byte*, const std::byte*, std::size_t) noexcept;
 
-// Bytes around the copied ones keep their value, at every size and alignment that has a way of its own.
+// The bytes around the copied ones keep their values, at every size and alignment that takes its own code path.
 void expect_exact(Copy copy) {
   constexpr std::size_t kMargin = 32;
   constexpr std::size_t kLargest = 300;

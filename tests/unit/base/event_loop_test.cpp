@@ -17,7 +17,7 @@ namespace {
 
 using support::eventually;
 
-// A loop that runs in a thread of its own until the end of the test.
+// A loop that runs in its own thread until the end of the test.
 class EventLoopTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +33,7 @@ class EventLoopTest : public testing::Test {
     if (loop_) loop_->stop();
     if (thread_.joinable()) thread_.join();
   }
-  // Everything that was posted before has run.
+  // Returns when everything that was posted before has run.
   void settle() {
     std::atomic<bool> done{false};
     loop_->post_top_level([&] { done = true; });
@@ -127,7 +127,7 @@ TEST_F(EventLoopTest, HandlerMayRemoveItself) {
                   ->add(fd.get(), EPOLLIN,
                         [&, keep = std::make_shared<int>(7)](std::uint32_t) {
                           loop_->remove(fd.get());
-                          calls += *keep;  // the handler stays until it returns
+                          calls += *keep;  // the handler object lives until it returns
                         })
                   .ok());
   signal(fd);
@@ -191,7 +191,7 @@ TEST_F(EventLoopTest, ASecondHandlerForADescriptorIsRefusedAndTheFirstStays) {
 
 TEST_F(EventLoopTest, HearsWhatHasComeBeforeItRunsTimersThatAreDue) {
   std::vector<int> order;
-  // As after a stop of the process: the time is over, and what was waited for has come meanwhile.
+  // As after the process was stopped: the timer is due, and the awaited event has come meanwhile.
   loop_->add_timer(monotonic_now(), [&] {
     order.push_back(2);
     loop_->stop();
@@ -253,11 +253,11 @@ TEST_F(EventLoopTest, DoesNotRunACancelledTimer) {
   EXPECT_EQ(wrong, 0);
 }
 
-// In each of these the loop has nothing else to wake it.
+// In each of these tests nothing else wakes the loop.
 TEST_F(EventLoopTest, ATimerAddedByATaskRuns) {
   start();
   std::atomic<bool> ran{false};
-  // The second task runs when the loop has heard every wake-up.
+  // When the second task runs, the loop has consumed every wake-up.
   loop_->post([&] { loop_->post([&] { loop_->add_timer(monotonic_now() + 1'000'000, [&] { ran = true; }); }); });
   EXPECT_TRUE(eventually([&] { return ran.load(); }));
   finish();
@@ -381,7 +381,7 @@ TEST_F(EventLoopTest, RunUntilRunsTasksAndTimersThatComeMeanwhile) {
   finish();
 }
 
-// The waited-for task runs when the loop has heard every wake-up; nothing else ends its sleep.
+// When the awaited task runs, the loop has consumed every wake-up; nothing else ends its sleep.
 TEST_F(EventLoopTest, RunUntilIsDoneWhenATaskSaysSo) {
   start();
   std::atomic<bool> done{false};

@@ -31,7 +31,7 @@ inline void read_eventfd(const UniqueFd& fd) {
   ASSERT_EQ(::read(fd.get(), &value, sizeof value), static_cast<ssize_t>(sizeof value));
 }
 
-// From now on the set reads the descriptor when it is signalled, and then does this.
+// From now on, when the descriptor is signalled, the set reads it and then calls `then`.
 inline void on_signal(HandlerSet& set, const UniqueFd& fd, std::function<void()> then) {
   const Status added = set.add(fd.get(), EPOLLIN, [&fd, then = std::move(then)](std::uint32_t) {
     read_eventfd(fd);

@@ -104,7 +104,7 @@ TEST(ForkGuard, InTheChildTheNumberStaysTakenAndInert) {
               CHILD_CHECK(::write(fd, "x", 1) < 0 && errno == EBADF);
               const UniqueFd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
               CHILD_CHECK(next && next.get() != fd);
-              // The copies of the parent's objects can go in any order.
+              // The copies of the parent's objects may be destroyed in any order.
               guard.reset();
               sockets.near.reset();
               CHILD_CHECK(!is_open(fd));
@@ -175,7 +175,7 @@ TEST(ForkGuard, OpenReportsTheErrorOfTheCallAndRegistersNothing) {
   EXPECT_FALSE(guard);
 }
 
-// Between making a descriptor and registering it, and between unregistering and closing it, no fork happens.
+// No fork happens between opening a descriptor and registering it, or between unregistering and closing it.
 TEST(ForkGuard, NoForkFallsBetweenOpeningOrClosingAndTheRegistration) {
   std::vector<int> sockets_before;
   for (int fd = 0; fd < 256; ++fd) {

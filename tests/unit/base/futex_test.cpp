@@ -51,7 +51,7 @@ TEST(Futex, ASignalHandlerEndsTheWaitThoughItAsksForARestart) {
       EXPECT_EQ(futex_wait(word, 5, deadline), RIPC_INTERRUPTED);
       returned = true;
     });
-    // One that comes before the sleep is not seen.
+    // A signal that comes before the sleep does not end it, so the loop sends more.
     while (!returned) {
       pthread_kill(sleeper.native_handle(), SIGUSR1);
       std::this_thread::yield();

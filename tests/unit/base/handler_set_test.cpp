@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who handles the descriptors that a loop shares. Handlers of a loop's own are in event_loop_test.cpp.
+// Which thread handles the descriptors that a loop shares. event_loop_test.cpp tests the handlers that only the loop
+// runs.
 #include "base/handler_set.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ namespace {
 
 using support::eventually;
 
-// A loop in a thread of its own that shares a descriptor.
+// A loop that runs in its own thread and shares a descriptor.
 class SharedSetTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,7 +42,7 @@ class SharedSetTest : public testing::Test {
     });
   }
   SharedSet& shared() { return loop_->shared(); }
-  // The loop has looked at all that was there before.
+  // Returns when the loop has looked at everything that was there before.
   void settle() {
     for (int look = 0; look < 2; ++look) {
       std::atomic<bool> done{false};
@@ -116,7 +117,7 @@ TEST_F(SharedSetTest, NoThreadGetsThemWhileTheLoopIsAtWorkOnThem) {
   }));
 }
 
-// A handler that waits runs the loop, which has to bring what it waits for.
+// A handler that waits runs the loop, because the loop must bring what the handler waits for.
 TEST_F(SharedSetTest, ANestedRunOfTheLoopHandlesThemToo) {
   const UniqueFd waiting = make_eventfd();
   std::atomic<bool> was_handled{false};

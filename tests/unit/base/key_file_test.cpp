@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the key of a user lies, and what `ripc key new` writes there.
+// Where a user's key file is, and what `ripc key new` writes there.
 #include "base/key_file.hpp"
 
 #include <gtest/gtest.h>

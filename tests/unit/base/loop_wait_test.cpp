@@ -26,7 +26,7 @@ class LoopWaitTest : public testing::Test {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Whether `answer` becomes 1 within `patience`; the lock is held when it is asked and afterwards.
+  // Whether `answer_` becomes 1 within `patience`. The lock is held whenever the condition is checked, and afterwards.
   bool wait_for_answer(Nanoseconds patience) {
     std::unique_lock lock(mutex_);
     const bool done = wait_in(*loop_, lock, changed_, Deadline::after(patience), [this] { return answer_ == 1; });

@@ -30,7 +30,7 @@ sockaddr_in name_of(const UniqueFd& socket) {
   return name;
 }
 
-// A process of another user that does something with a socket and then sleeps.
+// A process of another user that opens a socket and then sleeps.
 class Neighbour {
  public:
   Neighbour(uid_t user, gid_t group, const std::function<UniqueFd()>& open)
@@ -139,7 +139,7 @@ TEST_F(Authorizer, ASenderIsAuthorizedByTheUserOfItsPort) {
   EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::admitted);
   own.reset();
   EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::unknown);
-  // Nothing good is remembered: the next owner of the port is another one.
+  // An admission is not remembered: the next owner of the port is another user.
   const Neighbour neighbour(65533, 65533, [&] { return bind_datagrams(ntohs(name.sin_port)); });
   EXPECT_EQ(authorizer.authorize_sender(generic(name)), PeerAuthorizer::Verdict::refused);
   EXPECT_EQ(PeerAuthorizer(PeerPolicy(RIPC_PEERS_ANY)).authorize_sender(generic(name)),

@@ -19,8 +19,8 @@ TEST(ProcessBarrier, CanBeRegisteredTwiceAndThenWorks) {
   EXPECT_TRUE(process_barrier());
 }
 
-// Two processes each store and then load what the other stores. Only one of them executes a barrier; still never both
-// may see nothing.
+// Two processes each store a value and then load the other's. Only one of them executes a barrier. Even so, at least
+// one must see the other's store.
 TEST(ProcessBarrier, OrdersStoresAndLoadsOfBothProcesses) {
   if (!register_process_barrier()) GTEST_SKIP() << "the kernel has no membarrier";
   constexpr int kRounds = 2000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests about processes and directories: temporary directories, children that always end, environment variables
-// that come back.
+// For tests about processes and directories: temporary directories, child processes that always end, and environment
+// variables that are restored.
 #pragma once
 
 #include <dirent.h>
@@ -40,7 +40,7 @@ inline constexpr unsigned kChildSeconds = 60;  // then SIGALRM ends a child that
 
 using support::TemporaryDirectory;
 
-// Sorted; without "." and "..".
+// The names in a directory, sorted; without "." and "..".
 inline std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
   DIR* directory = ::opendir(path.c_str());
@@ -61,8 +61,8 @@ inline mode_t mode_of(const std::string& path) {
   return info.st_mode & 07777;
 }
 
-// A forked child that runs `body` and exits with what it returns (0: good). It is killed and reaped at the latest by
-// the destructor.
+// A forked child that runs `body` and exits with its result (0: success). If the child still runs, the destructor kills
+// and reaps it.
 class Child {
  public:
   template <typename Body>
@@ -111,7 +111,7 @@ int run_in_child(Body&& body) {
     }                                                                               \
   } while (false)
 
-// One byte at a time between processes.
+// Passes single bytes between processes.
 class Pipe {
  public:
   Pipe() {
@@ -143,7 +143,7 @@ class Pipe {
   UniqueFd read_, write_;
 };
 
-// Sets or (nullptr) removes an environment variable for a while.
+// Sets an environment variable, or removes it (nullptr); the destructor restores it.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -169,7 +169,7 @@ class Environment {
   std::optional<std::string> old_;
 };
 
-// In a child: no descriptor can be opened any more.
+// In a child: uses up all descriptors, so that no more can be opened.
 inline void fill_descriptor_table() {
   const rlimit limit{64, 64};
   ::setrlimit(RLIMIT_NOFILE, &limit);

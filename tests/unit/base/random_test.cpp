@@ -33,7 +33,7 @@ TEST(Random, EveryBitTakesBothValues) {
 TEST(Random, ChildAfterForkDrawsOtherNumbersThanItsParent) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  // The child gets a copy of what was read ahead for this one.
+  // The child gets a copy of the random bytes that this process has read ahead.
   (void)random_u64();
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime directory between processes: killed ones, stopped ones, other users, other namespaces, and processes or
-// disks that are out of something.
+// The runtime directory between processes: killed and stopped processes, other users, other namespaces, and processes
+// or disks that have run out of resources.
 #include <sys/mount.h>
 #include <sys/socket.h>
 
@@ -93,7 +93,7 @@ TEST_F(RuntimeDirectoryProcess, AfterSigkillAtAnyMomentTheNextSweepLeavesNothing
     directory->sweep();
     ASSERT_EQ(names_in(path_), (Names{"contexts", "services"}));
     ASSERT_EQ(names_in(path_ + "/contexts"), Names{});
-    if (round % 4 == 0) std::filesystem::remove_all(path_);  // so that making the directories is killed too
+    if (round % 4 == 0) std::filesystem::remove_all(path_);  // so that some kills interrupt making the directories
   }
 }
 
@@ -103,7 +103,7 @@ TEST_F(RuntimeDirectoryProcess, WithoutDescriptorsListenAndConnectSaySoAndProbin
               CHILD_CHECK(directory != nullptr);
               const Result<UniqueFd> listener = directory->listen(kContext);
               CHILD_CHECK(listener.ok());
-              CHILD_CHECK(directory->listen(2).ok());  // and is dead at once
+              CHILD_CHECK(directory->listen(2).ok());  // dead at once: its socket is closed
               test::fill_descriptor_table();
               const Status status = directory->listen(3).status();
               CHILD_CHECK(status == RIPC_NO_DESCRIPTORS && mentions(status, "ulimit"));
@@ -241,7 +241,7 @@ TEST_F(RuntimeDirectoryProcess, ADirectoryThatMayBeUsedButNotListedWorks) {
 
 // ---- Namespaces ----------------------------------------------------------------------------------------------
 
-// In a child of root: a new mount namespace in which the runtime directory has another place.
+// In a child of root: enters a new mount namespace in which the runtime directory has another path.
 bool move_to_other_mount_namespace(const std::string& from, const std::string& to) {
   return ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) == 0;
@@ -263,7 +263,7 @@ TEST_F(RuntimeDirectoryProcess, ContextsMeetAcrossMountAndPidNamespaces) {
       return 77;
     }
     return run_in_child([&] {
-      CHILD_CHECK(::getpid() == 1);  // of the new PID namespace
+      CHILD_CHECK(::getpid() == 1);  // in the new PID namespace
       // As in a container: /proc shows this namespace only.
       CHILD_CHECK(::mount("proc", "/proc", "proc", 0, nullptr) == 0);
       const auto own = open_quietly(elsewhere);

@@ -24,7 +24,7 @@ std::shared_ptr<RuntimeDirectory> open_directory(const std::string& path, std::u
   return directory.ok() ? *directory : nullptr;
 }
 
-// Leaves the socket of a context that is gone.
+// Leaves behind the socket of a dead context.
 std::uint64_t leave_dead_context(RuntimeDirectory& directory) {
   const std::uint64_t context = random_u64();
   EXPECT_TRUE(directory.listen(context).ok());
@@ -123,7 +123,7 @@ TEST_F(RuntimeDirectoryTest, CleanersOfTemporaryDirectoriesFindItLocked) {
   const auto directory = open_directory(path_);
   const UniqueFd cleaner(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   EXPECT_NE(::flock(cleaner.get(), LOCK_EX | LOCK_NB), 0);
-  EXPECT_NE(open_directory(path_), nullptr);  // but other contexts may have it too
+  EXPECT_NE(open_directory(path_), nullptr);  // but other contexts can still open it
 }
 
 TEST_F(RuntimeDirectoryTest, FileNamesAreSixteenLowerCaseHexadecimalDigits) {
@@ -148,7 +148,7 @@ TEST_F(RuntimeDirectoryTest, AContextThatListensCanBeConnectedAndExchangesPacket
   ASSERT_EQ(::send(client->get(), "ab", 2, 0), 2);
   ASSERT_EQ(::send(client->get(), "cd", 2, 0), 2);
   char packet[8];
-  EXPECT_EQ(::recv(server.get(), packet, sizeof packet, 0), 2);  // packets stay apart
+  EXPECT_EQ(::recv(server.get(), packet, sizeof packet, 0), 2);  // packets keep their boundaries
 }
 
 TEST_F(RuntimeDirectoryTest, SocketsDoNotBlockAndCloseOnExec) {

@@ -103,7 +103,8 @@ TEST(CreateSharedMemory, PreferHugePagesRoundsAndAlignsToTwoMebibytes) {
   }
 }
 
-// Bytes of this process's address space without any access right: reserved, for example to find an aligned address.
+// How many bytes of this process's address space have no access rights: reserved, for example to find an aligned
+// address.
 std::size_t inaccessible_bytes() {
   std::ifstream maps("/proc/self/maps");
   EXPECT_TRUE(maps);
@@ -182,7 +183,7 @@ TEST(CreateSharedMemory, ReadOnlyStaysWritableForItsCreatorAndVisibleToReaders) 
   EXPECT_EQ(peer->data()[7], std::byte{9});
 }
 
-// Bits of what a peer process managed to do with the descriptor.
+// What a peer process managed to do with the descriptor, as bits.
 enum Breach {
   kMapped = 1,
   kProtected = 2,

@@ -12,7 +12,7 @@
 namespace ripc::internal {
 namespace {
 
-// An address with a port, as the calls want it.
+// An address with a port, as the system calls take it.
 struct Name {
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -67,7 +67,8 @@ TEST_P(Owners, TheAddressesOfThisHostAreKnown) {
 }
 
 TEST_P(Owners, TheUserOfAConnectionIsTheOneWhoHoldsThatEnd) {
-  // Where it listens, and where it is called: the last is an IPv6 socket called by an IPv4 address.
+  // Where the listener is bound, and the address that the caller connects to. The last is an IPv6 socket called over
+  // IPv4.
   const std::pair<const char*, const char*> ways[] = {{"127.0.0.1", "127.0.0.1"}, {"::1", "::1"}, {"::", "127.0.0.1"}};
   for (const auto& [listening, called] : ways) {
     SCOPED_TRACE(called);
@@ -88,7 +89,7 @@ TEST_P(Owners, TheUserOfAConnectionIsTheOneWhoHoldsThatEnd) {
   }
 }
 
-// The caller may have closed its socket, and another user may listen at the port that it had.
+// The caller may have closed its socket, and another user may now listen at its port.
 TEST_P(Owners, AListenerIsNotTakenForAConnection) {
   const UniqueFd listener = bound(SOCK_STREAM, "127.0.0.1");
   ASSERT_EQ(::listen(listener.get(), 1), 0);

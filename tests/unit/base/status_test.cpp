@@ -14,7 +14,7 @@
 namespace ripc::internal {
 namespace {
 
-// Values past the last one that the enumeration can hold.
+// The first and the last value after RIPC_SYSTEM that the enumeration can hold.
 constexpr int kFirstUnknown = RIPC_SYSTEM + 1;
 constexpr int kLastRepresentable = 31;
 

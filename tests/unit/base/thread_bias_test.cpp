@@ -71,7 +71,7 @@ TEST_F(ThreadBiasTest, SharingWaitsForTheOwnerToLeave) {
   for (int round = 0; round < 200; ++round) {
     ThreadBias bias;
     std::atomic<bool> entered{false}, shares{false};
-    int value = 0;  // not atomic: it is the order that makes reading it right
+    int value = 0;  // not atomic: the order alone makes the read correct
     std::thread owner([&] {
       (void)ThreadEpoch::current();
       ASSERT_TRUE(bias.enter());
@@ -88,7 +88,7 @@ TEST_F(ThreadBiasTest, SharingWaitsForTheOwnerToLeave) {
   }
 }
 
-// A word that three threads count up: each of them may turn out to be the owner, and loses the bias at any moment.
+// Three threads count up one word. Each of them may turn out to be the owner, and loses the bias at any moment.
 TEST_F(ThreadBiasTest, NoChangeOfTheWordIsLostWhileItEnds) {
   constexpr std::uint64_t kEach = 2000;
   for (int round = 0; round < 200; ++round) {

@@ -53,7 +53,7 @@ TEST(ThreadEpoch, SynchronizeWaitsForTheSectionThatHadBegun) {
   for (int round = 0; round < 200; ++round) {
     std::atomic<const ThreadEpoch::Record*> record{nullptr};
     std::atomic<bool> go{false};
-    int value = 0;  // not atomic: it is the order that makes reading it right
+    int value = 0;  // not atomic: the order alone makes the read correct
     std::thread reader([&] {
       const Section section(ThreadEpoch::current());
       record = &ThreadEpoch::current();
@@ -158,7 +158,7 @@ TEST(EpochDomain, DestroysEverythingBeforeItGoes) {
   EXPECT_EQ(destroyed, 5);
 }
 
-// What a reader reaches is never destroyed under it: a sanitizer would see it, and the value says it without one.
+// An object is never destroyed while a reader uses it. A sanitizer would see that; without one, the values show it.
 TEST(EpochDomain, NeverDestroysWhatAReaderReads) {
   struct Object {
     explicit Object(std::uint64_t number) : value(number), check(~number) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the public headers call defaults is what the code takes.
+// The defaults that the public headers document are those that the code uses.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -28,7 +28,7 @@ std::string read_header(const std::string& name) {
   return text.str();
 }
 
-// The number of the comment behind a field of an options structure: "0: 128", or "by default 5 seconds".
+// The number in the comment after a field of an options structure: "0: 128", or "by default 5 seconds".
 std::optional<std::uint64_t> documented(const std::string& header, const std::string& structure,
                                         const std::string& field) {
   const std::size_t begin = header.find("typedef struct " + structure + " {");
@@ -69,7 +69,7 @@ TEST(Defaults, OfEndpointsOfCallsAreThoseOfTheHeader) {
                                             {"max_sessions", options.server.max_sessions},
                                             {"worker_queue", options.worker_queue}})
     EXPECT_EQ(documented(header, "ripc_rpc_options", field), value) << field;
-  // The time that a call has is seen by its handler: RemoteCalls.HaveFiveSecondsByDefault.
+  // RemoteCalls.HaveFiveSecondsByDefault checks that the handler of a call sees this time.
   EXPECT_EQ(documented(header, "ripc_call_options", "timeout"), 5'000'000'000u);
 }
 

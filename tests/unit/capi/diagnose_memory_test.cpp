@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the self-check sees why other processes cannot read this one.
+// Whether the self-check finds out why other processes cannot read this one.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the self-check says of encryption and identities, of refused multicast packets, and of the clock of a ZooKeeper
-// ensemble; how much it can say.
+// What the self-check says about encryption, identities, refused multicast packets, and the servers and clock of a
+// ZooKeeper ensemble. Also how it shortens long texts.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -99,7 +99,7 @@ TEST(DiagnoseNetwork, ATrustFileOfOneHostNeedsNoIdentity) {
   EXPECT_EQ(identity(settings).level, Level::limited);
 }
 
-// The option of the context comes before the variable.
+// The context's option takes precedence over the variable.
 TEST(DiagnoseNetwork, TheAdviceOnEncryptionFitsTheOptionToo) {
   const Said off = encryption(RIPC_ENCRYPT_OFF, {"shm", "socket"});
   EXPECT_TRUE(has(off.advice, "options.encrypt")) << off.advice;
@@ -149,7 +149,7 @@ TEST(DiagnoseNetwork, EachServerOfAnEnsembleIsNamedWhole) {
     Level level;
     std::string text;
   };
-  // The second one does not fit into a subject.
+  // The second name does not fit into the subject of a finding.
   for (const std::string& server : {std::string("zk1:2181"), std::string(60, 'z') + ".example:2181"}) {
     for (const Case& one :
          {Case{{server, "no one listens", "", "", false}, false, Level::limited, "no one listens"},

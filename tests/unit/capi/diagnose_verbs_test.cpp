@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the self-check says of RDMA ports and of the memory for them.
+// What the self-check says about RDMA ports and about the memory for them.
 #include "capi/diagnose_verbs.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which other hosts are let in, and what the rest learn.
+// Which other hosts a context admits, and what the rest learn.
 #include "capi/network_access.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::size_t network_sockets() {
   }
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the one that lists them
+    std::error_code gone;  // the descriptor that lists the folder
     count += known.count(std::filesystem::read_symlink(entry.path(), gone).string());
   }
   return count;
@@ -98,7 +98,7 @@ TEST_F(NetworkAccessTest, WithoutAKeyNoSocketOfTheNetworkIsOpened) {
   ripc_service* service = nullptr;
   ASSERT_EQ(ripc_service_register(context.get(), nullptr, &service), RIPC_OK) << ripc_last_error();
   EXPECT_EQ(network_sockets(), before);
-  // The same look finds them where there are some.
+  // The same check does find sockets where there are some.
   const Environment group("RIPC_MULTICAST", kLoopbackGroup);
   make_key(default_file());
   const Context keyed = make(options(nullptr));
@@ -193,7 +193,7 @@ TEST_F(NetworkAccessTest, OtherWordsAndContradictionsAreErrors) {
   }
 }
 
-// A set but empty variable comes from a script that has lost what it meant to say.
+// A variable that is set but empty comes from a script that has lost the value.
 TEST_F(NetworkAccessTest, NoSettingMayBeEmpty) {
   for (const char* name : {"RIPC_CLUSTER_KEY_FILE", "RIPC_NETWORK", "RIPC_TRANSPORTS", "RIPC_PEERS", "RIPC_MULTICAST",
                            "RIPC_SOCKET_ADDRESS", "RIPC_SOCKET_INTERFACE", "RIPC_SOCKET_PORTS", "RIPC_RESOLVER_FILE"}) {
@@ -226,8 +226,7 @@ TEST_F(NetworkAccessTest, AKeyFileThatCannotBeUsedIsNeverNoKey) {
   EXPECT_EQ(access().status().code(), RIPC_PERMISSION) << "a folder";
 }
 
-// ---- What the others learn
-// ------------------------------------------------------------------------------------
+// ---- What the others learn ---------------------------------------------------------------------------------------
 
 // A service on a socket of the loopback interface, and a file that names its address to clients.
 class OtherKeys : public NetworkAccessTest {
@@ -251,7 +250,8 @@ class OtherKeys : public NetworkAccessTest {
     std::ofstream(known_) << kId << " socket:127.0.0.1:" << text.substr(port, text.find(';', port) - port) << "\n";
   }
 
-  // What a client that is made so learns when it sends, or when it looks for the path.
+  // Expects that a client with these settings is refused with these words, when it sends and when it looks for the
+  // path.
   void expect_told(const char* transports, const std::optional<std::string>& key_file, std::uint32_t mode,
                    std::string_view words) {
     const Environment off("RIPC_MULTICAST", "off");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that the public headers name: the defaults, the second in which contexts follow a trust file, and the fields
-// of the security statistics.
+// Numbers that the public headers promise: the defaults, the second within which contexts follow a trust file, and the
+// fields of the security statistics.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +41,7 @@ TEST(Promises, OptionsThatAreNotSetHaveTheDefaultsOfTheHeaders) {
   EXPECT_EQ(settings->encrypt, std::uint32_t{RIPC_ENCRYPT_AUTO});
 }
 
-// For links that are open, and for new ones; with time to read the file. That they follow is tested elsewhere.
+// For open links and for new ones, with time left to read the file. Other tests check that links follow it.
 TEST(Promises, ATrustFileIsLookedAtWithinASecond) {
   EXPECT_LE(spi::kTrustPause, 900'000'000U);
   EXPECT_LE(security::TrustFile::kInterval, 900'000'000U);

@@ -33,7 +33,7 @@ using testing::Not;
 class TrustChange : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return files_.path() + "/" + name; }
-  // The identity of the number, as a file.
+  // Writes the identity with this number to a file, and returns the file's path.
   std::string identity(unsigned number) const {
     const std::string file = path("identity" + std::to_string(number));
     auto text = security::identity_of(number)->secret_text();
@@ -60,7 +60,7 @@ class TrustChange : public testing::Test {
   const Environment network_{"RIPC_NETWORK", nullptr};
 };
 
-// The other contexts of the user read it with the key file.
+// The user's other contexts read the trust file with the key file.
 TEST_F(TrustChange, TheSignatureIsAskedForWhateverTheNetworkIs) {
   const std::string key = cluster_key(9);
   const Environment named("RIPC_CLUSTER_KEY_FILE", key.c_str());
@@ -195,7 +195,7 @@ TEST_F(TrustChange, TheStatusesOfTheHeaderAreThoseOfTheCalls) {
   EXPECT_EQ(read(), RIPC_INVALID_ARGUMENT) << "over 1 MiB";
 }
 
-// What the environment says counts where no file is named.
+// Where a call names no file, the environment decides.
 TEST_F(TrustChange, WithoutANameTheFilesOfTheEnvironmentAreMeant) {
   const std::string me = identity(1);
   const Environment identity_file("RIPC_IDENTITY_FILE", me.c_str());
@@ -265,7 +265,7 @@ TEST_F(TrustChange, ASignerThatCannotBeUsedChangesNothing) {
   }
 }
 
-// Those of the default place; a folder of root is one where this user may not write.
+// The calls use the default place: first there is none, then it is in a folder of root, where this user may not write.
 TEST_F(TrustChange, WithoutAHomeOrTheRightToWriteThereTheStatusSaysSo) {
   SKIP_UNLESS_ROOT("to become a user of no name");
   constexpr uid_t kNameless = 54321;
@@ -295,7 +295,7 @@ TEST_F(TrustChange, WithoutAHomeOrTheRightToWriteThereTheStatusSaysSo) {
       0);
 }
 
-// What is made in the default place is what contexts use, where nothing says otherwise.
+// Contexts use the files in the default place, unless a setting says otherwise.
 TEST_F(TrustChange, AnIdentityInTheDefaultPlaceIsFoundUnlessAnotherOneIsNamedOrTheNetworkIsOpen) {
   const Environment no_identity("RIPC_IDENTITY_FILE", nullptr);
   const Environment no_trust("RIPC_TRUST_FILE", nullptr);
@@ -317,7 +317,7 @@ TEST_F(TrustChange, AnIdentityInTheDefaultPlaceIsFoundUnlessAnotherOneIsNamedOrT
   EXPECT_EQ(found(RIPC_NETWORK_KEY), key_of(1));
 }
 
-// Without a signer a signature that is there goes, as it would be wrong.
+// A change without a signer removes an existing signature, which would be wrong.
 TEST_F(TrustChange, AChangeWithoutASignerTakesTheSignatureAway) {
   ASSERT_EQ(change("alice", key_of(1).c_str(), identity(9).c_str()), RIPC_OK) << ripc_last_error();
   EXPECT_THAT(content(), HasSubstr("\nsignature "));
@@ -326,7 +326,7 @@ TEST_F(TrustChange, AChangeWithoutASignerTakesTheSignatureAway) {
 }
 
 TEST_F(TrustChange, AFolderThatCannotBeMadeIsCalledByWhatItIsFor) {
-  // A file where a folder must be.
+  // Puts a file where a folder must be.
   security::write_file(path("ripc"), "");
   for (const auto& [call, what] : std::vector<std::pair<std::function<ripc_status()>, std::string>>{
            {[] { return ripc_identity_create(nullptr, 0, nullptr, 0, nullptr); }, "identity"},

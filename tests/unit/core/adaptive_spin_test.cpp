@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many looks the waits of a receiver make before they sleep, and when they are awake again, by a clock that the
-// test turns. Also how often it asks the system whether others want the processor.
+// How often a waiting receiver looks for messages before it sleeps, and when it wakes again. The tests set the clock.
+// Also how often the receiver asks the system whether other threads want the processor.
 #include "core/receive/adaptive_spin.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class AdaptiveSpinTest : public testing::Test {
     waits_for_processor = 0;
     questions = 0;
   }
-  // One wait in which nothing comes: how often it has looked when it sleeps, or ends.
+  // Waits once while nothing comes; returns how often the wait looked before it slept or ended.
   int looks_in_vain(AdaptiveSpin& spin, Nanoseconds timeout = kForever) {
     int looks = 0;
     const Nanoseconds until = spin.begin(now_, Deadline::after(timeout, now_).at(), messages_);
@@ -36,7 +36,7 @@ class AdaptiveSpinTest : public testing::Test {
     return looks;
   }
 
-  // Waits that end with messages after so long.
+  // Waits once for each of these times, after which messages come.
   void wait_for_messages(AdaptiveSpin& spin, std::initializer_list<Nanoseconds> times) {
     for (const Nanoseconds time : times) {
       (void)spin.begin(now_, kForever, messages_++);
@@ -47,7 +47,7 @@ class AdaptiveSpinTest : public testing::Test {
     const Nanoseconds little = time / 100;
     wait_for_messages(spin, {time, time + little, time, time, time + 30 * little, time - little, time + little, time});
   }
-  // How long a wait sleeps in one piece, behind its spin.
+  // How long after its start a wait wakes again, its spin included; kForever: it sleeps with no time to wake.
   Nanoseconds sleeps_for(AdaptiveSpin& spin, Nanoseconds timeout = kForever) {
     const Nanoseconds begin = now_;
     (void)looks_in_vain(spin, timeout);
@@ -105,7 +105,7 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsSleepAtOnceIfSpinsAreInVain) {
   EXPECT_EQ(spins_of_many(), AdaptiveSpin::kTries) << "it tries again now and then";
   for (unsigned wait = 0; wait < AdaptiveSpin::kTries; ++wait) EXPECT_EQ(wait_in_vain(), kFew);
   EXPECT_EQ(wait_in_vain(), 0);
-  // One ends in time: the next ones spin.
+  // After a wait that ends in time, the next ones spin.
   (void)looks_in_vain(spin_);
   spin_.came(now_);
   EXPECT_EQ(wait_in_vain(), kFew);
@@ -189,7 +189,7 @@ TEST_F(AdaptiveSpinTest, WhereMessagesComeRegularlyAWaitIsAwakeABitEarlier) {
   now_ = begin + sleeps;
   EXPECT_GE(spin_.watch_until(), begin + kMillisecond + 10'000);
   EXPECT_LE(spin_.watch_until() - now_, AdaptiveSpin::kMostExpecting);
-  // Nothing comes: it sleeps for good.
+  // Nothing came, so it sleeps with no time to wake.
   now_ = spin_.watch_until();
   EXPECT_EQ(spin_.wake_at(now_), kForever);
 }
@@ -226,7 +226,7 @@ TEST_F(AdaptiveSpinTest, NothingIsExpectedWhereOthersWantTheProcessorOrSomeoneHa
   }
 }
 
-// Two threads that compute on one processor: each waits for the other's turn to end.
+// Two threads compute on one processor, so each waits while the other runs.
 TEST(PercentWaited, IsMuchBesideAThreadThatComputes) {
   if (access("/proc/thread-self/schedstat", R_OK) != 0) GTEST_SKIP() << "this system does not tell of waits";
   const support::BusyProcessor busy;

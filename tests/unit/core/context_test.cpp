@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transports a context begins with, and under which IDs its services are registered.
+// Which transports a context starts with, and under which IDs its services are registered.
 #include "core/context.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 
 class Contexts : public testing::Test {
  protected:
-  // With one transport that starts, and before it one that does not.
+  // A context with two transports, of which the first cannot start.
   Result<std::unique_ptr<Context>> make(std::vector<std::string> optional) {
     ContextParts parts =
         fake_parts(std::make_unique<FakeTransport>(sources_, "broken", Status(RIPC_PERMISSION, "not allowed")));
@@ -32,7 +32,7 @@ class Contexts : public testing::Test {
     return Context::create(std::move(parts));
   }
 
-  // With a resolver that the test can tell what to say.
+  // A context with a resolver whose answers the test sets.
   Result<std::unique_ptr<Context>> make(FakeResolver*& resolver) {
     auto made = std::make_unique<FakeResolver>();
     resolver = made.get();
@@ -56,7 +56,7 @@ TEST_F(Contexts, AnOptionalTransportThatCannotStartIsLeftOut) {
   EXPECT_EQ(addresses.front().transport, "fake");
 }
 
-// As the queues of a device, which leave the loop when the last of those who send over them has gone.
+// Like the queues of a device, which leave the loop only after their last sender has gone.
 class LateTransport final : public FakeTransport {
  public:
   LateTransport(FakeSources& sources, std::optional<Status>& left) : FakeTransport(sources), left_(left) {}
@@ -130,7 +130,7 @@ TEST_F(Contexts, ARandomIdThatAnotherHasIsReplacedByAnotherOne) {
   EXPECT_EQ(resolver->published.size(), before + 1) << "a number that was asked for stays what it is";
 }
 
-// As one that asks other hosts: each publication waits until as many as are registered are under way.
+// Like a resolver that asks other hosts: each publication waits until `count` publications are under way.
 class AskingResolver final : public FakeResolver {
  public:
   explicit AskingResolver(std::size_t count) : expected_(count) {}
@@ -163,7 +163,7 @@ TEST_F(Contexts, ManyServicesAreRegisteredSideBySide) {
   for (std::size_t index = 0; index < kCount; ++index) EXPECT_EQ(services[index]->id(), index + 1);
 }
 
-// A report of a takeover comes while the service is registered.
+// Reports a takeover while the service is being registered.
 class ReportingResolver final : public FakeResolver {
  public:
   Context* context = nullptr;
@@ -177,7 +177,8 @@ class ReportingResolver final : public FakeResolver {
 
 class Reports : public Contexts {
  protected:
-  // What a service says that is registered while another holder is said to have, and has, this incarnation.
+  // Registers a service while another holder with this incarnation is reported, which the resolver also finds. Returns
+  // the status of the service's receive().
   ripc_status received_after(std::uint64_t reported) {
     auto made = std::make_unique<ReportingResolver>();
     ReportingResolver& resolver = *made;

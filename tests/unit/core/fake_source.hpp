@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A context whose peers are the test: it offers packets in their name, and says when what they exposed has come.
+// A context whose peers the test plays: it offers packets in their name, and says when the bytes that they exposed have
+// arrived.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace ripc::internal::core {
 
-// One peer. Its transfers are named by their keys. One thread.
+// One peer. Keys name its transfers. One thread.
 class FakeSource final : public spi::Source {
  public:
   explicit FakeSource(std::size_t messages_at_once) : FakeSource(messages_at_once, nullptr, nullptr) {}
@@ -34,14 +35,14 @@ class FakeSource final : public spi::Source {
 
   // ---- What the test, as the peer, does ----
 
-  // A message with a long item for each key; the bytes of each are the key.
+  // Sends a message with one long item for each key; each byte of an item is its key.
   void send_long(std::uint32_t tag, std::initializer_list<std::uint64_t> keys, std::uint64_t length = kLength,
                  std::uint8_t flags = 0) {
     wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
     for (const std::uint64_t key : keys) encoder.add(wire::Descriptor{.key = key, .location = 0, .length = length});
     send(encoder);
   }
-  // The same, as the reply to a request, for its first return buffer; the others are for windows.
+  // The same, as the reply to a request: `key` goes into the request's first return buffer, the others into windows.
   void send_directed(std::uint32_t tag, std::uint64_t request, std::uint64_t key,
                      std::initializer_list<std::uint64_t> others = {}, std::uint8_t flags = 0) {
     wire::Encoder encoder(wire::PacketKind::message, tag, kService, flags);
@@ -51,7 +52,7 @@ class FakeSource final : public spi::Source {
     encoder.add_reply(request);
     send(encoder);
   }
-  // A reply that says of the request's return buffer 0 that it was written.
+  // Sends a reply that says that the request's return buffer 0 was written.
   void send_returned(std::uint32_t tag, std::uint64_t request) {
     wire::Encoder encoder(wire::PacketKind::message, tag, kService);
     encoder.add(wire::Returned{0, kLength});
@@ -68,7 +69,8 @@ class FakeSource final : public spi::Source {
     encoder.add_request(request);
     send(encoder);
   }
-  // Bytes in the message, each their own number from 0 on; with a request, it is named and grants a return buffer.
+  // Sends `size` bytes in the message; byte n has the value n modulo 256. If `request` is not 0, the message names it
+  // and grants a return buffer.
   void send_large(std::uint32_t tag, std::size_t size, std::uint64_t request = 0) {
     std::vector<std::byte> bytes(size);
     for (std::size_t index = 0; index < size; ++index) bytes[index] = static_cast<std::byte>(index);
@@ -86,10 +88,10 @@ class FakeSource final : public spi::Source {
     encoder.add_payload({&payload, 1});
     send(encoder);
   }
-  // The bytes of this item are here, or will not come.
+  // The bytes of this item have arrived, or will not come.
   void complete(std::uint64_t key, ripc_status status = RIPC_OK) { outcomes_[key] = status; }
   void end() { ended = true; }
-  // All that it has sent comes only after a look that finds nothing.
+  // The packets sent so far arrive only after a poll that finds nothing.
   void come_later() { later = std::exchange(packets, {}); }
 
   // ---- What the test asks ----
@@ -97,7 +99,7 @@ class FakeSource final : public spi::Source {
   bool is_pulling(std::uint64_t key) const { return pulls_.contains(key); }
   // Whether the pull of this item may end its transfer.
   bool may_finish(std::uint64_t key) const { return is_pulling(key) && pulls_.at(key)->finishes; }
-  // How the receiver ended the message of which this was the first item; RIPC_PENDING: not yet.
+  // How the receiver ended the message whose first item this was; RIPC_PENDING: it has not yet.
   ripc_status finished(std::uint64_t key) const {
     const auto found = finished_.find(key);
     return found == finished_.end() ? RIPC_PENDING : found->second;
@@ -213,10 +215,10 @@ class FakeTransport : public spi::Transport {
 class FakeResolver : public spi::Resolver {
  public:
   Status publication;                      // what publishing a service returns
-  std::size_t taken = 0;                   // so many of those who want to be published meet a living holder first
-  std::vector<ripc_service_id> published;  // who wanted to be
+  std::size_t taken = 0;                   // how many publications find a living holder before the others succeed
+  std::vector<ripc_service_id> published;  // the IDs of all attempts
   spi::Observer observe_with;              // who wants to be notified of changes
-  std::uint64_t incarnation = 1;           // of the holder that is found
+  std::uint64_t incarnation = 1;           // of the holder that resolve() finds
 
   std::string_view name() const noexcept override { return "fake"; }
   Result<spi::ServiceRecord> resolve(ripc_service_id id, Deadline) override {
@@ -246,7 +248,7 @@ class FakeResolver : public spi::Resolver {
   Status list(const std::function<void(const spi::ServiceRecord&)>&) override { return {}; }
 };
 
-// What a context with this transport, or more, is made of.
+// The parts of a context with this transport; a test may add more.
 inline ContextParts fake_parts(std::unique_ptr<spi::Transport> transport,
                                std::unique_ptr<spi::Resolver> resolver = std::make_unique<FakeResolver>()) {
   ContextParts parts;

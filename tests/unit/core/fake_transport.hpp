@@ -18,7 +18,7 @@ class FakeChannel : public spi::Channel {
  public:
   enum class State { exposed, pulling, lent, done };
 
-  // reports_ends: as those of transports between hosts.
+  // reports_ends: as channels to other hosts do.
   explicit FakeChannel(bool reports_ends = false)
       : Channel({.incarnation = 1, .packet_limit = 4096, .reports_ends = reports_ends}) {}
   explicit FakeChannel(const Facts& facts) : Channel(facts) {}
@@ -38,7 +38,7 @@ class FakeChannel : public spi::Channel {
     const std::lock_guard lock(mutex_);
     transfers_.at(transfer) = {State::done, status};
   }
-  // Tells of the end of this transfer, if it has finished.
+  // Reports the end of this transfer to the keeper, if it has finished.
   template <typename Keeper>
   void tell(Keeper& keeper, std::uint64_t transfer) {
     ripc_status status = RIPC_PENDING;
@@ -70,17 +70,17 @@ class FakeChannel : public spi::Channel {
     const std::lock_guard lock(mutex_);
     return watched_.contains(transfer);
   }
-  // Not finished, or its end was not heard yet.
+  // Whether the transfer has not finished, or no one has learned of its end yet.
   bool is_open(std::uint64_t transfer) const {
     const std::lock_guard lock(mutex_);
     return transfers_.contains(transfer);
   }
-  // What was sent last; empty: a plain message.
+  // The packet that was sent last; empty: it was a plain message.
   std::vector<std::byte> last_packet() const {
     const std::lock_guard lock(mutex_);
     return last_packet_;
   }
-  // Transfers that were named after their end.
+  // How often a call named a transfer that had already ended.
   int misuses() const {
     const std::lock_guard lock(mutex_);
     return misuses_;

@@ -9,7 +9,7 @@ namespace {
 constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
 constexpr Nanoseconds kHour = 3'600'000'000'000;
 
-// Knows the members that the test says, and counts how often it was asked.
+// Returns the members that the test sets, and counts how often it is asked.
 class MembersResolver final : public spi::Resolver {
  public:
   std::string_view name() const noexcept override { return "fake"; }

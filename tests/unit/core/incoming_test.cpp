@@ -17,7 +17,7 @@ constexpr ripc_service_id kPeer = 9;
 
 class Incoming : public testing::Test {
  protected:
-  // Decides about a message of the peer, without a source.
+  // Places the items of a message from the peer, without a source.
   Placed place_packet(wire::Encoder& encoder, bool lend = false) {
     storage_.clear();
     for (const spi::Bytes range : encoder.finish()) storage_.insert(storage_.end(), range.begin(), range.end());
@@ -157,7 +157,7 @@ TEST_F(Incoming, WhatThePacketCarriesForNobodyIsShort) {
 }
 
 TEST_F(Incoming, WhatClaimsToBeWrittenAndIsNotFails) {
-  const std::uint64_t request = ask(far_);  // whose channel says that no one wrote
+  const std::uint64_t request = ask(far_);  // its channel says that no one wrote
   encoder_.add(wire::Returned{0, 100});
   encoder_.add_reply(request);
   EXPECT_EQ(place_packet(encoder_).discarded, 1u);

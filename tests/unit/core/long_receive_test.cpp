@@ -29,7 +29,7 @@ TEST_F(LongReceiving, MessagesBehindOneThatIsNotCompleteArePulledBesideItAndCome
   expect_nothing();
 }
 
-// As when the limit of locked memory is reached.
+// For example because the limit of locked memory is reached.
 TEST_F(LongReceiving, AMessageIsDeliveredWithoutAnItemWhoseWindowCannotBeWritten) {
   FakeSource& source = peer();
   post(2);
@@ -76,7 +76,7 @@ TEST_F(LongReceiving, TheItemsOfAMessageArePulledSideBySide) {
   EXPECT_EQ(receive().views.size(), 2u);
 }
 
-// There is nothing else that the receiver could say to its sender.
+// The receiver then has nothing else to tell the sender.
 TEST_F(LongReceiving, TheLastItemMayFinishTheTransferIfAllOthersAreThere) {
   post(3);
   FakeSource& source = peer();
@@ -336,7 +336,7 @@ TEST_F(LongReceiving, OneThatIsWithdrawnIsNotDeliveredAndHoldsUpNothing) {
   expect_in_window(1, 0, 11);
   expect_in_window(3, 2, 13);
   expect_nothing();
-  // Its window has its place back.
+  // The window of the withdrawn message is back in its place in the queue.
   source.send_long(4, {14});
   source.complete(14);
   expect_in_window(4, 1, 14);

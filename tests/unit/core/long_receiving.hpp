@@ -16,7 +16,7 @@
 
 namespace ripc::internal::core {
 
-inline constexpr int kLooks = 10;  // more than there are packets in any test
+inline constexpr int kLooks = 10;  // more than any test has packets
 inline constexpr std::uint64_t kLarge = std::uint64_t{9}
                                         << 20;  // more than may be under way before something else begins
 
@@ -24,7 +24,7 @@ class LongReceiving : public testing::Test {
  protected:
   void SetUp() override {
     ContextParts parts = fake_parts(std::make_unique<FakeTransport>(sources_));
-    parts.spin = {.time = RIPC_FOREVER / 4, .adapts = false};  // no one wakes who sleeps
+    parts.spin = {.time = RIPC_FOREVER / 4, .adapts = false};  // nothing would wake a sleeper
     Result<std::unique_ptr<Context>> context = Context::create(std::move(parts));
     ASSERT_TRUE(context.ok()) << context.status().text();
     context_ = std::move(*context);
@@ -51,7 +51,7 @@ class LongReceiving : public testing::Test {
     }
   }
 
-  // A request with this return buffer.
+  // Sends a request with this return buffer; returns its ID.
   std::uint64_t ask(std::span<std::byte> buffer) {
     const ripc_return_buffer landing{buffer.data(), buffer.size()};
     std::uint64_t request = 0;
@@ -64,7 +64,7 @@ class LongReceiving : public testing::Test {
     return request;
   }
 
-  // One message, if one is there, which is given back.
+  // What one message, if there was one, contained; the message itself is released.
   struct Received {
     ripc_status status = RIPC_OK;
     std::uint32_t tag = 0;
@@ -75,7 +75,7 @@ class LongReceiving : public testing::Test {
     std::array<Message*, 1> messages{};
     std::size_t count = 0;
     Received received;
-    // One look takes one packet, whether it makes a message or not.
+    // Each call takes one packet, whether or not the packet completes a message.
     for (int look = 0; look < kLooks && count == 0; ++look)
       received.status = service_->receive(flags, 0, messages, count);
     if (received.status != RIPC_OK) return received;
@@ -87,7 +87,7 @@ class LongReceiving : public testing::Test {
     MessagePool::release(messages[0]);
     return received;
   }
-  // The tags of the messages, which are given back.
+  // Receives messages, releases them and returns their tags.
   std::vector<std::uint32_t> receive_many(Nanoseconds timeout) {
     std::array<Message*, 8> messages{};
     std::size_t count = 0;
@@ -100,7 +100,7 @@ class LongReceiving : public testing::Test {
     return tags;
   }
   void expect_nothing(std::uint32_t flags = 0) { EXPECT_EQ(receive(flags).status, RIPC_EMPTY); }
-  // The message with this tag, its first item in the window with this cookie, filled with the key.
+  // Expects the message with this tag, its first item in the window with this cookie and filled with the key.
   void expect_in_window(std::uint32_t tag, std::uint64_t cookie, int key) {
     const Received received = receive();
     ASSERT_EQ(received.status, RIPC_OK);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kPacketLimit = 4096;
 
-// The pool goes with close() and its last message.
+// The pool is freed when it is closed and its last message is released.
 class Pool {
  public:
   explicit Pool(std::uint32_t max_messages) : pool_(new MessagePool(pools_, kPacketLimit, max_messages)) { enter(); }
@@ -173,7 +173,7 @@ TEST(MessagePool, AThreadThatStaysOwnsThePoolAgain) {
   EXPECT_EQ(ThreadEpoch::barriers() - before, 1u) << "there was no owner to take over from";
 }
 
-// Each message carries a number in its storage: two owners at once would be seen, by a race detector too.
+// Each message carries a number in its storage, so the test, or a race detector, would notice two owners at once.
 TEST(MessagePoolThreads, NeverGiveOneMessageTwice) {
   constexpr int kMessages = 20'000, kReleasers = 3;
   Pool pool(64);
@@ -237,7 +237,7 @@ TEST(MessagePoolThreads, MayReleaseWhileThePoolCloses) {
   }
 }
 
-// The thread that received gives back at the moment when another one becomes the receiver.
+// The former receiver releases its messages while another thread becomes the receiver.
 TEST(MessagePoolThreads, MayReleaseWhileAnotherThreadBecomesTheReceiver) {
   Pool pool(16);
   for (int round = 0; round < 300; ++round) {

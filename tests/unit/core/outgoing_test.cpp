@@ -17,7 +17,7 @@ ripc_item item(std::size_t size, std::uint32_t kind) {
   return {memory.data(), size, kind, 0};
 }
 
-// How each of them travels in packets of at most kLimit bytes; empty: they do not.
+// How each item travels with packets of at most kLimit bytes; empty: the items are too large.
 std::vector<Protocol> chosen(const std::vector<ripc_item>& items, std::size_t returns = 0,
                              std::size_t auto_limit = kLimit) {
   ItemPlan plan;

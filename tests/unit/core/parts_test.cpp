@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small parts of a service: its life, what it has sent, and what a call of receive() gives out.
+// The small parts of a service: its life, its counters of what it sent, and the inbox that receive() hands out from.
 #include <gtest/gtest.h>
 #include <poll.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the way to a service is found.
+// How the path to a service is found.
 #include "core/path/paths.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 class FindingPaths : public ScriptedPeers {
  protected:
-  // Behind the one that is there.
+  // Adds a transport after the existing one.
   ScriptedTransport& add_transport() {
     parts_.transports.push_back(std::make_unique<ScriptedTransport>(sources_, "next"));
     resolver_.also = {"next", "peer"};

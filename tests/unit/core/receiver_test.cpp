@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a receiver makes of the packets of its ports.
+// What a receiver does with the packets from its ports.
 #include "core/receive/receiver.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class Receiving : public testing::Test {
                                                            .spin = spin});
     ASSERT_TRUE(receiver_->open(transports_, {}, pools_, 16).ok());
   }
-  // One message at most, which is given back.
+  // Receives at most one message and releases it.
   ripc_status receive(Nanoseconds timeout = 0) {
     std::array<Message*, 1> messages{};
     std::size_t count = 0;
@@ -63,7 +63,7 @@ class Receiving : public testing::Test {
     pool_.fill_statistics(statistics);
     return statistics.leased;
   }
-  // Whether its first item has the bytes of send_large().
+  // Whether the message's first item has the bytes of send_large().
   static bool is_large(const Message& message, std::size_t size) {
     const auto* const bytes = static_cast<const std::byte*>(message.items[0].data);
     bool is_right = message.items[0].kind == RIPC_VIEW_SHORT && message.items[0].size == size;
@@ -120,7 +120,7 @@ TEST_F(Receiving, ALargePacketStaysWhereItWasReadUntilItsMessageIsReleased) {
   EXPECT_GE(leased(), first + 50'000) << "its views are held";
   MessagePool::release(plain);
   EXPECT_LT(leased(), first);
-  // Its memory is of no use to the next one.
+  // The next message does not use that memory.
   Message* const small = receive_message();
   EXPECT_EQ(small->tag, 3u);
   EXPECT_EQ(small->storage, small->own_storage());
@@ -238,14 +238,14 @@ TEST_F(Receiving, AWaitMovesTheBytesOfItsMessageItselfWhetherItSpinsOrSleeps) {
     EXPECT_EQ(receiver_->counters().sleeps, time == 0 ? 1u : 0u);
     EXPECT_EQ(life_.events().wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "it did not wake itself";
   }
-  // It has given them back, and may be woken again.
+  // The wait has given the shared descriptors back, and may be woken again.
   EXPECT_TRUE(SharedSet::Borrowed(loop_->shared()));
   shared.remove(fd.get());
   life_.events().wake();
   EXPECT_EQ(life_.events().wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
-// It sleeps for most of the time, and spins for the rest of it.
+// The wait sleeps for most of its time, and spins for the rest.
 TEST_F(Receiving, AWaitThatIsAwakeBeforeItsEndEndsThen) {
   receiver_->end();
   open_receiver({.time = 50'000, .adapts = true});

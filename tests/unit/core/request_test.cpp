@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that expect a reply and offer no return buffers, and following a service that has moved.
+// Requests that expect a reply but offer no return buffers. Also how a sender follows a service that has moved.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -52,7 +52,7 @@ class Requests : public testing::Test {
   Service* service_ = nullptr;
 };
 
-// The item of this type that was sent last; 0: there is none.
+// The number in the packet's item of this type; 0: there is no such item.
 std::uint64_t sent_number(const std::vector<std::byte>& bytes, wire::ItemType type) {
   wire::Packet packet;
   if (!packet.decode(bytes).ok()) return 0;

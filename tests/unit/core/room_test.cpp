@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for room at a peer that goes meanwhile.
+// Waiting for room at a peer that dies meanwhile.
 #include <gtest/gtest.h>
 
 #include "core/context.hpp"
@@ -9,7 +9,7 @@
 namespace ripc::internal::core {
 namespace {
 
-// Full, and dead as soon as anyone looks for room there: from then on there is some.
+// The peer is full, and dies as soon as anyone checks for room; from then on the channel reports room.
 class DyingChannel final : public FakeChannel {
  public:
   bool has_room(bool) noexcept override {
@@ -18,7 +18,7 @@ class DyingChannel final : public FakeChannel {
   }
 };
 
-// Finds the peer once; then there is none any more.
+// Connects to the peer once; from then on the peer is dead.
 class OncePeer final : public FakeTransport {
  public:
   using FakeTransport::FakeTransport;

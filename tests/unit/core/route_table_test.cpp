@@ -16,7 +16,7 @@ std::shared_ptr<FakeChannel> make_channel() { return std::make_shared<FakeChanne
 
 class RouteTableTest : public testing::Test {
  protected:
-  // As a sender does it; the pointer is only compared.
+  // Looks up a route as a sender does. The tests only compare the pointer.
   const spi::Channel* find(ripc_service_id id) {
     const ThreadEpoch::Section section(ThreadEpoch::current());
     const auto* channel = routes_.find(id);
@@ -100,7 +100,7 @@ TEST_F(RouteTableTest, KeepsARemovedChannelUntilNoSectionCanSeeIt) {
 
 TEST_F(RouteTableTest, HoldsManyRoutesAndStaysCorrectWhenTheyComeAndGo) {
   std::vector<std::shared_ptr<FakeChannel>> channels;
-  // Multiples of a large power of two: the least fortunate keys for a table that only looks at low bits.
+  // Multiples of a large power of two: the worst keys for a table that uses only the low bits.
   const auto id_of = [](std::size_t index) { return (static_cast<ripc_service_id>(index) + 1) << 40; };
   for (std::size_t index = 0; index < 1000; ++index) {
     channels.push_back(make_channel());
@@ -135,10 +135,10 @@ TEST_F(RouteTableTest, DropsOnlyTheOldestAddressAtItsBound) {
   constexpr ripc_service_id kMost = RouteTable::kMaxLearned;
   for (ripc_service_id id = 1; id <= kMost; ++id) routes_.learn(id, {"shm", "x"});
   EXPECT_NE(routes_.learned(1), std::nullopt);
-  routes_.learn(1, {"shm", "y"});  // known already: nothing has to go
+  routes_.learn(1, {"shm", "y"});  // already known: nothing is evicted
   EXPECT_NE(routes_.learned(2), std::nullopt);
   routes_.forget(3);
-  routes_.learn(kMost + 1, {"shm", "x"});  // in place of the forgotten one
+  routes_.learn(kMost + 1, {"shm", "x"});  // takes the place of the forgotten one
   EXPECT_EQ(routes_.learned(1), (spi::Address{"shm", "y"}));
   routes_.learn(kMost + 2, {"shm", "x"});
   EXPECT_EQ(routes_.learned(1), std::nullopt) << "heard of first";

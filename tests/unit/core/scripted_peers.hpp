@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the parts that send share: ways to peers, and what the peers answer, as the test says.
+// Shared by the tests of the sending parts: channels to peers, and the peers' answers, as the test sets them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class ScriptedChannel final : public FakeChannel {
     return RIPC_EMPTY;
   }
 
-  std::deque<ripc_status> answers;  // of the next sends; then RIPC_OK
+  std::deque<ripc_status> answers;  // to the next sends; then RIPC_OK
   ripc_status widening = RIPC_OK;
   bool room = true;
   int sends = 0, flushes = 0, grants = 0;
@@ -77,8 +77,8 @@ class ScriptedTransport final : public FakeTransport {
     std::string locator;
     Deadline deadline;
   };
-  std::map<ripc_service_id, std::deque<std::shared_ptr<spi::Channel>>> ways;  // that are found, one after the other
-  Status failure = RIPC_PEER_DEAD;                                            // then
+  std::map<ripc_service_id, std::deque<std::shared_ptr<spi::Channel>>> ways;  // connect() returns these in order
+  Status failure = RIPC_PEER_DEAD;                                            // and then this
   std::vector<Asked> asked;
   std::vector<std::string> fenced;
 };
@@ -106,9 +106,9 @@ class ScriptedResolver final : public FakeResolver {
     if (on_invalidate) on_invalidate(record.id);
   }
 
-  bool no_memory = false;  // for the next question
+  bool no_memory = false;  // for the next resolve() only
   bool knows = true;
-  spi::Address also;                                  // of every service
+  spi::Address also;                                  // one more address of every service
   std::map<ripc_service_id, std::uint64_t> in_group;  // the members, with their incarnations
   std::function<void(ripc_service_id)> on_invalidate;
 };
@@ -119,7 +119,7 @@ class ScriptedPeers : public testing::Test {
     paths_.shut_down();
     loop_->clear();
   }
-  // The next way that is found to this service.
+  // Adds the next channel that connect() returns for this service.
   template <typename... Facts>
   std::shared_ptr<ScriptedChannel> lead(ripc_service_id to, Facts... facts) {
     auto channel = std::make_shared<ScriptedChannel>(facts...);

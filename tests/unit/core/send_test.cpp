@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that send, where a peer goes, is full, or must be prepared for meanwhile.
+// The sending parts, if meanwhile a peer dies, is full, or has to be prepared for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ TEST_F(ShortSends, OfANotificationGoToTheSuccessorToo) {
 
 class LongSends : public SendParts {
  protected:
-  // A request with a long item, a return buffer, and someone who is told of its end.
+  // Sends a request with a long item, a return buffer and a callback for its end.
   Status ask() {
     arguments_.returns = {&buffer_, 1};
     arguments_.callback = [](void*, ripc_status) {};
@@ -182,7 +182,7 @@ TEST_F(LongSends, ThatAnnouncedMoreGoWhenNoMoreComes) {
 
 // ---- To groups ---------------------------------------------------------------------------------------------------
 
-// Sends to all but one.
+// Sends to all channels but the unreachable one.
 class FakeMulticast final : public spi::Multicast {
  public:
   void send(ripc_service_id, std::span<spi::Channel* const> channels, const wire::Plain&,

@@ -405,12 +405,12 @@ TEST_F(TicketTest, AWokenThreadFindsAllThatHaveFinishedTogether) {
     (void)wait(*awaited);
     seen = other->poll();
   });
-  // Watched only, it may still find the first one's end by itself.
+  // Waits for the sleep too: a thread that only watches may still find the end of `first` itself.
   ASSERT_TRUE(eventually([&] { return channel_->is_watched(first) && support::state_of_thread(sleeper) == 'S'; }));
   loop_->post([&] {
     channel_->finish(first, RIPC_OK);
     channel_->tell(*keeper_, first);
-    // Time for the other thread to run, if it is woken now.
+    // Gives the other thread time to run, if it is woken now.
     for (const Deadline enough = Deadline::after(5'000'000); seen < 0 && !enough.expired();) std::this_thread::yield();
     channel_->finish(second, RIPC_OK);
     channel_->tell(*keeper_, second);

@@ -60,7 +60,7 @@ TEST_F(LongReceiving, AnUnorderedReplyDoesNotWaitForItsTurnAndItsRequestCanBeCan
   EXPECT_EQ(reply.views.at(0).status, static_cast<std::uint32_t>(RIPC_CANCELLED));
 }
 
-// Rather than fail: with what came before it, the application gets the chance to post some.
+// The message waits rather than fails: the messages before it give the application the chance to post windows.
 TEST_F(LongReceiving, AnUnorderedMessageWithoutAWindowWaitsForThoseThatHaveThem) {
   FakeSource& source = peer();
   post(1);

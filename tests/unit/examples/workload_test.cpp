@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workload of examples/kv: its distributions are those that it names.
+// The workload of examples/kv: each distribution is the one that it claims to be.
 #include "../../../examples/kv/workload.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kSeeds = 5;
 constexpr int kDraws = 500'000;
 constexpr std::uint64_t kSingleRanks = 20;
-// A right sampler exceeds it once in 100,000 runs: 30 degrees of freedom.
+// A correct sampler exceeds this chi-square value once in 100,000 runs, with 30 degrees of freedom.
 constexpr double kCritical = 76.0;
 
 // Ranks 1 to 20 one by one, the others in 11 groups.
@@ -28,7 +28,7 @@ class Bins {
       last_.push_back(static_cast<std::uint64_t>(std::llround(kSingleRanks * std::exp(step * group))));
     last_.back() = count;
     weights_.resize(last_.size());
-    for (std::uint64_t rank = count; rank > 0; --rank)  // the smallest first: their sum is exact
+    for (std::uint64_t rank = count; rank > 0; --rank)  // the smallest first, for an exact sum
       weights_[of(rank)] += std::pow(static_cast<double>(rank), -exponent);
     for (const double weight : weights_) all_ += weight;
   }

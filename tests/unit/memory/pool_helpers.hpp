@@ -20,7 +20,7 @@ inline ripc_pool_statistics statistics_of(const Pool& pool) {
   return statistics;
 }
 
-// Null, with a failed expectation, if there is no lease.
+// Leases memory. If that fails, the expectation fails and the result is null.
 inline std::byte* must_lease(Pool& pool, std::size_t size) {
   Result<std::byte*> data = pool.lease(size);
   EXPECT_TRUE(data.ok()) << size << " bytes: " << data.status().text();

@@ -51,7 +51,7 @@ class Model {
     const ripc_pool_statistics now = statistics_of(pool_);
     EXPECT_EQ(now.leased, 0u);
     EXPECT_EQ(now.leases, now.releases);
-    // With nothing leased, all of it can be given to one lease (in whole 2 MiB).
+    // With nothing leased, one lease can take the whole limit (in units of 2 MiB).
     EXPECT_TRUE(pool_.lease(limit_ / kArenaAlignment * kArenaAlignment).ok());
   }
 
@@ -74,7 +74,7 @@ class Model {
     int holds = 0;
     bool released = false;
   };
-  using Memories = std::map<std::byte*, Memory>;  // what must not be given out again
+  using Memories = std::map<std::byte*, Memory>;  // memory that must not be leased again
 
   std::uint64_t below(std::uint64_t bound) {
     return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random_);

@@ -305,7 +305,7 @@ TEST(Pool, ArenasHoldNoLibraryData) {
   for (std::size_t size = 1; size < 4 * kMebi; size = size * 2 + 1) leases.push_back(must_lease(pool, size));
   for (std::size_t i = 0; i < leases.size(); i += 2) ASSERT_TRUE(pool.release(leases[i]).ok());
   const Hold hold = must_hold(pool, leases[1], 1);
-  // Fresh arenas are zeroed and nothing has written to a lease: every other byte that shows up is the pool's.
+  // Fresh arenas are zeroed and nothing has written to a lease, so any other byte would come from the pool.
   const std::span<const std::byte> bytes(hold.arena()->base, hold.arena()->size);
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; }));
 }

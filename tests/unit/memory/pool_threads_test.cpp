@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool used by several threads at once. This is most useful under ThreadSanitizer, which sees it when two threads
-// are given the same memory without order between them.
+// The pool used by several threads at once. This is most useful under ThreadSanitizer, which notices if two threads get
+// the same memory without synchronization.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kThreads = 4;
 
-// All start at about the same time.
+// Runs the function in threads that all start at about the same time.
 template <typename Function>
 void run_threads(Function function) {
   std::atomic<int> ready{0};
@@ -121,8 +121,8 @@ TEST(PoolThreads, FirstLeasesOfAllThreadsShareOneArena) {
 }
 
 TEST(PoolThreads, LimitHoldsAndNoLeaseFailsThatWouldFit) {
-  // In every round one lease takes the whole limit, as one arena. Then all threads at once need a part of it: anyone
-  // who comes while another thread is still freeing that arena has to wait.
+  // In every round one lease takes the whole limit, as one arena. Then all threads need a part of it at once. A thread
+  // that comes while another is still freeing that arena has to wait.
   constexpr std::size_t kPart = 36 * kMebi;
   constexpr std::uint64_t kLimit = kThreads * kPart + 2 * kMebi;
   constexpr std::uint64_t kRounds = 10;

@@ -12,7 +12,7 @@ namespace {
 constexpr ripc_service_id kService = 1000;
 constexpr std::uint64_t kContext = 7;
 
-// A resolver of its own little world, with the SPI's semantics and failures to order. It writes what it is asked.
+// A resolver with its own records, the semantics of the SPI, and failures on demand. It logs the calls that it gets.
 class FakeResolver final : public spi::Resolver {
  public:
   std::string_view name() const noexcept override { return "fake"; }
@@ -187,7 +187,7 @@ TEST_F(ChainResolverTest, TheIncarnationIsLargerThanThatOfAnyHolderAnyResolverKn
     ASSERT_TRUE(chain_->publish(record, false, &displaced).ok());
     EXPECT_GT(record.incarnation, 1000 * (largest + 1));
     for (const FakeResolver* fake : fakes_) EXPECT_EQ(fake->records.at(kService), record);
-    EXPECT_TRUE(displaced.empty());  // not our own registrations on the way
+    EXPECT_TRUE(displaced.empty());  // not our own intermediate registrations
     chain_->withdraw(record);
     for (const FakeResolver* fake : fakes_) EXPECT_TRUE(fake->records.empty());
   }
@@ -215,7 +215,7 @@ TEST_F(ChainResolverTest, AFailureRollsBackAndIsReturned) {
 
 TEST_F(ChainResolverTest, ADisplacedHolderIsNamedOnce) {
   for (FakeResolver* fake : fakes_) fake->records[kService] = record_of(kService, 99, 50);
-  fakes_[1]->records[kService].incarnation = 60;  // an older or newer registration is another one
+  fakes_[1]->records[kService].incarnation = 60;  // an older or newer registration counts as a different one
   ServiceRecord record = record_of(kService);
   std::vector<ServiceRecord> displaced;
   ASSERT_TRUE(chain_->publish(record, true, &displaced).ok());
@@ -311,7 +311,7 @@ ServiceRecord member_of(ripc_service_id id, std::uint64_t context, std::uint64_t
 
 TEST_F(ChainResolverTest, EachMemberIsVisitedOnceWithItsLargestIncarnation) {
   fakes_[0]->records[1] = member_of(1, 1, 5);
-  fakes_[0]->records[2] = member_of(2, 1, 0);  // from a file: no one knows which registration
+  fakes_[0]->records[2] = member_of(2, 1, 0);  // from a file: its incarnation is unknown
   fakes_[1]->records[1] = member_of(1, 2, 6);
   fakes_[1]->records[2] = member_of(2, 2, 1);
   fakes_[1]->records[3] = member_of(3, 2, 7);

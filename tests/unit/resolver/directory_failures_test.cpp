@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the resolver of a directory does when links are cut, sessions expire and answers are lost. Also what it makes of
-// records that are not authentic.
+// What the directory resolver does when links are cut, sessions expire and answers are lost. Also how it treats records
+// that are not authentic.
 #include "base/group_id.hpp"
 #include "directory_helpers.hpp"
 #include "spi/holder_rules.hpp"
@@ -146,7 +146,7 @@ TEST_F(DirectoryFailuresTest, RecordsThatAreNotAuthenticAreIgnoredAndCounted) {
   ASSERT_TRUE(stranger.publish(1).ok());
   ASSERT_TRUE(keyless.publish(2).ok());
   world_.put(resolver::service_path(3), "nonsense");
-  // A true record in another place.
+  // A genuine record at the path of another service.
   ASSERT_TRUE(one_.publish(4).ok());
   world_.put(resolver::service_path(5), world_.nodes[resolver::service_path(4)].data);
   for (const ripc_service_id id : {1u, 2u, 3u, 5u}) EXPECT_EQ(two_.holder(id), 0u) << id;
@@ -176,7 +176,7 @@ TEST_F(DirectoryFailuresTest, ARecordOfAnotherVersionIsSaidToBeOne) {
   EXPECT_EQ(status.code(), RIPC_VERSION_MISMATCH) << status.text();
   EXPECT_NE(status.text().find("run the same libripc on both hosts"), std::string_view::npos) << status.text();
   EXPECT_EQ(two_->state().counters.other_version, 1u);
-  // As soon as the other host has the same one it is found.
+  // As soon as the other host runs the same version, its service is found.
   DirectoryContext third(world_);
   ASSERT_TRUE(third.publish(kLostService).ok());
   EXPECT_TRUE(two_.sees(kLostService, third.id()));
@@ -209,7 +209,7 @@ TEST_F(DirectoryFailuresTest, AForgedRecordStandsInNoOnesWayAndIsNotFoughtForEve
   EXPECT_TRUE(two_.sees(kLostService, one_.id()));
   world_.put(path, "forged again");
   EXPECT_TRUE(two_.sees(kLostService, one_.id()));
-  // As one who does it whenever the record is there.
+  // Like an attacker who replaces the record whenever it is there.
   for (int i = 0; i < 100; ++i) {
     world_.erase(path);
     world_.put(path, "forged");

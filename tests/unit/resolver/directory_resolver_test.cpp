@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the resolver of a directory promises while the directory answers.
+// What the directory resolver promises while the directory answers.
 #include "resolver/zookeeper/directory_resolver.hpp"
 
 #include "base/group_id.hpp"
@@ -94,7 +94,7 @@ TEST_F(DirectoryResolverTest, AHolderThatAsksBeforeItIsNotifiedFindsItsSuccessor
 TEST_F(DirectoryResolverTest, ATakeoverDisplacesWhoHoldsTheIdInThatMomentAndNoOther) {
   ASSERT_TRUE(one_.publish(kDirectoryService).ok());
   DirectoryContext third(world_);
-  // Between the look and the write of the second, the third takes it. Both nodes have the version 0.
+  // Between the second context's read and its write, the third takes the ID. Both nodes have the version 0.
   Result<spi::ServiceRecord> between = RIPC_NO_SERVICE;
   two_.directory().before_commit = [&] { between = third.publish(kDirectoryService, true); };
   std::vector<spi::ServiceRecord> displaced;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of one cluster who claim what is not theirs, in a directory that all of them may write.
+// Members of one cluster that claim IDs and names of others, in a directory that all of them may write.
 #include "directory_helpers.hpp"
 #include "trust_options.hpp"
 
@@ -22,7 +22,7 @@ class DirectoryTrust : public ::testing::Test {
     spi::ServiceRecord record = context.record(kDirectoryBank, "bank");
     return context->publish(record, takeover, nullptr);
   }
-  // As a member that writes what it wants.
+  // Writes a record as this member, without the checks of publish().
   void put(unsigned member, ripc_service_id id, const std::string& name) {
     spi::ServiceRecord record = alice_.record(id, name);
     record.context = 4711;
@@ -57,7 +57,7 @@ TEST_F(DirectoryTrust, ARecordOfAMemberWithoutTheRightIsIgnoredAndCounted) {
   put(4, kDirectoryBank, "bank");
   EXPECT_TRUE(eventually([&] { return refusals().unproven == 2; }));
   EXPECT_EQ(victim_.holder(kDirectoryBank), 0U);
-  // It stands in no one's way.
+  // The refused record blocks no one.
   ASSERT_TRUE(publish(alice_).ok());
   EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id()));
 }
@@ -66,7 +66,7 @@ TEST_F(DirectoryTrust, AMemberThatOverwritesTheHolderDoesNotDisplaceIt) {
   ASSERT_TRUE(publish(alice_).ok());
   EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id()));
   put(2, kDirectoryBank, "bank");
-  // The holder may be faster than the victim, which then never reads the false one.
+  // The holder may be faster than the victim, which then never reads the false record.
   EXPECT_TRUE(eventually([&] { return alice_->state().counters.refusals.not_permitted != 0; }));
   EXPECT_TRUE(victim_.sees(kDirectoryBank, alice_.id())) << "the holder writes its own again";
 }
@@ -98,7 +98,7 @@ TEST_F(DirectoryTrust, ARecordStolenBeforeATakeoverIsReplacedByTheHolder) {
   DirectoryContext second(world_, directory_member(1));
   ASSERT_TRUE(publish(second, true).ok());
   EXPECT_TRUE(victim_.sees(kDirectoryBank, second.id()));
-  // While the holder cannot write its own again, neither in place nor in a new node.
+  // Now the holder cannot write its own record again, neither in place nor in a new node.
   second.directory().cut();
   for (const bool in_place : {true, false}) {
     const std::uint64_t before = refusals().not_permitted;
@@ -108,7 +108,7 @@ TEST_F(DirectoryTrust, ARecordStolenBeforeATakeoverIsReplacedByTheHolder) {
       world_.put(path, stolen);
     }
     victim_.directory().settle_down();
-    // Each time that it is read, which may be more than once for a change.
+    // Each read of the record counts, and one change may cause several.
     EXPECT_GT(refusals().not_permitted, before);
     EXPECT_EQ(victim_.holder(kDirectoryBank), second.id());
   }

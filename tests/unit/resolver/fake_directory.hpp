@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory in memory, with everything that can go wrong with a real one. Links are cut, sessions expire, answers are
-// lost, servers lag behind.
+// A directory in memory, with everything that can go wrong with a real one: links are cut, sessions expire, answers are
+// lost and servers lag behind.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,11 @@ namespace ripc::internal::test {
 
 class FakeDirectory;
 
-// What all clients see. Outlives them.
+// The nodes that all clients see. Outlives the clients.
 struct FakeWorld {
   using Node = resolver::Directory::Node;
 
-  // As another client of the directory would, by hand.
+  // Change nodes by hand, as another client of the directory would.
   void put(const std::string& path, const std::string& data, std::uint64_t owner = 0);
   void erase(const std::string& path);
   Node* find(const std::string& path) {
@@ -148,7 +148,7 @@ class FakeDirectory final : public resolver::Directory {
       listener_->link_down();
     });
   }
-  // Linked again. is_new: the session was lost meanwhile.
+  // Links the client again. is_new: the session was lost meanwhile.
   void heal(bool is_new) {
     post([this, is_new] {
       {
@@ -173,7 +173,7 @@ class FakeDirectory final : public resolver::Directory {
     }
     heal(true);
   }
-  // Until everything that was asked so far has been answered.
+  // Returns when everything that was asked so far has been answered.
   void settle_down() {
     for (int i = 0; i < 8; ++i) run_there([] {});
   }
@@ -182,7 +182,7 @@ class FakeDirectory final : public resolver::Directory {
     old_ = std::move(old);
     lagging_ = &old_;
   }
-  // From now on whatever it tells is reported by this.
+  // From now on `teller` delivers each answer and each change.
   void tell_by(std::function<void(const std::function<void()>&)> teller) {
     run_there([&] { teller_ = std::move(teller); });
   }
@@ -193,8 +193,8 @@ class FakeDirectory final : public resolver::Directory {
   }
 
   enum class Lose : std::uint8_t { nothing, answer, all };
-  std::atomic<Lose> lose_next_commit = Lose::nothing;  // atomic
-  std::function<void()> before_commit;                 // once
+  std::atomic<Lose> lose_next_commit = Lose::nothing;  // for the next commit only
+  std::function<void()> before_commit;                 // runs once, before the next commit
   std::string refusal;
   std::atomic<unsigned> reads{0};
   std::atomic<unsigned> syncs{0};
@@ -258,7 +258,7 @@ class FakeDirectory final : public resolver::Directory {
     using Kind = Write::Kind;
     const std::lock_guard lock(world_.mutex);
     ++commits;
-    // First everything is checked.
+    // A commit does all or nothing, so everything is checked first.
     std::set<std::string> removed;
     for (const Write& write : writes) {
       const FakeWorld::Node* const node = world_.find(write.path);
@@ -280,7 +280,7 @@ class FakeDirectory final : public resolver::Directory {
     return Outcome::done;
   }
 
-  // The world's lock is held.
+  // The caller holds the world's lock.
   void end_session() {
     std::vector<std::string> ended;
     for (const auto& [path, node] : world_.nodes) {
@@ -304,10 +304,10 @@ class FakeDirectory final : public resolver::Directory {
   std::function<void(const std::function<void()>&)> teller_;
   std::deque<Task> tasks_;
   std::vector<Task> held_;
-  std::set<std::string> watched_;          // the world's lock
-  std::set<std::string> watched_folders_;  // likewise
-  FakeWorld::Node old_;                    // likewise
-  FakeWorld::Node* lagging_ = nullptr;     // likewise
+  std::set<std::string> watched_;          // guarded by the world's lock
+  std::set<std::string> watched_folders_;  // guarded by the world's lock
+  FakeWorld::Node old_;                    // guarded by the world's lock
+  FakeWorld::Node* lagging_ = nullptr;     // guarded by the world's lock
   std::atomic<std::uint64_t> session_{0};
   std::atomic<bool> is_linked_{false};
   bool stopping_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks for the multicast resolver that exist in this process only, and lose what a test wants them to lose.
+// Networks for the multicast resolver that exist only in this process and lose what a test tells them to lose.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -21,16 +21,16 @@ namespace ripc::internal::test {
 
 class FakeNetwork;
 
-// What joins networks: each hears what the others send.
+// Connects networks: each hears what the others send.
 struct FakeWire {
   std::string name = "wire";
   std::size_t packet_limit = 8192;
-  std::atomic<std::size_t> lost_questions = 0;  // so many packets to the group are lost from now on
+  std::atomic<std::size_t> lost_questions = 0;  // how many of the next packets to the group are lost
   std::atomic<bool> loses_replies = false;
   std::atomic<bool> cannot_send = false;
-  std::atomic<bool> joins_at_first_question = false;                                 // which itself is lost
-  std::atomic<PeerAuthorizer::Verdict> verdict = PeerAuthorizer::Verdict::admitted;  // on everyone
-  std::atomic<std::size_t> to_group = 0;  // packets that arrived, with those for no one
+  std::atomic<bool> joins_at_first_question = false;                                 // that question itself is lost
+  std::atomic<PeerAuthorizer::Verdict> verdict = PeerAuthorizer::Verdict::admitted;  // on every sender
+  std::atomic<std::size_t> to_group = 0;  // packets that were not lost, even if no one was there to receive them
   std::atomic<std::size_t> to_one = 0;
 
   std::mutex mutex;
@@ -121,7 +121,7 @@ class FakeNetwork final : public spi::MulticastNetwork {
   bool has_joined_ = false;
 };
 
-// One on each wire.
+// One network on each wire.
 template <typename... Wires>
 MulticastResolver::Networks networks_on(Wires&... wires) {
   MulticastResolver::Networks networks;
@@ -129,7 +129,7 @@ MulticastResolver::Networks networks_on(Wires&... wires) {
   return networks;
 }
 
-// Of resolvers that have no other networks.
+// The options of resolvers that have no other networks.
 inline MulticastOptions wire_options() {
   MulticastOptions options = loopback_options();
   options.udp = false;

@@ -94,7 +94,7 @@ class LocalGroups : public ::testing::Test {
     ASSERT_TRUE(one_);
     ASSERT_TRUE(two_);
   }
-  // Publishes a service of the context and makes it a member.
+  // Publishes a service of the context and makes it a member of the groups.
   static ServiceRecord member(LocalContext& context, ripc_service_id id, std::vector<ripc_service_id> groups) {
     EXPECT_TRUE(context.publish(id).ok());
     ServiceRecord record = context.last;
@@ -103,7 +103,7 @@ class LocalGroups : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.text();
     return record;
   }
-  // The directory was not changed for long: what was read from it is remembered from the next reading on.
+  // Makes the directory look unchanged for a long time, so that the resolver remembers what it reads from now on.
   void settle() {
     const timespec past[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
     ASSERT_EQ(::utimensat(AT_FDCWD, (directory_.path() + "/services").c_str(), past, 0), 0);
@@ -172,7 +172,7 @@ TEST_F(LocalGroups, WhileNothingChangesNoRecordIsRead) {
   const ServiceRecord first = member(one_, 1000, {kListedGroup});
   settle();
   EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first}));
-  // In place, and the directory's time is not touched: no one does that but this test.
+  // Writes in place, which does not change the directory's time. Only this test does that.
   ServiceRecord changed = first;
   changed.groups = {kOther};
   test::write_file(directory_.path() + "/services/00000000000003e8", *encode_service_record(changed));

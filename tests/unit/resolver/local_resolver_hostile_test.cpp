@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local resolver among files that it did not write, and locks that someone does not give back.
+// The local resolver among files that it did not write, and locks that their holders do not release.
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -16,7 +16,7 @@ constexpr ripc_service_id kTargetService = 1000;
 
 class LocalResolverHostile : public ::testing::Test {
  protected:
-  // Every call meets the garbage and gets over it.
+  // Every call finds the garbage and works all the same.
   void expect_replaced(const std::string& garbage) {
     test::write_file(record_, garbage);
     EXPECT_EQ(one_.resolve(kTargetService).status().code(), RIPC_NO_SERVICE);
@@ -47,7 +47,7 @@ class LocalResolverHostile : public ::testing::Test {
     EXPECT_EQ(one_->sweep(), 0u);
     EXPECT_EQ(listed(*one_).size(), 0u);
     EXPECT_EQ(names_in(services_), Names{RuntimeDirectory::file_name(kTargetService).data()});
-    EXPECT_TRUE(one_.publish(kTargetService + 1).ok());  // others are not concerned
+    EXPECT_TRUE(one_.publish(kTargetService + 1).ok());  // other IDs are not affected
     one_->withdraw(one_.last);
   }
 
@@ -146,7 +146,7 @@ TEST_F(LocalResolverHostile, GarbageUnderTemporaryNamesIsNoDanger) {
 
 // ---- Locks ---------------------------------------------------------------------------------------------------
 
-// Someone who took the lock of the record and does not go on.
+// A process that has locked the record and does not continue.
 class Locker {
  public:
   explicit Locker(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
@@ -196,7 +196,7 @@ TEST_F(LocalResolverHostile, AWithdrawThatMeetsALockIsDoneByTheNextCall) {
   Locker locker(record_);
   one_->withdraw(withdrawn);
   EXPECT_EQ(names_in(services_).size(), 1u);
-  one_->withdraw(one_.record(kTargetService + 1));  // not yet
+  one_->withdraw(one_.record(kTargetService + 1));  // tries again: still locked
   EXPECT_EQ(names_in(services_).size(), 1u);
   locker.release();
   EXPECT_EQ(one_.resolve(kTargetService).status().code(), RIPC_NO_SERVICE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local resolver between processes and threads. They want the same ID, die at any moment, belong to other users, or
-// run out of something.
+// The local resolver between processes and threads. They compete for an ID, die at any moment, belong to other users,
+// or run out of resources.
 #include <sys/mount.h>
 
 #include <atomic>
@@ -43,7 +43,7 @@ class LocalResolverProcess : public ::testing::Test {
 TEST_F(LocalResolverProcess, OfManyProcessesThatClaimAnIdAtOnceExactlyOneWins) {
   constexpr int kClaimants = 5;
   for (int round = 0; round < 20; ++round) {
-    if (round % 2 == 1) {  // the record of a dead process is there
+    if (round % 2 == 1) {  // leaves the record of a dead process
       LocalContext dead(path_);
       ASSERT_TRUE(dead.publish(kSharedService, "server").ok());
     }
@@ -105,7 +105,7 @@ TEST_F(LocalResolverProcess, TakeoversAtOnceFormOneChainInWhichEveryHolderIsDisp
   }
   std::sort(all_held.begin(), all_held.end());
   std::sort(all_displaced.begin(), all_displaced.end());
-  ASSERT_EQ(std::adjacent_find(all_held.begin(), all_held.end()), all_held.end());  // each incarnation once
+  ASSERT_EQ(std::adjacent_find(all_held.begin(), all_held.end()), all_held.end());  // no incarnation occurs twice
   EXPECT_EQ(first.resolve(kSharedService)->incarnation, all_held.back());
   all_held.pop_back();
   EXPECT_EQ(all_displaced, all_held);
@@ -142,7 +142,7 @@ TEST_F(LocalResolverProcess, APublisherIsFoundUntilItWithdrawsWhateverOthersDo) 
   for (std::thread& thread : threads) thread.join();
   stop = true;
   sweeper.join();
-  // A withdraw that timed out is done by the next call.
+  // The next call completes a withdrawal that timed out.
   for (const auto& context : contexts) EXPECT_EQ(context->resolve(kSharedService).status().code(), RIPC_NO_SERVICE);
   EXPECT_EQ(names_in(services_), Names{});
 }
@@ -189,7 +189,7 @@ TEST_F(LocalResolverProcess, AfterSigkillAtAnyMomentTheDirectoryIsUsableAndASwee
     ::usleep(static_cast<useconds_t>(random_u64() % 1500));  // the random moment
     child.kill(SIGKILL);
     ASSERT_EQ(child.wait(), 1000 + SIGKILL);
-    if (round % 2 == 0) {  // usable without a sweep
+    if (round % 2 == 0) {  // the ID is usable without a sweep
       LocalContext next(path_);
       for (ripc_service_id id = kSharedService; id < kSharedService + 3; ++id) {
         const Status status = next.publish(id, "other");
@@ -239,7 +239,7 @@ TEST_F(LocalResolverProcess, WithoutDescriptorsEveryCallSaysSoAndAWithdrawIsDone
               CHILD_CHECK(context.resolve(kSharedService).status() == RIPC_NO_SERVICE);
               CHILD_CHECK(context.publish(kSharedService).ok());
               CHILD_CHECK(context.resolve(kSharedService).ok());
-              ::close(62);  // a list needs two
+              ::close(62);  // a list needs two descriptors
               CHILD_CHECK(listed(*context).size() == 1);
               context->withdraw(context.last);
               return 0;

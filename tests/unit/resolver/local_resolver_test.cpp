@@ -13,7 +13,7 @@ constexpr ripc_service_id kNamed = ripc_service_id{1} << 63 | 1000;
 class LocalResolverTest : public ::testing::Test {
  protected:
   std::string record_path(ripc_service_id id) const { return services_ + "/" + RuntimeDirectory::file_name(id).data(); }
-  // A record as a process leaves it that was killed.
+  // Leaves a record behind, as a killed process does.
   ServiceRecord leave_dead_record(ripc_service_id id, const std::string& name = "") const {
     LocalContext dead(path_);
     EXPECT_TRUE(dead.publish(id, name).ok());
@@ -171,7 +171,7 @@ TEST_F(LocalResolverTest, AnIncarnationFromAClockThatIsAheadIsStillSurpassed) {
   write_record(ahead);
   ASSERT_TRUE(two_.publish(kLocalService, "", true).ok());
   EXPECT_EQ(two_.last.incarnation, ahead.incarnation + 1);
-  ahead.context = random_u64();  // and so is that of a dead holder
+  ahead.context = random_u64();  // so is that of a dead holder
   write_record(ahead);
   ASSERT_TRUE(two_.publish(kLocalService).ok());
   EXPECT_EQ(two_.last.incarnation, ahead.incarnation + 1);

@@ -17,7 +17,7 @@ class LocalResolverUsers : public ::testing::Test {
  protected:
   void SetUp() override { SKIP_UNLESS_ROOT("becomes another user"); }
 
-  // The directory as an administrator makes it.
+  // Makes the directory as an administrator does.
   void make_directory(mode_t mode) {
     temporary_.make("run", mode);
     temporary_.make("run/contexts", mode);
@@ -140,7 +140,7 @@ TEST_F(LocalResolverUsers, InAStickyDirectoryTheRecordOfADeadUserIsOverwrittenIn
     hold.close_write();
     CHILD_CHECK(test::become_nobody());
     LocalContext context(path_, RIPC_PEERS_ANY);
-    CHILD_CHECK(context && context.publish(kOwnedService, "n").ok());  // shorter than before
+    CHILD_CHECK(context && context.publish(kOwnedService, "n").ok());  // shorter than the old record
     CHILD_CHECK(context.displaced.empty() && context.last.incarnation > dead.incarnation);
     CHILD_CHECK(*context.resolve(kOwnedService) == context.last);
     done.put();
@@ -177,7 +177,7 @@ TEST_F(LocalResolverUsers, InAStickyDirectoryARecordThatMayNotBeWrittenStaysAndT
                             return 0;
                           }),
             0);
-  EXPECT_EQ(LocalContext(path_, RIPC_PEERS_ANY)->sweep(), 0u);  // root's context has swept when it was made
+  EXPECT_EQ(LocalContext(path_, RIPC_PEERS_ANY)->sweep(), 0u);  // root's context swept when it was made
   EXPECT_EQ(names_in(services_), Names{});
 }
 
@@ -208,7 +208,7 @@ TEST_F(LocalResolverUsers, TakeoverWorksBetweenUsersWithThePolicyAny) {
             0);
 }
 
-// Readers take no lock, so they can meet a file that is half overwritten; they must not take it for stale.
+// Readers take no lock, so they can find a half-overwritten file; they must not treat it as stale.
 TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
   make_directory(01777);
   leave_dead_record(RIPC_PEERS_ANY);
@@ -224,7 +224,7 @@ TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
       ServiceRecord record = context.record(kOwnedService);
       record.addresses.assign(static_cast<std::size_t>(1 + round % 12), {"socket", std::string(1000, 'x')});
       Status status = context->publish(record, true, nullptr);
-      if (status == RIPC_TIMEOUT) status = context->publish(record, true, nullptr);  // a busy machine
+      if (status == RIPC_TIMEOUT) status = context->publish(record, true, nullptr);  // the machine is busy
       CHILD_CHECK(status.ok());
     }
     started.put();

@@ -21,7 +21,7 @@ std::vector<spi::ServiceRecord> members(MulticastContext& context, ripc_service_
   return found;
 }
 
-// Whether the members become these, asked without waiting.
+// Whether the members become `wanted`; each query returns without waiting.
 bool become(MulticastContext& context, ripc_service_id group, const std::vector<spi::ServiceRecord>& wanted) {
   return eventually([&] { return members(context, group, 0) == wanted; });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the multicast resolver: contexts on the loopback interface, each test on a port of its own. An outsider
-// can send any bytes.
+// For tests of the multicast resolver: contexts on the loopback interface, each test on its own port. An outsider can
+// send any bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,13 +28,13 @@ using spi::PacketBuilder;
 using spi::PacketHeader;
 using spi::PacketType;
 
-inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for what must come
+inline constexpr Nanoseconds kMulticastPatience = 20'000'000'000;  // for events that must come
 inline const std::string kKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 inline const std::string kOtherKeyText = "f0e0d0c0b0a090807060504030201000ffeeddccbbaa99887766554433221100";
 
 using security::make_keys;
 
-// No one else's packets come there: a random port, IPv4 over the loopback interface.
+// A random port, with IPv4 over the loopback interface, so that no one else's packets arrive.
 inline MulticastOptions loopback_options(const std::string& keys = "") {
   const auto port = static_cast<unsigned>(20000 + random_u64() % 12000);
   Result<MulticastOptions> options =
@@ -47,7 +47,7 @@ inline MulticastOptions loopback_options(const std::string& keys = "") {
 
 using support::eventually;
 
-// Packets that were seen before, by another way or not.
+// How many packets arrived again, over another path or the same one.
 inline std::uint64_t came_again(const resolver::MulticastCounters& counters) {
   return counters.copies + counters.replayed;
 }
@@ -84,9 +84,9 @@ class MulticastContext {
   Result<spi::ServiceRecord> resolve(ripc_service_id id) {
     return resolver_->resolve(id, Deadline::after(kMulticastPatience));
   }
-  // What the cache says, without asking.
+  // What the cache says, without asking other contexts.
   Result<spi::ServiceRecord> look(ripc_service_id id) { return resolver_->resolve(id, Deadline::after(0)); }
-  // Whether the cache has the record, or gets it in a while.
+  // Whether the cache has the record, or gets it within a while.
   bool learns(const spi::ServiceRecord& record) {
     return eventually([&] {
       const Result<spi::ServiceRecord> known = look(record.id);
@@ -99,7 +99,7 @@ class MulticastContext {
   std::unique_ptr<MulticastResolver> resolver_;
 };
 
-// Someone in the network who has no resolver: sends what it wants, hears everything.
+// A host in the network without a resolver: it sends any packet and hears everything.
 class Outsider {
  public:
   explicit Outsider(const MulticastOptions& options) : options_(options) {
@@ -113,7 +113,8 @@ class Outsider {
     EXPECT_EQ(network_->send_to(to, bytes).packets, 1U);
   }
 
-  // The next packet that `wanted(header)` says yes to; its bytes and where it came from. Empty: none came in time.
+  // Returns the bytes of the next packet for which `wanted(header)` is true, and sets `*from` to its sender. Empty:
+  // none came in time.
   template <typename Wanted>
   std::vector<std::byte> hear(const Wanted& wanted, spi::PeerAddress* from = nullptr,
                               Nanoseconds patience = kMulticastPatience) {
@@ -159,7 +160,7 @@ class Outsider {
   std::unique_ptr<UdpNetwork> network_;
 };
 
-// Why multicast cannot be tested here; empty: it can.
+// The reason why multicast cannot be tested here; empty: it can.
 inline std::string why_no_multicast() {
   static const std::string reason = [] {
     const MulticastOptions options = loopback_options();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets that lie, and what a cluster key changes: nothing that is forged, replayed or unsigned has any effect.
+// Packets that lie. With a cluster key, no packet that is forged, replayed or unsigned has any effect.
 #include "multicast_helpers.hpp"
 
 namespace ripc::internal::test {
@@ -26,7 +26,7 @@ class MulticastHostile : public MulticastTest {
 };
 
 TEST_F(MulticastHostile, RepliesNoOneAskedForChangeNothing) {
-  // The victim asks, so that the outsider knows where it listens; then the answer is to another nonce or ID.
+  // The victim asks, so that the outsider knows where it listens. The outsider then answers with another nonce or ID.
   std::thread asking([&] { EXPECT_FALSE(victim_->resolve(50, Deadline::after(500'000'000)).ok()); });
   spi::PeerAddress to;
   const std::vector<std::byte> question =
@@ -59,7 +59,7 @@ TEST_F(MulticastHostile, AReplyThatComesAfterTheQuestionIsOverChangesNothing) {
   reply.context = 4711;
   reply.is_last = true;
   outsider_.send_to(to, outsider_.packet(reply, {false_record(50)}));
-  // The next question finds it.
+  // The victim reads the late reply during its next question.
   EXPECT_FALSE(victim_->resolve(51, Deadline::after(50'000'000)).ok());
   EXPECT_EQ(victim_->counters().unsolicited, 1U);
   EXPECT_FALSE(victim_.look(50).ok());
@@ -176,7 +176,7 @@ TEST_F(MulticastKeyed, AForgedReplyToAQuestionChangesNothing) {
   EXPECT_FALSE(victim_.look(50).ok());
 }
 
-// The hint that there are hosts with another key: to every asker, whatever is asked for.
+// Every asker gets the hint that there are hosts with another key, whatever it asks for.
 TEST_F(MulticastKeyed, AnAskerWithAnotherKeyOrNoneLearnsThatThereIsOne) {
   victim_.publish(8);
   for (const std::string& key : {kOtherKeyText, std::string()}) {
@@ -185,7 +185,7 @@ TEST_F(MulticastKeyed, AnAskerWithAnotherKeyOrNoneLearnsThatThereIsOne) {
     MulticastContext stranger(strange);
     for (const ripc_service_id id : {ripc_service_id{8}, ripc_service_id{9}}) {
       std::string text;
-      // Hints are few: the second question may have to wait for its.
+      // Hints are sent rarely, so the second question may have to wait for its hint.
       EXPECT_TRUE(eventually([&] {
         const Result<spi::ServiceRecord> found = stranger->resolve(id, Deadline::after(100'000'000));
         EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);
@@ -230,7 +230,7 @@ TEST_F(MulticastKeyed, HintsAreFew) {
 TEST_F(MulticastKeyed, ReplayedPacketsChangeNothing) {
   MulticastContext holder(options_);
   const spi::ServiceRecord record = holder.publish(7);
-  // What a member said, word for word.
+  // The packet of a member, byte for byte.
   const std::vector<std::byte> packet =
       outsider_.hear([](const PacketHeader& header) { return header.type == PacketType::announcement; });
   ASSERT_FALSE(packet.empty());

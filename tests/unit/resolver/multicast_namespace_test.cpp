@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver between two hosts, as network namespaces with a cable between them. The cases are no default
-// route, IPv4 and IPv6, and interfaces that come and go.
+// The multicast resolver between two hosts, which are network namespaces with a virtual cable between them. The cases
+// are no default route, IPv4 and IPv6, and interfaces that come and go.
 #include <fcntl.h>
 #include <sched.h>
 
@@ -41,7 +41,7 @@ class TwoHosts {
   std::string a() const { return name_ + "a"; }
   std::string b() const { return name_ + "b"; }
 
-  // Sockets that `make` opens belong to the namespace; so does the thread that it starts.
+  // Runs `make` in the namespace, so that the sockets it opens and the thread it starts belong there.
   template <typename Make>
   auto in(const std::string& host, const Make& make) {
     decltype(make()) made{};
@@ -96,7 +96,7 @@ TEST_F(MulticastHosts, APacketThatComesByBothGroupsCountsOnce) {
   const auto asker = hosts_->context(hosts_->b(), options(""));
   holder->publish(7);
   ASSERT_TRUE(asker->resolve(7).ok());
-  // The probe and the announcement before, or the question: all come by IPv4 and IPv6.
+  // The earlier probe and announcement, or the question, arrive over both IPv4 and IPv6.
   EXPECT_TRUE(eventually([&] { return (*asker)->counters().copies + (*holder)->counters().copies != 0; }));
   EXPECT_EQ((*asker)->counters().outdated, 0U);
 }

@@ -9,7 +9,7 @@ namespace {
 
 class MulticastNetworks : public ::testing::Test {
  protected:
-  // A record that takes about so many bytes.
+  // A record that takes about `size` bytes.
   static spi::ServiceRecord large_record(const MulticastContext& holder, ripc_service_id id, std::size_t size) {
     spi::ServiceRecord record = holder.record(id);
     record.addresses.push_back({"shm", std::string(size, 'x')});
@@ -42,7 +42,7 @@ TEST_F(MulticastNetworks, WhoHearsAQuestionByBothAnswersItOnce) {
   const Result<spi::ServiceRecord> found = asker.resolve(7);
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
-  // A busy machine may make it ask again.
+  // On a busy machine the asker may ask again.
   const auto questions = asker->counters().questions_sent;
   EXPECT_TRUE(eventually([&] { return holder->counters().copies == questions; }));
   EXPECT_EQ(holder->counters().replies_sent, questions);
@@ -54,7 +54,7 @@ TEST_F(MulticastNetworks, IfRepliesByOneAreLostThoseByTheOtherAreReceived) {
     lossy->loses_replies = true;
     MulticastContext holder(options_, networks_on(one_, other_));
     const spi::ServiceRecord record = holder.publish(7);
-    // The announcements are over.
+    // From here on no announcements are sent.
     ASSERT_TRUE(eventually([&] { return holder->counters().announcements_sent == 2; }));
     MulticastContext asker(options_, networks_on(one_, other_));
     const Result<spi::ServiceRecord> found = asker.resolve(7);

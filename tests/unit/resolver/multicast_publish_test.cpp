@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may have an ID, when its contexts know of each other by multicast only.
+// Who gets an ID, when contexts know of each other only by multicast.
 #include <atomic>
 #include <thread>
 
@@ -31,7 +31,7 @@ TEST_F(MulticastPublish, AnIdThatLivesElsewhereIsRefused) {
 }
 
 TEST_F(MulticastPublish, TheHashOfAnotherNameIsRefusedEvenWithTakeover) {
-  // A name whose ID another name would have too cannot be had; the record of one says the name of the other.
+  // No two names with the same ID are known, so this record has the ID of one name and the text of another.
   holder_.publish(*core::id_of_name("files"), "files");
   spi::ServiceRecord record = other_.record(*core::id_of_name("files"), "logs");
   EXPECT_EQ(other_->publish(record, true, nullptr).code(), RIPC_INVALID_ARGUMENT);
@@ -59,7 +59,7 @@ TEST_F(MulticastPublish, AFormerHolderLearnsOfItsSuccessorByAskingThoughItHasThe
   EXPECT_EQ(holder_->successor(former, Deadline::after(100'000'000)).status().code(), RIPC_NO_SERVICE);
   spi::ServiceRecord record = other_.record(7);
   ASSERT_TRUE(other_->publish(record, true, nullptr).ok());
-  // At once: the announcement may still be on its way.
+  // Asks at once, while the announcement may still be on its way.
   const Result<spi::ServiceRecord> found = holder_->successor(former, Deadline::after(5'000'000'000));
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, record);
@@ -91,7 +91,7 @@ TEST_F(MulticastPublish, AnIdThatWasWithdrawnIsFree) {
 }
 
 TEST_F(MulticastPublish, OfTwoWhoWantAnIdAtOnceOneGetsIt) {
-  // Both questions are heard while both ask.
+  // Both ask for so long that each hears the other's question.
   MulticastContext one(patient(options_));
   MulticastContext two(patient(options_));
   for (ripc_service_id id = 20; id < 22; ++id) {
@@ -119,8 +119,8 @@ TEST_F(MulticastPublish, PublicationsThatComeTogetherShareAnnouncements) {
   std::vector<spi::ServiceRecord> records;
   const Nanoseconds started = monotonic_now();
   for (ripc_service_id id = 1; id <= 100; ++id) records.push_back(holder_.publish((ripc_service_id{3} << 62) | id));
-  // Of what is published within 10 ms one packet tells, or a few if it does not fit into one; so it does a second
-  // later.
+  // One packet announces everything that is published within 10 ms, or a few packets if it does not fit into one. The
+  // announcement is repeated a second later.
   const std::uint64_t gathered = (monotonic_now() - started) / 10'000'000 + 1;
   for (const spi::ServiceRecord& record : records) EXPECT_TRUE(other_.learns(record));
   EXPECT_LE(holder_->counters().announcements_sent, 2 * (gathered + 2));

@@ -60,7 +60,7 @@ TEST_F(MulticastResolverTest, AnUnknownIdIsAnsweredAtTheDeadlineAfterSeveralQues
   EXPECT_TRUE(mentions(found.status(), "0x0000000000000063"));
   EXPECT_TRUE(mentions(found.status(), "239.255.82.73"));
   EXPECT_TRUE(mentions(found.status(), "ripc doctor"));
-  // At 0, then after about 20, 40, 80 ms: fewer than one each 20 ms, or the pauses do not grow.
+  // It asks at 0, then after about 20, 40 and 80 ms. A question every 20 ms would mean that the pauses do not grow.
   EXPECT_GE(asker->counters().questions_sent, 2U);
   EXPECT_LE(asker->counters().questions_sent, 6U);
 }
@@ -94,14 +94,14 @@ TEST_F(MulticastResolverTest, ThreadsThatWantTheSameServiceShareTheQuestions) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, kThreads);
-  // Each alone would have sent at least 2. On a slow machine some start when others have given up.
+  // Each thread alone would have sent at least 2. On a slow machine some start after others have given up.
   EXPECT_LT(asker->counters().questions_sent, 2U * kThreads);
 }
 
 TEST_F(MulticastResolverTest, TheAskersServicesAreLearnedFromItsQuestion) {
   MulticastContext asker(options_);
   const spi::ServiceRecord own = asker.publish(8);
-  // Not from the announcement: a context that comes now has missed that.
+  // Not from the announcement, which a context that starts now has missed.
   ASSERT_TRUE(eventually([&] { return asker->counters().announcements_sent == 2; }));
   MulticastContext late(options_);
   EXPECT_FALSE(late.look(8).ok());
@@ -126,7 +126,7 @@ TEST_F(MulticastResolverTest, AServiceThatMovedIsFollowedAfterOneFailedSend) {
   MulticastContext first(options_);
   const spi::ServiceRecord before = first.publish(7);
   ASSERT_EQ(asker.resolve(7)->context, first.id());
-  // Killed: it says nothing any more, and nothing was withdrawn. The new one starts while no one hears it.
+  // As if killed: it sends nothing more and has withdrawn nothing. The new one starts while no one hears it.
   first.end();
   MulticastContext second(options_);
   const spi::ServiceRecord after = second.publish(7);
@@ -194,7 +194,7 @@ TEST_F(MulticastResolverTest, AListHasTheServicesOfAllWhoLive) {
   ASSERT_TRUE(asker.resolve(1000).ok());
   gone.end();
   std::set<ripc_service_id> found;
-  // What the dead had announced may be heard late.
+  // The announcement of the dead context may arrive late.
   EXPECT_TRUE(eventually([&] {
     found.clear();
     EXPECT_TRUE(asker->list([&](const spi::ServiceRecord& record) { found.insert(record.id); }).ok());

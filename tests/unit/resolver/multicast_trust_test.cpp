@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of one cluster who claim what is not theirs, over multicast.
+// Members of one cluster that claim IDs and names of others, over multicast.
 #include "multicast_helpers.hpp"
 #include "trust_options.hpp"
 
@@ -26,7 +26,7 @@ class MulticastTrust : public MulticastTest {
     record.addresses = {{"socket", "ctx=evil"}};
     return record;
   }
-  // As a member that says what it wants.
+  // Announces the record as this member, without the checks of publish().
   void announce(unsigned member, const spi::ServiceRecord& record) {
     const security::Credentials credentials = member_credentials(shared_.credentials.keys, member);
     outsider_.send(outsider_.packet(outsider_.header(PacketType::announcement), {record}, spi::Seal(credentials)));
@@ -57,7 +57,7 @@ TEST_F(MulticastTrust, AMemberWithoutTheRightToANameHasNoEffect) {
   EXPECT_TRUE(eventually([&] { return not_permitted() == 1 && victim_->counters().refusals.unproven == 2; }));
   EXPECT_EQ(security::Counters::read(victim_options_.credentials.counters->records_refused), 3U);
   EXPECT_EQ(victim_.look(kMulticastBank)->context, alice_.id());
-  // Nor is the holder silenced.
+  // The holder is not silenced either.
   EXPECT_TRUE(eventually([&] { return alice_->counters().refusals.not_permitted == 1; }));
   EXPECT_EQ(alice_->counters().conflicts, 0U);
   EXPECT_EQ(alice_->resolve(kMulticastBank, Deadline::after(0))->incarnation, own.incarnation);
@@ -88,7 +88,7 @@ TEST_F(MulticastTrust, ARecordStolenBeforeATakeoverDoesNotBringTheFormerHolderBa
   outsider_.send(stolen);
   EXPECT_TRUE(eventually([&] { return came_again(victim_->counters()) > before; }));
   EXPECT_EQ(victim_.look(kMulticastBank)->context, second.id());
-  // To one that came later it is new.
+  // To a context that starts later, the stolen packet is new.
   ASSERT_TRUE(eventually([&] { return alice_->counters().conflicts != 0; })) << "the former holder is silent";
   const MulticastOptions late_options = multicast_member(shared_, 3);
   MulticastContext late(late_options);

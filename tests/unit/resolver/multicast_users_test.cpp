@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets of users of this host whom the peer policy does not admit.
+// Packets from users of this host whom the peer policy does not admit.
 #include "fake_network.hpp"
 
 namespace ripc::internal::test {

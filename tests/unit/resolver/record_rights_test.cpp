@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trust file makes of the packets of members, strangers and thieves.
+// What the trust file leaves of the packets of members, strangers and thieves.
 #include "spi/record_rights.hpp"
 
 #include "multicast_helpers.hpp"
@@ -36,7 +36,7 @@ class RecordRights : public ::testing::Test {
     for (const spi::ServiceRecord& record : records) EXPECT_TRUE(builder.add(record, false));
     return builder.finish(false, purpose);
   }
-  // What is left of it; nullopt: the signature is wrong.
+  // The services of the packet that are kept; nullopt: the signature is wrong.
   std::optional<std::vector<spi::PacketService>> kept(const std::vector<std::byte>& bytes,
                                                       std::string_view purpose = spi::kMulticastPurpose) {
     spi::MulticastPacket packet;
@@ -88,7 +88,7 @@ TEST_F(RecordRights, NoOneIsBelievedWhoIsNotInTheFile) {
 
 TEST_F(RecordRights, EveryBitOfASignedPacketCounts) {
   const std::vector<std::byte> bytes = packet(1, {record_of(kBank, "bank")});
-  // What the MAC covers alone is not looked at here.
+  // The MAC itself is not checked here.
   const std::size_t end = bytes.size() - ClusterKeys::kMacSize;
   std::size_t refused = 0;
   for (std::size_t bit = 0; bit < end * 8; ++bit) {
@@ -110,7 +110,7 @@ TEST_F(RecordRights, ASignatureIsForOneUse) {
 }
 
 TEST_F(RecordRights, AStolenSignatureIsWorthNothingUnderAnotherKeyOrPacket) {
-  // The seal of alice's packet, behind the services of another.
+  // The seal of alice's packet, after the services of another packet.
   const std::vector<std::byte> genuine = packet(1, {record_of(kBank, "bank")});
   spi::ServiceRecord other = record_of(kBank, "bank");
   other.addresses = {{"socket", "ctx=6;port=6;ip=127.0.0.1"}};
@@ -126,7 +126,7 @@ TEST_F(RecordRights, AStolenSignatureIsWorthNothingUnderAnotherKeyOrPacket) {
 }
 
 TEST_F(RecordRights, ASealWithoutServicesIsMalformed) {
-  // It could be cut off and put behind anything else that claims nothing.
+  // Such a seal could be cut off and appended to any other packet that claims nothing.
   const security::Credentials sender = member_credentials(keys_, 1);
   spi::PacketHeader header{.type = spi::PacketType::question, .context = 4711, .timestamp = 9, .nonce = 3, .id = 7};
   std::vector<std::byte> bytes = spi::PacketBuilder(header, spi::Seal(sender)).finish();

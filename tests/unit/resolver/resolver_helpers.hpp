@@ -45,7 +45,7 @@ inline std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// For a static resolver whose addresses stand for themselves, whatever they are.
+// For a static resolver that accepts any address and uses it as it is written.
 inline Status any_address(const spi::Address&) { return {}; }
 inline Result<spi::ServiceRecord> as_written(spi::ServiceRecord record, Deadline) { return record; }
 
@@ -80,13 +80,14 @@ class LocalContext {
     record.addresses = {{"shm", "#" + std::to_string(id_)}, {"socket", "127.0.0.1:7000"}};
     return record;
   }
-  // The status of publishing a service; its record is then in `last`.
+  // Publishes a service and returns the status; the record is then in `last`.
   Status publish(ripc_service_id service, const std::string& name = "", bool takeover = false) {
     last = record(service, name);
     displaced.clear();
     return resolver_->publish(last, takeover, &displaced);
   }
-  // The same for tests in which many want one ID: on a busy machine the thread with the lock may not run for a second.
+  // The same for tests in which many contexts want one ID: on a busy machine the thread with the lock may not run for a
+  // second.
   Status publish_patiently(ripc_service_id service, const std::string& name = "", bool takeover = false) {
     Status status;
     for (int attempt = 0; attempt < 20; ++attempt) {

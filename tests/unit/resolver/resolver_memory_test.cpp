@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolvers without memory: what was asked says so or works, its thread survives, and nothing is left that
-// a later call would meet.
+// Resolvers that run out of memory: the call says so or succeeds, the resolver's thread survives, and nothing is left
+// that a later call would find.
 #include <atomic>
 #include <functional>
 
@@ -17,7 +17,8 @@ constexpr std::uint64_t kMostAllocations = 2000;  // of one operation
 constexpr ripc_service_id kId = 4711;
 constexpr ripc_service_id kGroup = RIPC_GROUP_ID(7);
 
-// Lets the operation fail at its first allocation, its second and so on, until it needs no more.
+// Runs the operation again and again. First its first allocation fails, then its second and so on, until it has no
+// more.
 void fail_each(FailingAllocation::Where where, const std::function<void()>& operation,
                const std::function<void(bool failed)>& check) {
   std::uint64_t nth = 1;
@@ -29,7 +30,7 @@ void fail_each(FailingAllocation::Where where, const std::function<void()>& oper
       try {
         operation();
       } catch (const std::bad_alloc&) {
-        // For the C interface to tell.
+        // The C interface reports this.
       }
       failed = failing.failed();
     }
@@ -115,10 +116,10 @@ TEST_F(MulticastMemoryTest, TheThreadsSurvive) {
       });
 }
 
-// Three contexts of a directory. Each answer to one of them lacks the nth allocation, once.
+// Three contexts of a directory. While one of them handles its answers, the nth allocation fails, once.
 class DirectoryMemoryTest : public testing::Test {
  protected:
-  // False: none took so many.
+  // Returns whether an allocation failed; false: no answer took so many.
   bool move_without(std::uint64_t nth, bool lacks_new_holder) {
     FakeWorld world;
     DirectoryContext asker(world), former(world), next(world);

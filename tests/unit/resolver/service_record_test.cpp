@@ -81,7 +81,7 @@ TEST(ServiceRecord, NoBeginningOfATextIsARecord) {
     EXPECT_EQ(decoded_status(std::string_view(text).substr(0, size)), RIPC_CORRUPT) << size;
 }
 
-// What a reader may meet while the file is overwritten in place.
+// What a reader may find while the file is overwritten in place.
 TEST(ServiceRecord, NoMixOfTwoTextsIsARecord) {
   ServiceRecord other = sample();
   other.incarnation += 1000;
@@ -179,7 +179,7 @@ TEST(ServiceRecord, DeepNestingIsRefused) {
   EXPECT_EQ(decoded_status(with_member(std::string(6, '[') + std::string(6, ']'))), RIPC_OK);
   EXPECT_EQ(decoded_status(with_member(std::string(7, '[') + std::string(7, ']'))), RIPC_CORRUPT);
   EXPECT_EQ(decoded_status(with_member(std::string(20'000, '[') + std::string(20'000, ']'))), RIPC_CORRUPT);
-  // Brackets in a string are no nesting.
+  // Brackets in a string do not count as nesting.
   EXPECT_EQ(decoded_status(with_member('"' + std::string(20, '[') + "\\\"" + std::string(20, '{') + "\\\\\"")),
             RIPC_OK);
 }
@@ -234,7 +234,7 @@ TEST(ServiceRecord, ARecordThatWouldBeTooLargeIsALimit) {
   EXPECT_TRUE(mentions(status, "65536")) << status.text();
   record.addresses.assign(15, {"shm", std::string(spi::kMaxLocatorSize, 'x')});
   EXPECT_TRUE(encode_service_record(record).ok());
-  // A quotation mark takes two bytes.
+  // An escaped quotation mark takes two bytes.
   record.addresses.assign(15, {"shm", std::string(spi::kMaxLocatorSize, '"')});
   EXPECT_EQ(encode_service_record(record).status().code(), RIPC_LIMIT);
 }

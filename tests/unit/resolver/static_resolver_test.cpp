@@ -24,7 +24,7 @@ Result<ripc_service_id> hash_name(std::string_view name) {
   return kNamedHere + name.size();
 }
 
-// A group's is that of a name with its length.
+// A group's ID here is 3 * 2^61 plus the length of its name.
 Result<ripc_service_id> hash_group(std::string_view name) {
   if (name.empty() || name.starts_with("bad")) return Status(RIPC_INVALID_ARGUMENT, "a name must be better.");
   return (ripc_service_id{3} << 61) + name.size();
@@ -166,7 +166,7 @@ class StaticResolverTest : public ::testing::Test {
     EXPECT_TRUE(record.ok()) << record.status().text();
     return record.ok() ? record->addresses.front().locator : "";
   }
-  // As if the file had been written long ago, so that its time stamp can be trusted.
+  // Makes the file look as if written long ago, so that its time stamp can be trusted.
   void settle(int seconds_ago = 3600) const {
     timeval now{};
     ::gettimeofday(&now, nullptr);

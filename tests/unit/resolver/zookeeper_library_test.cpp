@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is declared of ZooKeeper's C client here is what its headers say, where they are installed.
+// libripc's own declarations of ZooKeeper's C client match its headers, where those are installed.
 #include "resolver/zookeeper/zookeeper_library.hpp"
 
 #include <gtest/gtest.h>

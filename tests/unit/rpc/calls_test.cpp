@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single cases of calls on a fake network: which clock is looked at, and what comes before a send returns. Also what is
+// Single cases of calls on a fake network: when the clock is read, and what arrives before a send returns. Also what is
 // lost with a path or with a server that ends.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(CallClock, IsLookedAtForOneCallIn16OnceTheFirst64WereMeasured) {
     return client.clock_looks + server.clock_looks - before;
   };
   (void)looks_of(64);
-  // When it begins, when it comes, when it is answered, and when its answer comes.
+  // When the call begins, when it arrives, when it is answered, and when its answer arrives.
   EXPECT_EQ(looks_of(160), 160 / 16 * 4);
   std::map<std::uint32_t, ripc_rpc_method_statistics> methods;
   client.client->add_to(methods);
@@ -79,7 +79,7 @@ TEST(CallModel, ACallToAGroupGoesToTheSlowerMemberOnceTheLineOfTheQuickerOneIsFu
   }
   ASSERT_GT(calls.runs, 0);
   ASSERT_LT(calls.runs, 20);
-  // One under way and one in line at each.
+  // Each member has one call under way and one in line.
   for (int call = 0; call < 4; ++call) calls.begin();
   for (int call = 0; call < 2; ++call) {
     network.run(100 * kMillisecond);
@@ -130,7 +130,7 @@ TEST(CallModel, CallsAreAnsweredThoughTheServerLearnsLaterThanTheClientThatAPath
   FakeNetwork network(7, {.may_lose = true, .has_two_paths = true});
   FakeNode client(network, kClient);
   FakeNode server(network, kServer);
-  client.change_path(kServer);  // to the one that loses
+  client.change_path(kServer);  // to the path that loses
   server.change_path(kClient);
   Calls calls(network, client, *server.server);
   std::vector<ripc_request*> kept;
@@ -181,7 +181,7 @@ TEST(CallModel, CallsThatAreUnreadWhenTheirServerEndsDidNotRunAndEndAtOnce) {
     EXPECT_EQ(result.outcome, RIPC_CALL_DID_NOT_RUN);
     EXPECT_EQ(result.status, RIPC_CLOSED);
   }
-  // The next one is not sent to where nobody reads.
+  // The next call is not sent to a server that does not read.
   calls.begin();
   network.run(100 * kMillisecond);
   server.reset();
@@ -245,7 +245,8 @@ TEST(CallModel, EveryCallToALivingServerIsAnsweredInTimeDespiteLosses) {
   EXPECT_GT(statistics.answers_repeated, 0u);
 }
 
-// How a call ends whose refusal, and then `late`, come before its send returns. Nothing is lost, so each comes once.
+// How a call ends if its refusal, and then `late`, arrive before its send returns. Nothing is lost, so each arrives
+// once.
 ripc_call_result end_in_send(std::optional<wire::call::State> late) {
   using wire::call::Header;
   std::vector<ripc_call_result> ends;

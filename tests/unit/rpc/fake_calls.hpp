@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of calls on the fake network.
+// Both ends of calls on the fake network.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 namespace ripc::internal::rpc {
 
 inline constexpr ripc_service_id kClient = 1;
-inline constexpr ripc_service_id kServer = 2;  // the first
+inline constexpr ripc_service_id kServer = 2;  // of the first server
 inline constexpr ripc_service_id kGroup = ripc_service_id{1} << 62 | 5;
 inline constexpr Nanoseconds kMillisecond = 1'000'000;
 
-// Calls with much time, of a server that answers each at once.
+// Calls with ample time, to a server that answers each at once.
 struct Calls {
   Calls(FakeNetwork& on, FakeNode& from, Server& server) : network(on), client(from) {
     const ripc_rpc_handler answer = [](void* user, ripc_request* request) {
@@ -45,7 +45,7 @@ struct Calls {
   FakeNetwork& network;
   FakeNode& client;
   ripc_service_id to = kServer;
-  std::uint32_t method = 1;  // what is answered at once
+  std::uint32_t method = 1;  // the method that is answered at once
   int runs = 0;
   std::vector<ripc_call_result> ended;
 };

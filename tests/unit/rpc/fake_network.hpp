@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network, a clock and endpoints' halves without services, for tests of calls. One thread; nothing waits.
+// A network, a clock and the halves of endpoints, without services, for tests of calls. One thread; nothing blocks.
 #pragma once
 
 #include <algorithm>
@@ -21,18 +21,18 @@
 
 namespace ripc::internal::rpc {
 
-// As far as the rough clock may be behind.
+// How far the rough clock may be behind.
 inline constexpr Nanoseconds kKernelTick = 10'000'000;
 
 // What may happen to messages, in percent, and how long they take.
 struct Weather {
   int lost = 0;
-  bool may_lose = false;  // a path that loses stays one while nothing is lost
+  bool may_lose = false;  // the path counts as lossy even while nothing is lost
   int doubled = 0;
   int without_room = 0;
-  int unread = 0;  // what arrives waits up to 5 ms until it is read
+  int unread = 0;  // messages that wait up to 5 ms until they are read
   Nanoseconds longest_delay = 0;
-  bool has_two_paths = false;  // disconnect() changes between one that loses nothing, the first, and one that does
+  bool has_two_paths = false;  // disconnect() switches between the first, which loses nothing, and one that does
 };
 
 class FakeNode;
@@ -46,7 +46,7 @@ class FakeNetwork {
         pool_(new core::MessagePool(pools_, packet_limit, 65536)) {}
 
   void send(ripc_service_id from, ripc_service_id to, std::span<const ripc_item> items);
-  // The time of what happens next, if it is before `until`; and lets it happen.
+  // Advances the time to the next event and lets it happen. False: there is none up to `until`.
   bool step(Nanoseconds until);
   void run(Nanoseconds time) {
     const Nanoseconds until = now + time;
@@ -58,7 +58,7 @@ class FakeNetwork {
     pool_->enter(ThreadEpoch::current());
     return pool_->take(packet_limit_, RIPC_MAX_ITEMS);
   }
-  // What is on its way between the two is lost, with this chance.
+  // Loses each packet that is on its way between the two, with this chance.
   void cut(ripc_service_id one, ripc_service_id other, int percent);
   bool chance(int percent) { return static_cast<int>(random() % 100) < percent; }
   Nanoseconds up_to(Nanoseconds longest) { return longest == 0 ? 0 : random() % longest; }
@@ -85,7 +85,7 @@ class FakeNetwork {
   core::MessagePool* const pool_;
 };
 
-// One service with both halves of an endpoint. When it is destroyed it was killed, or its server ended in good order.
+// One service with both halves of an endpoint. The destructor, at random, kills it or ends its server in good order.
 class FakeNode final : public Messenger {
  public:
   FakeNode(FakeNetwork& network, ripc_service_id id, Client::Options options = {})
@@ -105,7 +105,7 @@ class FakeNode final : public Messenger {
     if (is_killed) server->close();
   }
 
-  // In good order, as an endpoint does it. The service stays, and nobody reads what comes.
+  // Ends the server in good order, as an endpoint does. The service stays, but nobody reads what arrives.
   void end_server() {
     if (std::exchange(has_ended_, true)) return;
     server->refuse_all();
@@ -113,7 +113,7 @@ class FakeNode final : public Messenger {
     server->close();
   }
 
-  // What comes waits for its turn to be read.
+  // Queues a message that arrives until it is read.
   void arrived(ripc_service_id from, std::vector<std::vector<std::byte>> items) {
     unread_.emplace_back(from, std::move(items));
     if (has_ended_ || !reads) return;
@@ -142,7 +142,7 @@ class FakeNode final : public Messenger {
   void progress() {
     is_woken_ = false;
     if (network_.now >= read_at_) read();
-    // Like a resolver: says what there is.
+    // Like a resolver, reports what is there.
     for (const auto& [to, report] : std::map(searches_)) {
       const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
       if (is_there && !is_group(to)) connected_.insert(to);
@@ -216,7 +216,7 @@ class FakeNode final : public Messenger {
     }
     client->changed();
   }
-  // Of two paths, this end takes the other one. Its client is not told.
+  // This end switches to the other of two paths. Its client is not notified.
   void change_path(ripc_service_id to) {
     if (lossy_.erase(to) == 0) lossy_.insert(to);
   }
@@ -228,8 +228,8 @@ class FakeNode final : public Messenger {
   mutable std::uint64_t clock_looks = 0;
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
-  bool reads = true;                  // what arrives
-  std::function<void()> during_send;  // of what does not travel short, before it returns
+  bool reads = true;                  // whether messages that arrive are read
+  std::function<void()> during_send;  // runs before the send() of an item that does not travel short returns
 
  private:
   void read() {
@@ -245,7 +245,7 @@ class FakeNode final : public Messenger {
   const ripc_service_id id_;
   const std::uint64_t incarnation_;
   std::set<ripc_service_id> connected_;
-  std::set<ripc_service_id> lossy_;  // of two paths, the second is used to these
+  std::set<ripc_service_id> lossy_;  // peers to which the second of two paths is used
   std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
   Nanoseconds next_look_ = 0;
   std::deque<std::pair<ripc_service_id, std::vector<std::vector<std::byte>>>> unread_;

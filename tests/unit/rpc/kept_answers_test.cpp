@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long, and how much of, the answers that may be lost are kept for the client's question.
+// How long, and up to what size, answers that may be lost are kept in case the client asks for them.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 namespace ripc::internal::rpc {
 namespace {
 
-constexpr std::size_t kLargest = 64 << 10;  // packet
+constexpr std::size_t kLargest = 64 << 10;  // the largest packet
 
 class KeptAnswers : public testing::Test {
  protected:
   struct Ends {
     std::size_t answered = 0;
-    std::size_t ran = 0;  // but nobody knows the answer any more
+    std::size_t ran = 0;  // ran, but nobody knows the answer any more
     friend bool operator==(const Ends&, const Ends&) = default;
   };
 
   KeptAnswers() { EXPECT_TRUE(server_.server->handle(kLosing, {&KeptAnswers::answer, this, false}).ok()); }
-  // Calls that are answered together, and from then on everything is lost for a time.
+  // Makes calls that are answered together. From then on everything is lost for the time `lost_for`.
   Ends call(std::size_t count, std::size_t size, Nanoseconds lost_for) {
     widen_window();
     calls_.ended.clear();
@@ -46,7 +46,7 @@ class KeptAnswers : public testing::Test {
  private:
   static constexpr std::uint32_t kLosing = 2;
 
-  // So that all calls are sent at once. What was lost has halved it.
+  // Lets all calls be sent at once: the losses have halved the window.
   void widen_window() {
     calls_.method = 1;
     for (int call = 0; call < 100; ++call) {
@@ -80,7 +80,7 @@ TEST_F(KeptAnswers, OfASessionTake256KiBAtMost) {
   constexpr std::size_t kRoom = (256 << 10) / kSize;
   constexpr std::size_t kCalls = 8;
   static_assert(kRoom < kCalls);
-  // The next call of a slot gives the room of its former answer back.
+  // The next call in a slot frees the room of the slot's former answer.
   for (std::size_t round = 1; round <= 3; ++round) {
     EXPECT_EQ(call(kCalls, kSize, 20 * kMillisecond), (Ends{.answered = kRoom, .ran = kCalls - kRoom})) << round;
     EXPECT_EQ(runs_, kCalls * round);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of ripc_latency, each in its field.
+// Each figure of ripc_latency is in its own field.
 #include "rpc/method_record.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ TEST(MethodRecord, TellsEachFigureOfTheTimesInItsField) {
     Nanoseconds time;
   };
   MethodRecord record;
-  // 1000 times, of which each figure is another one.
+  // 1000 times, chosen so that all their figures differ.
   for (const Part& part :
        {Part{1, 2'000}, Part{499, 10'000}, Part{400, 30'000}, Part{90, 70'000}, Part{9, 150'000}, Part{1, 1'000'000}}) {
     for (int each = 0; each < part.count; ++each) record.time.add(part.time);

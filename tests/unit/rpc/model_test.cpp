@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random schedules of calls, losses, restarts and cancels against what calls promise. A handler runs at most once, each
-// call ends once and in time, and its outcome is true.
+// Checks what calls promise in random schedules of calls, losses, restarts and cancels. A handler runs at most once,
+// each call ends once and in time, and its outcome is true.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace ripc::internal::rpc {
 namespace {
 
-// What is known of one call, by whoever knows everything.
+// What the test, which sees both ends, knows about one call.
 struct Known {
   bool is_idempotent = false;
   int runs = 0;
@@ -29,7 +29,7 @@ struct Known {
 
 class Schedule {
  public:
-  // members: 0 for calls to one server, else of the group that is called.
+  // members: the number of members of the called group; 0 for calls to one server.
   Schedule(unsigned seed, Weather weather, std::size_t members)
       : network_(seed, weather),
         client_(network_, kClient, {.slots = 4}),
@@ -55,7 +55,7 @@ class Schedule {
       network_.run(network_.up_to(5 * kMillisecond));
     }
     while (!requests_.empty()) answer_one();
-    // Until the last deadline, and until nothing that was sent can still arrive.
+    // Runs past the last deadline, and until nothing that was sent can still arrive.
     network_.run(60'000 * kMillisecond);
   }
 
@@ -97,7 +97,7 @@ class Schedule {
     network_.run(network_.up_to(300 * kMillisecond));
     start_server(index);
   }
-  // Of one server, or of all.
+  // Ends the requests of one server, or of all.
   void end_requests(const Server* server = nullptr) {
     std::erase_if(requests_, [&](ripc_request* request) {
       if (server != nullptr && request->server != server) return false;
@@ -174,7 +174,7 @@ class Schedule {
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr unsigned kShare = 10;  // of the schedules, which take ten times as long
+constexpr unsigned kShare = 10;  // runs a tenth of the schedules, which take ten times as long
 #else
 constexpr unsigned kShare = 1;
 #endif

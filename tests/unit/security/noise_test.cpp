@@ -46,7 +46,7 @@ struct Vector {
   std::vector<std::pair<std::string_view, std::string_view>> messages;
 };
 
-// Figures of the implementations cacophony and snow.
+// Test vectors of the implementations cacophony and snow.
 const std::vector<Vector>& vectors() {
   static const std::vector<Vector> all = {
       {.pattern = Pattern::nn,
@@ -119,8 +119,8 @@ const std::vector<Vector>& vectors() {
                {"457567656e2042f6686d20766f6e2042617765726b",
                 "eb3f3515110702e047a6c9da4478b6ead94873c11c0f2d710ddb3f09fce024b3a58502ae3f"},
            }},
-      // Neither has XXpsk0. This one has cacophony's keys; snow 0.9.6, noiseprotocol 0.3.1 and dissononce 0.34.3 (of
-      // crates.io and PyPI), which share no code, give the same bytes.
+      // Neither has a vector of XXpsk0. This one has cacophony's keys; snow 0.9.6, noiseprotocol 0.3.1 and dissononce
+      // 0.34.3 (of crates.io and PyPI), which share no code, give the same bytes.
       {.pattern = Pattern::xx,
        .prologue = "4a6f686e2047616c74",
        .psk = "54686973206973206d7920417573747269616e20706572737065637469766521",
@@ -221,7 +221,7 @@ TEST(Noise, GivesTheBytesOfTheTestVectors) {
   }
 }
 
-// Runs a handshake, with a bit of one message turned; true if it fails at the end that reads it, or later.
+// Runs a handshake with one bit of one message flipped. True if it fails at the end that reads the message, or later.
 bool fails(Noise& initiator, Noise& responder, std::size_t turned = SIZE_MAX, std::size_t byte = 0) {
   Bytes message, payload;
   for (std::size_t index = 0; !initiator.complete() || !responder.complete(); ++index) {

@@ -83,7 +83,7 @@ TEST(Cipher, SealsAndOpensTextsThatLieElsewhere) {
   }
 }
 
-// A peer may have none of the libraries that are faster.
+// A peer may have none of the faster libraries.
 TEST(Cipher, EveryLibrarySealsAsLibsodiumSeals) {
   for (const Suite suite : suites()) {
     for (const MultiBuffer* const multi_buffer : {MultiBuffer::get(), static_cast<const MultiBuffer*>(nullptr)}) {
@@ -270,7 +270,7 @@ TEST(SealedDatagrams, AQuietLinkKeepsNoKeyForLongerThanABusyOne) {
   DatagramSealer sealer({}, root);
   DatagramOpener opener({}, root);
   const Bytes text = some(10);
-  // Each some ten minutes after the one before, and none the 32nd.
+  // Each datagram comes about ten minutes after the one before, and none is the 32nd.
   for (unsigned epoch = 0; epoch < 20; ++epoch) {
     Bytes bytes = datagram_of(sealer, text, begin + epoch * (life.time + 1'000'000'000));
     EXPECT_EQ(bytes[1], static_cast<std::byte>(epoch));
@@ -288,7 +288,7 @@ TEST(SealedDatagrams, GoOnWithOtherKeysAlsoWhereDatagramsAreLost) {
   std::vector<Bytes> all;
   for (int i = 0; i < 300; ++i) all.push_back(datagram_of(sealer, text));  // an epoch each
   EXPECT_EQ(open(opener, all[1], text), Verdict::fresh);
-  EXPECT_EQ(open(opener, all[0], text), Verdict::fresh);   // of the one before
+  EXPECT_EQ(open(opener, all[0], text), Verdict::fresh);   // of the epoch before
   EXPECT_EQ(open(opener, all[90], text), Verdict::fresh);  // many were lost
   EXPECT_EQ(open(opener, all[88], text), Verdict::forged);
   EXPECT_EQ(open(opener, all[200], text), Verdict::fresh);

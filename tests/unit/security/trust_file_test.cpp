@@ -31,7 +31,7 @@ class TrustFileTest : public ::testing::Test {
     EXPECT_EQ(file_->failures(), failures + 1);
     EXPECT_EQ(file_->current(), before);
     EXPECT_NE(file_->trouble().text().find(why), std::string_view::npos) << file_->trouble().text();
-    // It is reported once.
+    // A failure is reported only once.
     (void)file_->look();
     EXPECT_EQ(file_->failures(), failures + 1);
   }
@@ -108,7 +108,7 @@ TEST_F(TrustFileTest, OneOfAnotherSignerIsNotTaken) {
   expect_refused("another identity signed it");
 }
 
-// What hinders the reading says nothing of the file, and passes.
+// A failure to read the file says nothing about the file, and passes.
 TEST_F(TrustFileTest, AFileThatCouldNotBeReadForAWhileIsReadLater) {
   write_file(path_, second_);
   rlimit limit{};

@@ -24,7 +24,7 @@ inline std::shared_ptr<const ClusterKeys> make_keys(const std::string& text) {
   return keys.ok() ? *keys : nullptr;
 }
 
-// The cluster key of a digit; of several, the first one signs.
+// One cluster key for each digit; the first one signs.
 inline std::shared_ptr<const ClusterKeys> keys_of(std::string_view digits) {
   std::string text;
   // 64 hexadecimal digits that are not all the same.
@@ -32,7 +32,7 @@ inline std::shared_ptr<const ClusterKeys> keys_of(std::string_view digits) {
   return make_keys(text);
 }
 
-// The same each time for a number.
+// The same number always gives the same identity.
 inline std::shared_ptr<const Identity> identity_of(unsigned number) {
   std::string digits(64, '1');
   digits[1] = static_cast<char>('0' + number % 10);
@@ -51,7 +51,7 @@ inline std::shared_ptr<const Trust> trust_of(const std::string& text) {
 }
 
 inline void write_file(const std::string& path, const std::string& text, mode_t mode = 0644) {
-  // As `ripc trust` does it: a reader sees the old or the new one.
+  // As `ripc trust` does it: a reader sees either the old file or the new one.
   std::ofstream(path + ".new") << text;
   EXPECT_EQ(::chmod((path + ".new").c_str(), mode), 0);
   EXPECT_EQ(::rename((path + ".new").c_str(), path.c_str()), 0);

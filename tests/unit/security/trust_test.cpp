@@ -71,7 +71,7 @@ TEST(Trust, AnIdWithoutANameIsTheMembersThatTheFileGivesItTo) {
   EXPECT_FALSE(trust->may_hold(c, "", 0x2a));
   EXPECT_FALSE(trust->may_hold(a, "", 0x2b));
   EXPECT_TRUE(trust->may_hold(b, "", 0x2b));
-  // Made at random: anyone's, until the file gives it away.
+  // Anyone may hold an ID that was made at random, until the file gives it to someone.
   EXPECT_TRUE(trust->may_hold(c, "", kSomeRandomId));
   EXPECT_FALSE(trust->is_given(c, "", kSomeRandomId));
   EXPECT_FALSE(trust->may_hold(c, "", 0xc000000000000007));
@@ -191,7 +191,7 @@ TEST(Trust, ASignatureIsTheLastLineAndOfEverythingAboveIt) {
   EXPECT_TRUE((*Trust::parse(made, "TRUST", reading(signer)))->is_signed());
   EXPECT_EQ(Trust::unsigned_part(made), text);
   EXPECT_EQ(Trust::signed_text(made, *identity_of(9)), made);
-  // Another signer, a changed text, none at all, and a line behind it.
+  // Another signer, a changed text, no signature, and a line after the signature.
   EXPECT_EQ(Trust::parse(made, "TRUST", reading(identity_of(8)->public_key())).status().code(), RIPC_REFUSED);
   std::string changed = made;
   changed[changed.find("bank")] = 'r';
@@ -202,7 +202,7 @@ TEST(Trust, ASignatureIsTheLastLineAndOfEverythingAboveIt) {
   EXPECT_EQ(Trust::parse(made + "b " + key_of(2) + "\n", "TRUST", reading(signer)).status().code(), RIPC_REFUSED);
   EXPECT_SAYS(made + "b " + key_of(2) + "\n", "last line");
   EXPECT_SAYS(text + "signature x\n", "ripc trust sign");
-  // Without a signer to compare it with, it says nothing.
+  // Without a signer to compare it with, the signature says nothing.
   EXPECT_TRUE(Trust::parse(made, "TRUST", reading()).ok());
 }
 

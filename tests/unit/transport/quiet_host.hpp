@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A core for transports, for tests to which it does not matter what a transport tells.
+// A core for tests of transports that do not care what a transport reports.
 #pragma once
 
 #include "spi/transport.hpp"

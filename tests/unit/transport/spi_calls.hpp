@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the transport SPI as tests mostly make them.
+// Calls of the transport SPI in the form that most tests need.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ inline ripc_status send(spi::Channel& channel, spi::Bytes packet, bool more = fa
   return channel.send({.kind = spi::Outgoing::Kind::packet, .more = more, .packet = std::span(&packet, 1)});
 }
 
-// What waits for more goes.
+// Sends what waits for more.
 inline void flush(spi::Channel& channel) noexcept {
   std::size_t none = 0;
   (void)channel.send_many({}, none);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seed files of the fuzzers belong to the wire formats of today: seeds that are all refused would fuzz nothing.
+// The seed files of the fuzzers match today's wire formats: if all seeds were refused, the fuzzers would test nothing.
 #ifdef RIPC_SOURCE_DIR
 
 #include <gtest/gtest.h>

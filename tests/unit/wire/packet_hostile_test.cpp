@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the packet decoder refuses, and that no bytes whatever make it read or show anything outside of them.
+// What the packet decoder refuses, and that no bytes at all make it read or return anything outside them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -24,7 +24,7 @@ struct NamedPacket {
   Bytes bytes;
 };
 
-// Valid packets that have every item type between them.
+// Valid packets that together contain every item type.
 std::vector<NamedPacket> samples() {
   std::vector<NamedPacket> packets;
   const auto sample = [&](const char* name, PacketKind kind, const std::function<void(Encoder&)>& fill) {
@@ -277,7 +277,7 @@ TEST(PacketHostile, EverySingleByteChangeIsRefusedOrStaysInside) {
   }
 }
 
-// The fields of which a sender has no choice: any other value is refused.
+// The fields in which a sender has no choice: any other value is refused.
 TEST(PacketHostile, NoChangeOfFlagsItemCountOrTableLengthPasses) {
   for (const NamedPacket& sample : samples()) {
     SCOPED_TRACE(sample.name);

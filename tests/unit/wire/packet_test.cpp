@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a packet carries from the encoder to the decoder. What the decoder refuses: packet_hostile_test.cpp.
+// What a packet carries from the encoder to the decoder. packet_hostile_test.cpp tests what the decoder refuses.
 #include "wire/packet.hpp"
 
 #include <gtest/gtest.h>
@@ -375,7 +375,7 @@ TEST(PacketRoundTrip, EveryMessageArrivesAsItWasSent) {
     const bool is_request = random() % 2 == 0;
     const bool is_reply = random() % 2 == 0;
     const auto tag = static_cast<std::uint32_t>(random());
-    const std::uint64_t source = random() | std::uint64_t{1} << 63;  // no group
+    const std::uint64_t source = random() | std::uint64_t{1} << 63;  // not a group
     std::vector<Item> sent;
     for (std::size_t left = random() % 17; left > 0; --left) sent.push_back(random_item(random, is_request));
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain messages are written and read without Encoder and Packet, and mean the same to those.
+// Plain messages are written and read without Encoder and Packet, but their bytes and meaning are the same as with
+// those.
 #include "wire/plain.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ ripc_item item_of(std::span<const std::byte> bytes) {
   return {.data = bytes.data(), .size = bytes.size(), .kind = RIPC_ITEM_SHORT, .return_index = 0};
 }
 
-// Payloads of these sizes, each with bytes of its own.
+// Payloads of these sizes, each with different bytes.
 struct Payloads {
   explicit Payloads(const std::vector<std::size_t>& sizes) {
     for (const std::size_t size : sizes) {

@@ -126,7 +126,7 @@ ripc_status decode_status(std::span<const std::byte> bytes) {
   return decode(copy.span()).status().code();
 }
 
-// Whether a frame like this one that ends after so many bytes of fields is whole.
+// Whether a frame of this type is complete if it ends after `size` bytes of fields.
 bool may_end_after(const Frame& frame, std::size_t size) {
   constexpr std::size_t kHello = 44;
   if (std::holds_alternative<Control>(frame)) return size > 12;
@@ -175,7 +175,7 @@ TEST(SessionFrame, MissingAndSurplusBytesAreRefused) {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       Bytes shorter(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_EQ(decode_status(shorter), RIPC_CORRUPT) << sample.name << ' ' << size;
-      // With a size that agrees, only what ends in bytes of any number may be cut: inside them.
+      // If the size field agrees, a shorter frame is valid only where it ends within bytes of variable length.
       if (size < kPrefixSize) continue;
       store_le<std::uint32_t>(shorter.data(), static_cast<std::uint32_t>(size));
       const bool is_whole = may_end_after(sample.frame, size - kPrefixSize);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the codecs share.
+// Shared by the tests of the codecs.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline Bytes to_bytes(std::initializer_list<unsigned> values) {
   return bytes;
 }
 
-// Numbers that are the same in every run.
+// Random numbers that are the same in every run.
 inline std::mt19937_64 fixed_random(std::uint64_t seed) { return std::mt19937_64(seed); }
 
 // "01 0a ff"

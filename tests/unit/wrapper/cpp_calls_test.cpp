@@ -53,7 +53,7 @@ class CppCallTexts : public testing::Test {
     if (!result.ok()) throw std::runtime_error(std::string(result.error().text()));
     return *std::move(result);
   }
-  // Runs both until it holds, for 20 s.
+  // Runs both ends until the condition holds, for about 20 s at most.
   template <typename Condition>
   bool until(const Condition& condition) {
     for (int round = 0; round < 20'000 && !condition(); ++round) {
@@ -62,7 +62,7 @@ class CppCallTexts : public testing::Test {
     }
     return condition();
   }
-  // How a call ended of which the server holds the request, and that `end` ends.
+  // Makes a call whose request the server holds, lets `end` end it, and returns how it ended.
   template <typename End>
   CallResult end_of_held(const End& end) {
     std::optional<CallResult> result;
@@ -195,7 +195,7 @@ TEST_F(CppCallMistakes, HandlersMayComeWhileAThreadRunsTheEndpoint) {
   std::thread adds([&] {
     while (added < kMethods && ripc_rpc_handle(server_.handle(), added + 1, 0, echo, nullptr) == RIPC_OK) ++added;
   });
-  // The last one and an old one in turn: so each is looked up.
+  // Calls the newest method and an old one alternately, so that each call has to look its method up.
   while (added < kMethods && !HasFailure()) {
     for (const std::uint32_t method : {added.load(), 100U}) {
       const CallResult result = client_.call_wait(server_service_.id(), method);

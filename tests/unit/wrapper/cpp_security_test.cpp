@@ -20,7 +20,7 @@ using ripc::Service;
 using wrapper::CppWrapper;
 using wrapper::kPatience;
 
-// The C interface would see a part of the text: another file.
+// The C interface would see only the part before the zero, which names another file.
 TEST_F(CppWrapper, ATextWithAZeroNamesNoFile) {
   const std::string whole = folder_.path() + "/key";
   const std::string more = whole + std::string(1, '\0') + "more";

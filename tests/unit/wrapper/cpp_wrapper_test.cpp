@@ -32,7 +32,7 @@ static_assert(!std::is_copy_constructible_v<ripc::Buffer> && !std::is_copy_const
 static_assert(!std::is_copy_constructible_v<ripc::Notification>);
 static_assert(!std::is_constructible_v<ripc::Result<std::size_t>, ripc_status>);
 
-// borrow() takes what outlives the call: no temporary that owns its memory.
+// borrow() accepts only what outlives the call, so no temporary that owns its memory.
 template <typename Value>
 concept Borrowable = requires(Value&& value) {
   ripc::borrow(std::forward<Value>(value));
@@ -164,7 +164,7 @@ TEST_F(CppWrapper, SendManyGivesATicketForEachMessageThatIsLong) {
                                                          ripc::outgoing_message({&items[1], 1}, 2),
                                                          ripc::outgoing_message({&items[0], 1}, 3)};
   std::array<ripc::Ticket, 3> tickets;
-  EXPECT_EQ(sender_.send(0, {}).code(), RIPC_INVALID_ARGUMENT);  // whose sentence is not that of what follows
+  EXPECT_EQ(sender_.send(0, {}).code(), RIPC_INVALID_ARGUMENT);  // its error text differs from the next call's
   const auto few = sender_.send_many(receiver_.id(), messages, std::span(tickets).first(2));
   EXPECT_EQ(few.code(), RIPC_INVALID_ARGUMENT);
   EXPECT_NE(few.error().text().find("fewer tickets"), std::string_view::npos) << few.error().text();
@@ -205,7 +205,7 @@ TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
   EXPECT_FALSE(sender_.send_then(0, {}, [&, token](ripc_status) { ran = true; }).ok());
   EXPECT_FALSE(ran);
   sender_.unregister();
-  here_.destroy();  // ends the responder thread: no callback object is on its way out any more
+  here_.destroy();  // ends the responder thread, so no callback object is still being destroyed
   EXPECT_EQ(token.use_count(), 1);
 }
 
@@ -400,7 +400,7 @@ TEST_F(CppWrapper, NegativeTimesOfWaitsAreZeroAndTheDefaultTimeIsForOptions) {
     if (received.wait_for(kPatience) != std::future_status::ready) (void)receiver_.interrupt();
     EXPECT_EQ(received.get(), RIPC_EMPTY);
   }
-  // What is not taken at once is dropped, but for the default of 30 seconds.
+  // A negative timeout drops what is not taken at once; the default keeps it for 30 seconds.
   const std::vector<std::byte> content(100'000);
   auto kept = sender_.send(receiver_.id(), {ripc::borrow(content)}, {.timeout = ripc::kDefaultTime});
   auto dropped = sender_.send(receiver_.id(), {ripc::borrow(content)}, {.timeout = ripc::Nanoseconds(-1)});

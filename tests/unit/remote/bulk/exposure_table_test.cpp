@@ -30,7 +30,7 @@ class AnnouncedTransfer : public ::testing::Test {
     const std::vector<spi::Bytes> ranges{spi::Bytes(packet_).first(10), spi::Bytes(packet_).subspan(10)};
     return table_.announced(transfer_, ranges);
   }
-  // What is to be sent again at that time from now; `waits`: whether the peer has still not asked.
+  // What is to be sent again `later` from now; `waits`: whether the peer has still not asked.
   std::vector<ExposureTable::Unrequested> due(Nanoseconds later, bool& waits) {
     std::vector<ExposureTable::Unrequested> found;
     waits = table_.find_unrequested(monotonic_now() + later, found);
@@ -98,7 +98,7 @@ class OpenTransfer : public AnnouncedTransfer {
           return Result(key);
         });
   }
-  // Held here too, as by a thread that ends a connection at the same time.
+  // The test holds it, too, like a thread that ends a connection at the same time.
   const std::shared_ptr<TransferKey> key_ = std::make_shared<TransferKey>();
   int made_ = 0;
 };
@@ -111,7 +111,7 @@ TEST_F(OpenTransfer, IsClosedToTheDeviceWhenThePeerHasFinishedIt) {
   EXPECT_EQ(table_.status(transfer_), RIPC_OK);
 }
 
-// Answered first, so that an owner that exits as soon as it sees the end does not take the answer with it.
+// The answer is sent first, so that an owner that exits as soon as it sees the end does not take the answer with it.
 TEST_F(OpenTransfer, EndsForItsOwnerOnlyWhenTheAnswerIsOnItsWay) {
   ExposureTable::Ending ending;
   EXPECT_EQ(table_.answer_to(descriptor_.key, descriptor_.location, RIPC_OK, ending), RIPC_OK);
@@ -140,7 +140,7 @@ TEST_F(OpenTransfer, IsClosedToTheDeviceWhenTheSessionEnds) {
   EXPECT_TRUE(key_->has_ended);
 }
 
-// One over each connection.
+// One remote key is open over each connection.
 TEST_F(OpenTransfer, MayBeOpenToSeveralDevices) {
   const auto next = std::make_shared<TransferKey>();
   EXPECT_EQ(admit(next), RIPC_OK);

@@ -92,7 +92,7 @@ TEST_F(Finishes, CannotBeReportedEarlyWhenTheyWereReportedOrOverALostConnection)
   expect_told({RIPC_NO_WINDOW});
 }
 
-// The sender may not have heard it.
+// The first report may not have reached the sender.
 TEST_F(Finishes, ReportedEarlyAreReportedAgainOverTheNextConnection) {
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_));
   table_.connection_lost(*connection_);
@@ -103,7 +103,7 @@ TEST_F(Finishes, ReportedEarlyAreReportedAgainOverTheNextConnection) {
   EXPECT_EQ(next->sent[0], connection_->sent[0]);
 }
 
-// Which the connection that was lost has ended.
+// The lost connection has already ended its remote key.
 TEST_F(Finishes, ReportedEarlyEndARemoteKeyOfTheirConnectionOnly) {
   constexpr std::uint32_t kRemoteKey = 0x1234;
   ASSERT_TRUE(table_.tell_early(kItem, events_, *connection_, kRemoteKey));

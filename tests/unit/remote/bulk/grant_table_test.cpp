@@ -16,7 +16,7 @@ class CountedKey final : public RemoteAccess {
   bool has_ended = false;
 };
 
-// A return buffer that the peer's device may write. The remote key is held here too, as by a thread that ends a
+// A return buffer that the peer's device may write. The test holds the remote key, too, like a thread that ends a
 // connection at the same time.
 class OpenGrant : public testing::Test {
  protected:

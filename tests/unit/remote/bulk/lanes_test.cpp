@@ -30,7 +30,7 @@ struct TestLane : Lane<Wire> {
 
 class LanesTest : public testing::Test {
  protected:
-  // Of this rate, in MiB per millisecond; 0: not known.
+  // Adds a lane of this rate, in MiB per millisecond; 0: not known.
   Wire& add(std::uint64_t rate) {
     std::list<TestLane> made(1);
     made.front().connection = std::make_shared<Wire>();
@@ -45,7 +45,7 @@ class LanesTest : public testing::Test {
     lanes_.add(made);
     return wire;
   }
-  // Who is asked for the next segment.
+  // The connection that is asked for the next segment.
   const Wire* ask(std::uint64_t rest = 1024 * kMiB, Nanoseconds now = 0) {
     const auto [lane, segment] = lanes_.next(rest, now, [&](const TestLane& one) { return can_carry_(one); });
     if (lane == nullptr) return nullptr;
@@ -121,7 +121,7 @@ class WholeItem : public LanesTest, public testing::WithParamInterface<std::arra
     std::uint64_t bytes;
     Nanoseconds there;
   };
-  // When the last byte of each is there. They have nothing to do before.
+  // When the last byte of each rail is there. The rails are idle at first.
   std::array<Nanoseconds, 2> ends_of(std::uint64_t size) {
     std::map<const TestLane*, double> rates;
     std::map<const TestLane*, Nanoseconds> ends;
@@ -216,7 +216,7 @@ TEST_F(LanesTest, OnlyThoseThatCanCarryTheItemAreAsked) {
   EXPECT_EQ(ask(), nullptr);
 }
 
-// Of the rails here, that of unknown rate.
+// Here, the rail of unknown rate is the one that brings nothing.
 TEST_F(LanesTest, ARailThatBringsNothingRestsForLongerEachTime) {
   constexpr Nanoseconds kShortest = kStallTimeout / 4;
   constexpr Nanoseconds kLongest = kStallTimeout * 4;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
 constexpr Nanoseconds kTick = 1'000'000;
 
-// Has brought `bytes` in `time`, after a question that took `delay`.
+// The pace of a rail that has brought `bytes` in `time`, after a question that took `delay`.
 RailPace pace_of(std::uint64_t bytes, Nanoseconds time, Nanoseconds delay = 0) {
   RailPace pace;
   pace.asked(bytes, 1);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kLooks = 4;
 
-// How many looks it takes, at most `most`; 0: more.
+// How many looks it takes until the silence is too long, at most `most`; 0: more.
 unsigned looks_until_silent(Silence& silence, bool owed, std::uint64_t activity, unsigned most = 20) {
   for (unsigned look = 1; look <= most; ++look) {
     silence.look(owed, activity);

@@ -14,7 +14,7 @@
 namespace ripc::internal::remote {
 namespace {
 
-// What one datagram of this size takes of a socket's buffer, as the system counts it.
+// How much of a socket's buffer one datagram of this size takes, as the system counts it.
 std::uint32_t measured(const char* ip, std::size_t size) {
   Endpoint here;
   EXPECT_TRUE(Endpoint::parse(ip, 0, here));

@@ -9,12 +9,13 @@ namespace ripc::internal::remote {
 namespace {
 
 constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kPatience = 100 * kMillisecond;  // of the other end's, before it says that nothing came
+constexpr Nanoseconds kPatience = 100 * kMillisecond;  // how long the other end waits before it says that nothing came
 
-// Another end that is one millisecond away, over a path that takes the datagrams that it should.
+// The other end is one millisecond away. The path takes the datagrams that the test lets through.
 class ProofTest : public testing::Test {
  protected:
-  // Takes the steps that are due until there is a verdict, or a second is over. `number`: of the datagram, from 0.
+  // Takes the steps that are due until there is a verdict, or a second is over. `number`: index of the datagram, from
+  // 0.
   DatagramProof::Verdict run(bool sent, const std::function<bool(unsigned number)>& comes,
                              const std::function<bool(unsigned number)>& comes_back, bool answers = true) {
     proof_.begin(now_, sent);

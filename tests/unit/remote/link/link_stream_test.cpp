@@ -57,7 +57,7 @@ class LinkStream : public ::testing::Test {
     from.fd.reset(ends[1]);
     receiver_ = std::make_unique<StreamReceiver>(std::move(from));
     sender_ = StreamSender::create(std::move(to), *loop_, [this] { ++told_; }).value();
-    // The first event of a connection, after which only a full socket and the end make one. It flushes, too.
+    // The first event of a connection; it flushes, too. Afterwards, only a full socket and the end cause events.
     EXPECT_TRUE(eventually([&] { return told_.load() == 1; }));
     told_ = 0;
   }
@@ -71,7 +71,7 @@ class LinkStream : public ::testing::Test {
     const spi::Bytes bytes = std::as_bytes(std::span(packet));
     return sender_->send({.sequence = sequence, .token = 9}, {&bytes, 1}, more);
   }
-  // The packets that have come, with their numbers checked.
+  // Takes the packets that have come, and checks their numbers.
   std::size_t receive(std::vector<std::string>& packets) {
     std::size_t count = 0;
     spi::Bytes datagram;
@@ -145,7 +145,7 @@ TEST_F(LinkStream, ALargeRecordIsReadIntoMemoryThatWhoeverTakesItMayKeep) {
   EXPECT_EQ(std::memcmp(kept.get() + wire::datagram::kHeaderSize, large.data(), large.size()), 0);
   kept.reset();
   EXPECT_EQ(sink_.held, 0);
-  // What follows one comes with it, in any pieces.
+  // Packets that follow a large record come with it, in pieces of any size.
   received.push_back(large);
   for (std::uint32_t number = 2; number <= 9; ++number) {
     ASSERT_TRUE(eventually([&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams of links that someone on the path has recorded, changed or made up.
+// Datagrams of links that an attacker on the path has recorded, changed or made up.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two ends of a connection prove to each other, and what somebody on the path cannot make of it.
+// What the two ends of a connection prove to each other, and what an attacker on the path cannot make of it.
 #include "remote/session/proof.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ ProofOptions with_key(std::string_view digit = "1", Encryption encryption = Encr
   return options;
 }
 
-// `number` in a trust file with the members 1 and 2.
+// Member `number` of a trust file with the members 1 and 2.
 ProofOptions member(unsigned number) {
   ProofOptions options = with_key();
   options.credentials.identity = security::identity_of(number);
@@ -32,7 +32,7 @@ ProofOptions member(unsigned number) {
   return options;
 }
 
-// The bytes that a frame has on the way, where somebody may change them.
+// A frame as the bytes that travel, where an attacker may change them.
 template <typename T>
 struct Sent {
   explicit Sent(const T& frame, const std::function<void(T&)>& change = {}) {
@@ -54,7 +54,7 @@ struct Path {
 
 struct Outcome {
   Status initiator = RIPC_PENDING, responder = RIPC_PENDING;  // pending: it came to nothing before
-  Proven to, from;                                            // of the one and of the other
+  Proven to, from;                                            // of the initiator and of the responder
   bool ok() const { return initiator.ok() && responder.ok(); }
 };
 
@@ -119,7 +119,7 @@ TEST(Proof, ARecordedOfferIsGoodOnceWhateverElseIsSaid) {
     return is_chosen;
   };
   EXPECT_TRUE(is_good(recorded.get()));
-  // Its other offer is for a pattern that was not chosen.
+  // The Hello has another offer, for the pattern that was not chosen.
   EXPECT_TRUE(is_good(recorded.get()));
   for (int count = 0; count < 3; ++count) EXPECT_FALSE(is_good(recorded.get()));
   initiator.offer(hello);
@@ -200,7 +200,7 @@ TEST(Proof, NothingOnTheWayCanBeChangedSoThereIsNoDowngrade) {
   const auto fails = [](const ProofOptions& one, const ProofOptions& other, const Path& path) {
     const Outcome outcome = meet(one, other, false, path);
     EXPECT_FALSE(outcome.ok());
-    // The secrets that one end may think it has are none that the other one has.
+    // One end may think that it has secrets, but the other end does not have the same ones.
     if (outcome.to.session && outcome.from.session) {
       EXPECT_NE(outcome.to.session->secret.bytes(), outcome.from.session->secret.bytes());
     }
@@ -238,7 +238,7 @@ TEST(Proof, AFurtherConnectionTakesTheSecretOfTheSessionAndNotTheClusterKey) {
   ASSERT_TRUE(further.ok()) << further.initiator.text() << further.responder.text();
   EXPECT_EQ(further.to.session->secret.bytes(), first.to.session->secret.bytes());
   EXPECT_NE(further.to.to_responder.bytes(), first.to.to_responder.bytes());
-  // A member that knows the number of a session of others.
+  // A member knows the number of a session between other members.
   const Outcome other = meet(member(1), member(2));
   EXPECT_FALSE(meet(member(1), member(2), false, {}, {}, first.from.session).ok());
   EXPECT_FALSE(meet(member(1), member(2), false, {}, other.to.session, first.from.session).ok());

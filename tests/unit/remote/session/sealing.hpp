@@ -8,7 +8,7 @@
 
 namespace ripc::internal::remote {
 
-// What the two ends of a connection seal with.
+// The keys and counters with which the two ends of a connection seal.
 struct Sealing {
   void protect_one(SecureSocket& socket) const { socket.protect(protection, there, back, counters); }
   void protect_two(SecureSocket& socket) const { socket.protect(protection, back, there, counters); }

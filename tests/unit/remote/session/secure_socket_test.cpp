@@ -20,7 +20,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Memory = SecureSocket::Memory;
 
-// Two ends, as they are.
+// Two ends that do not seal.
 struct PlainPair {
   PlainPair() {
     std::array<int, 2> sockets{};
@@ -162,13 +162,13 @@ TEST(SecureSocket, AForgedRecordEndsItAndIsCounted) {
   EXPECT_EQ(pair.counters->packets_forged, 1U);
 }
 
-// What somebody on the path makes of records that were sealed for the second end, each with a text of 100 bytes.
+// What an attacker on the path makes of records that were sealed for the second end, each with a text of 100 bytes.
 class RecordAttack : public ::testing::Test {
  protected:
   static constexpr std::size_t kText = 100;
   static constexpr std::size_t kRecord = kText + security::kRecordOverhead;
 
-  // What one end of a connection has sent, as the other end would read it.
+  // The records that one end of a connection sends, as the other end would read them.
   static Bytes records_of(SecureSocket& from, const SecureSocket& to, int count) {
     const Bytes text = some(kText);
     for (int sent = 0; sent < count; ++sent) EXPECT_EQ(from.send(text.data(), text.size()), 100);
@@ -176,12 +176,12 @@ class RecordAttack : public ::testing::Test {
     EXPECT_EQ(::recv(to.fd(), records.data(), records.size(), 0), static_cast<ssize_t>(records.size()));
     return records;
   }
-  // The second end is given these bytes, and then the end of the connection.
+  // Gives the second end these bytes, and then the end of the connection.
   void give(const Bytes& records) {
     ASSERT_EQ(path_.one.send(records.data(), records.size()), static_cast<ssize_t>(records.size()));
     path_.one.close();
   }
-  // What it reads first.
+  // One read by the second end.
   ssize_t read() { return victim_.receive(received_.data(), received_.size()); }
   void expect_forged() {
     EXPECT_EQ(read(), -1);
@@ -220,7 +220,7 @@ TEST_F(RecordAttack, WhatItSentItselfIsForged) {
   expect_forged();
 }
 
-// Each connection has keys of its own.
+// Each connection has its own keys.
 TEST_F(RecordAttack, ARecordOfAnotherConnectionIsForged) {
   Pair other;
   give(records_of(other.one, other.two, 1));

@@ -214,12 +214,13 @@ TEST_F(ConnectionTest, AnnouncesAnArenaOnceAndRetractsWhatWasAnnounced) {
   EXPECT_EQ(right_->receive(received_), Event::message) << "it can be announced again";
 }
 
-// RIPC_AGAIN would have the sender wait for room, which there is: without end, and without sleep.
+// RIPC_AGAIN would make the sender wait for room. There is room, so the sender would retry without end and without
+// sleep.
 TEST_F(ConnectionTest, SaysSoWhenThereIsNoDescriptorForWhatHasToWait) {
   Result<SharedMemory> memory = create_shared_memory("ripc-test", 8192, PeerAccess::read_only);
   ASSERT_TRUE(memory.ok());
   const memory::Arena arena{7, memory->fd.get(), memory->mapping.data(), 8192, false};
-  // Far fewer than the outbox holds, and more than the socket does.
+  // Far fewer messages than the outbox holds, and more than the socket holds.
   for (int index = 0; index < 600; ++index) ASSERT_EQ(left_->send(message(1000, index)), RIPC_OK);
   ASSERT_TRUE(left_->has_room());
   rlimit before{};

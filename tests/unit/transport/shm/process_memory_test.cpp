@@ -55,7 +55,7 @@ class Peer {
     return answer;
   }
   PeerProcess process() { return of(child_->pid()); }
-  // The socket pair was made in this process, so its credentials name this process: the test goes by the number.
+  // This process made the socket pair, so its credentials name this process. The test uses the process ID instead.
   static PeerProcess of(pid_t pid) {
     return PeerProcess(UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))), pid);
   }
@@ -90,7 +90,8 @@ TEST(PeerProcess, WritesThePeersMemory) {
   EXPECT_EQ(peer.ask('c'), 'y');
 }
 
-// Some distances within a page are copied by way of memory of ours: every byte has to come whole there too.
+// At some distances within a page, the bytes are copied through memory of this process. Every byte has to arrive there,
+// too.
 TEST(PeerProcess, MovesEveryByteAtEveryDistanceWithinAPage) {
   constexpr std::size_t kSize = (std::size_t{1} << 20) + 3 * kPage + 5;
   auto* memory = static_cast<std::byte*>(
@@ -188,7 +189,7 @@ TEST(OpenPeerProcess, NamesTheProcessAtTheOtherEnd) {
   EXPECT_EQ(std::memcmp(read.data(), text.data(), text.size()), 0);
 }
 
-// In this process or, with its status as the exit code, in a child that may not use process_vm_readv().
+// Runs in this process or, with its status as the exit code, in a child that may not use process_vm_readv().
 void check_copy_own_memory() {
   void* memory = ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHILD_CHECK(memory != MAP_FAILED);

@@ -18,7 +18,7 @@ using Bytes = std::span<const std::byte>;
 
 inline constexpr Geometry kSmall{16, 4096};
 
-// What the packet of this size and number consists of.
+// The content of the packet of this size and number.
 inline std::vector<std::byte> pattern(std::size_t size, std::uint32_t number) {
   std::vector<std::byte> bytes(size);
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(number * 31 + i * 7 + i / 256);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues of which a peer writes nonsense into its part.
+// Queues whose peer writes nonsense into its part.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -58,7 +58,7 @@ bool inside(const LinkMemory& memory, Bytes packet) {
          packet.size() <= static_cast<std::size_t>(memory.owner() + memory.size() - packet.data());
 }
 
-// The peer changes cells all the time, also between the checks and the use of what was checked.
+// The peer changes cells all the time, also between the check of a value and its use.
 TEST(QueueHostile, NeverGivesAPacketOutsideOfItsMemoryWhateverThePeerWrites) {
   constexpr Geometry kGeometry{16, 4096};
   const LinkMemory memory(kGeometry.total());
@@ -134,7 +134,7 @@ TEST(QueueHostile, WriterStaysInsideItsMemoryWhileTheReceiverWritesIntoTheCells)
     });
     if (HasFatalFailure()) return;
     if (status == RIPC_OK) ++written;
-    // Read at once.
+    // The receiver claims to have read the packet at once.
     memory.control().receiver.head_cells.store(written);
     memory.control().receiver.head_data.store(memory.cell((written - 1) % kSmall.cells).outside.data_end);
   }

@@ -196,7 +196,7 @@ TEST(Queue, TakesTheLargestPacketWheneverItIsEmptyAndPromisesRoomOnlyIfThereIs) 
   }
 }
 
-// Random sizes against a plain list: order, content, and that AGAIN is only ever said when something is waiting.
+// Compares packets of random sizes with a plain list: order, content, and RIPC_AGAIN only while something is waiting.
 TEST(Queue, BehavesLikeAListForManyRandomPackets) {
   Link link(Geometry{32, 8192});
   Sequence random(7);
@@ -227,8 +227,8 @@ TEST(Queue, BehavesLikeAListForManyRandomPackets) {
   EXPECT_FALSE(link.reader.broken());
 }
 
-// The running end of the data area is a 32-bit number. Packets of half the area, behind one that puts them out of step,
-// move it by up to 64 MiB each.
+// The running end of the data area is a 32-bit number. Packets of half the area move it by up to 64 MiB each. A small
+// packet in front puts them out of step.
 TEST(Queue, GoesOnWhenTheDataPositionPassesFourGibibytes) {
   const Geometry geometry{16, kMaxDataBytes};
   Link link(geometry);
@@ -281,7 +281,7 @@ struct Head {
   std::uint32_t number;
 };
 
-// With one mapping a race detector sees both ends; with two the ends are where they are in use.
+// With one mapping, a race detector sees both ends; with two, the ends lie where they do in real use.
 class QueueThreads : public testing::TestWithParam<bool> {};
 
 TEST_P(QueueThreads, KeepTheOrderOfEachSenderAndLoseNothing) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of a link against a sender that the test plays by hand, and the sending end against such a
-// receiver. The subjects are the bounce buffer, and what lies outside of what was announced or exposed.
+// The receiving end of a link against a sender that the test plays, and the sending end against a receiver that the
+// test plays. The subjects are the bounce buffer, and memory outside of what was announced or exposed.
 #include "transport/shm/shm_source.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class Bounce : public testing::Test {
     return pull;
   }
 
-  // `page`: where the receiver's side of it writes.
+  // `page`: set to where the receiver's side of the channel writes.
   std::shared_ptr<ShmChannel> make_channel(std::byte** page = nullptr) const {
     ShmChannel::Parts parts;
     parts.connection = sender_;

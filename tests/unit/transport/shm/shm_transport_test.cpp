@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport against a peer that the test plays by hand: what it believes of answers.
+// The transport against a peer that the test plays: which answers the transport believes.
 #include "transport/shm/shm_transport.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr std::uint64_t kOwn = 0x1111;
 constexpr std::uint64_t kPeer = 0x2222;
 constexpr int kPatienceMilliseconds = 20'000;
 
-// A context of which there is only the control connection. The test's thread.
+// A context that consists only of its control connection. For the test's thread.
 class PlayedPeer {
  public:
   explicit PlayedPeer(RuntimeDirectory& directory, std::uint64_t context = kPeer) : context_(context) {
@@ -33,7 +33,7 @@ class PlayedPeer {
     if (listener.ok()) listener_ = std::move(*listener);
   }
   // Waits for the transport to connect, and to say Hello before anything else. Threads that connect at once may each
-  // have a connection first: all but one are given up without a word.
+  // open a connection first. The transport gives up all but one of them without sending anything.
   bool meet() {
     do {
       if (!readable(listener_.get())) return false;
@@ -101,7 +101,7 @@ class ShmTransportTest : public testing::Test {
     });
     responder_.join();
   }
-  // Of the directory, and of the transport.
+  // The policy of the directory, and the policy of the transport.
   virtual std::uint32_t policy() const { return RIPC_PEERS_SAME_USER; }
   virtual std::uint32_t admitted() const { return policy(); }
   spi::Address peer_address() const { return {"shm", context_locator(kPeer)}; }
@@ -146,7 +146,7 @@ TEST_F(ShmTransportTest, WhoEndsBeforeItHasGreetedIsGoneAndHasBrokenNothing) {
   player.join();
 }
 
-// What a context of another version says.
+// Sends a message as a context of another version would.
 template <typename T>
 void say_in_another_version(ControlConnection& connection, const T& message) {
   std::vector<std::byte> bytes;
@@ -223,7 +223,7 @@ class ShmTransportOtherUsers : public ShmTransportTest {
   }
   std::uint32_t policy() const override { return RIPC_PEERS_ANY; }
 
-  // A process of another user that has connected, says that it is this context, and refuses fences.
+  // A process of another user that has connected, claims to be `context`, and refuses fences.
   test::Child stranger(std::uint64_t context) {
     test::Pipe greeted;
     test::Child child([&] {
@@ -287,7 +287,7 @@ TEST_F(ShmTransportRefusedUsers, AHolderThatThisSideDoesNotAdmitIsCountedToo) {
     PlayedPeer peer(**directory, kStranger);
     listening.put();
     CHILD_CHECK(peer.accept());
-    // Until the other side hangs up.
+    // Waits until the other side hangs up.
     pollfd descriptor{peer.connection().fd(), POLLIN, 0};
     CHILD_CHECK(::poll(&descriptor, 1, kPatienceMilliseconds) == 1);
     return 0;

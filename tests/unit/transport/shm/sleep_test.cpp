@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs the processors of senders that a receiver sleeps.
+// What a sleeping receiver costs the processors of its senders.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <linux/membarrier.h>
@@ -23,7 +23,7 @@ constexpr std::uint64_t kMoment = 1'000'000;
 constexpr std::uint64_t kPatience = 20'000'000'000;
 constexpr int kAwakeAgain = 256;
 
-// Each interrupts the processors that run processes with a context.
+// Each barrier interrupts the processors that run processes with a context.
 std::atomic<std::uint64_t> barriers{0};
 
 // A context without spinning, with one service.
@@ -108,7 +108,7 @@ TEST_F(ShmSleep, IsWithoutCostForTheSendersOfAReceiverThatWasAwakeForAWhile) {
 }  // namespace
 }  // namespace ripc::internal::shm
 
-// In place of the C library's, to count the barriers.
+// Replaces the C library's syscall(), to count the barriers.
 // NOLINTNEXTLINE(cert-dcl50-cpp,readability-inconsistent-declaration-parameter-name): it is declared so
 extern "C" long syscall(long number, ...) noexcept {
   static const auto kReal = reinterpret_cast<long (*)(long, ...)>(::dlsym(RTLD_NEXT, "syscall"));

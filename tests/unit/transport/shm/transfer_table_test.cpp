@@ -38,7 +38,7 @@ struct Ends {
     reads[key.slot] = is_read;
     return status;
   }
-  // Of one that was revoked.
+  // Whether the receiver still reads a transfer that was revoked.
   bool is_draining(Key key) noexcept { return reads[key.slot] && owner.status(key) == RIPC_PENDING; }
 };
 
@@ -292,7 +292,7 @@ TEST(Transfer, WithAForgedWordIsCorruptAndCanBeRevoked) {
   EXPECT_FALSE(ends.is_draining(revoked));
 }
 
-// Memory that was withdrawn is never delivered, memory that was delivered is never said to be withdrawn.
+// Withdrawn memory is never delivered, and delivered memory is never reported as withdrawn.
 TEST(Transfer, IsEitherDeliveredOrRevokedWhenBothHappenAtOnce) {
   Ends ends;
   for (const bool lend : {false, true}) {
@@ -343,7 +343,7 @@ TEST(Grant, IsWrittenByOneAtATimeAndAgainUntilItEnds) {
   EXPECT_FALSE(ends.taker.begin_write(key));
   EXPECT_EQ(ends.owner.end(key), RIPC_PENDING);
   ends.taker.end_write(key, true);
-  // The reply that was to tell of it found no room.
+  // The reply that was to announce the write found no room.
   EXPECT_TRUE(ends.taker.begin_write(key));
   EXPECT_EQ(ends.owner.end(key), RIPC_PENDING);
   ends.taker.end_write(key, true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of a session over real TCP connections on loopback, each with a responder of its own; and a raw end that
-// says whatever a test wants.
+// Two ends of a session over real TCP connections on loopback, each with its own responder; and a raw end that says
+// whatever a test wants.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ inline std::pair<UniqueFd, UniqueFd> tcp_pair(std::uint32_t to = INADDR_LOOPBACK
   return {std::move(near), std::move(far)};
 }
 
-// Tells threads of each other; waits with a bound.
+// One thread opens the gate; another one waits for that, with a bound.
 class Gate {
  public:
   void open() {
@@ -55,7 +55,7 @@ class Gate {
     ++opened_;
     changed_.notify_all();
   }
-  // Until it was opened so often in all.
+  // Waits until the gate has been opened this many times in all.
   [[nodiscard]] bool wait(std::size_t times = 1) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return opened_ >= times; });
@@ -81,7 +81,7 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   ~Pages() { ::munmap(data_, size_); }
-  // The addresses stay taken, so that nothing else lands there.
+  // The addresses stay taken, so that nothing else is mapped there.
   void forbid(std::size_t from = 0) { ASSERT_EQ(::mprotect(data_ + from, size_ - from, PROT_NONE), 0); }
   std::span<std::byte> bytes() { return {data_, size_}; }
 
@@ -90,7 +90,7 @@ class Pages {
   std::byte* data_;
 };
 
-// One end: a responder's loop in its thread, and what a receiver waits on.
+// One end: a responder's loop in its own thread, and the events that a receiver waits for.
 class Side {
  public:
   explicit Side(const BulkOptions& options = {})
@@ -118,7 +118,8 @@ class Side {
 
   EventLoop& loop() { return *loop_; }
 
-  // Runs a task in the responder and waits until it is through; what was ready before has been handled then.
+  // Runs a task in the responder and waits until it is done. By then, everything that was ready before has been
+  // handled.
   void in_responder(const std::function<void()>& task) {
     Gate done;
     loop_->post([&] {
@@ -136,14 +137,15 @@ class Side {
     return descriptor;
   }
 
-  // Whether so many connections were lost; what was the matter with them is counted by then.
+  // Whether this many connections are lost in time. By then, the reasons are counted.
   [[nodiscard]] bool await_lost(std::uint64_t connections) {
     const Deadline deadline = Deadline::after(kPatience);
     while (peer->counters().connections_lost < connections && !deadline.expired()) std::this_thread::yield();
     return peer->counters().connections_lost >= connections;
   }
 
-  // How a transfer that the other end has finished ended: the end is reported before it can be seen here.
+  // How a transfer that the other end has finished ended. The other end gets the answer before this end sees the
+  // result.
   ripc_status outcome(std::uint64_t transfer) {
     const Deadline deadline = Deadline::after(kPatience);
     for (;;) {
@@ -153,7 +155,7 @@ class Side {
     }
   }
 
-  // Of a transfer of one item.
+  // Begins a transfer of one item.
   ripc_status begin(const wire::Descriptor& item) { return peer->begin(std::span(&item, 1), events); }
   ripc_status pull(spi::Pull& pull) {
     for (;;) {
@@ -169,7 +171,7 @@ class Side {
         return outcome;
     }
   }
-  // As core takes a message of one long item.
+  // Takes a message of one long item, as core does.
   ripc_status take(const wire::Descriptor& descriptor, std::byte* destination) {
     if (const ripc_status begun = begin(descriptor); begun != RIPC_OK) return begun;
     spi::Pull whole{.descriptor = descriptor, .destination = destination};
@@ -237,7 +239,7 @@ class BulkPair {
   Side receiver;
 };
 
-// An end that is no StreamBulk.
+// An end without a StreamBulk: the test plays it.
 class RawEnd {
  public:
   explicit RawEnd(UniqueFd socket) : socket_(std::move(socket)) {
@@ -282,14 +284,14 @@ class RawEnd {
     const Result<bulk::Frame> frame = bulk::decode(std::span(bytes));
     return frame.ok() ? std::optional(*frame) : std::nullopt;
   }
-  // The payload of a frame, and its status.
+  // Receives the payload of a frame, and returns its status.
   std::optional<ripc_status> receive_payload(const bulk::Frame& frame, std::vector<std::byte>& payload) {
     payload.resize(frame.length);
     std::array<std::byte, bulk::kTrailerSize> trailer;
     if (!read(payload) || !read(trailer)) return std::nullopt;
     return bulk::decode_trailer(std::span(trailer));
   }
-  // The other end has closed it; what it had sent before is thrown away.
+  // Whether the other end has closed the connection. Throws away what it had sent before.
   [[nodiscard]] bool is_closed() {
     std::array<std::byte, 4096> bytes;
     for (;;) {
@@ -305,7 +307,7 @@ class RawEnd {
   UniqueFd socket_;
 };
 
-// Bytes that tell their place.
+// Bytes whose values depend on their positions.
 inline std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed = 1) {
   std::vector<std::byte> bytes(size);
   std::uint64_t state = seed * 0x9e3779b97f4a7c15u;
@@ -317,7 +319,8 @@ inline std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed = 1) 
 }
 
 inline bool all_are(std::span<const std::byte> bytes, std::byte value) {
-  // Compared with itself, one byte on: byte by byte, hundreds of MiB take minutes where every access is checked.
+  // Compares the bytes with themselves, shifted by one. A loop over hundreds of MiB takes minutes where every access is
+  // checked.
   return bytes.empty() ||
          (bytes.front() == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }

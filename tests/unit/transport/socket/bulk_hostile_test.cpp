@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer that lies in every field hurts its own connection, and reads and writes nothing that it was not given.
+// A peer that lies in every field hurts only its own connection. It reads and writes nothing that it was not given.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,7 +16,7 @@ using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
 
-// The refusal that every request without a right to it gets: nothing tells why.
+// The refusal that every request without a right to it gets; it does not say why.
 void expect_refused(RawEnd& raw, const bulk::Frame& request) {
   ASSERT_TRUE(raw.send(request));
   const std::optional<bulk::Frame> frame = raw.receive();
@@ -57,7 +57,7 @@ TEST(BulkHostile, WrongTokensAndPlacesAreRefusedAndCounted) {
   std::vector<std::byte> payload;
   EXPECT_EQ(raw.receive_payload(answer, payload), RIPC_OK);
   EXPECT_EQ(payload, source);
-  // A finish for what is not there is answered, and ends nothing.
+  // A finish for an unknown transfer is answered, and ends nothing.
   for (const std::uint64_t flip : {std::uint64_t{1}, std::uint64_t{1} << 40}) {
     ASSERT_TRUE(raw.send(
         {.type = bulk::Type::finish, .key = descriptor.key ^ flip, .location = descriptor.location, .value = RIPC_OK}));
@@ -83,7 +83,7 @@ TEST(BulkHostile, AnImpossibleFinishStatusIsCorruption) {
 
 class BulkHostileData : public ::testing::TestWithParam<int> {};
 
-// Data that was not asked for in this way ends the connection; the pull goes on over another one.
+// Data that does not match the request ends the connection; the pull goes on over another one.
 TEST_P(BulkHostileData, DataThatNoOneAskedForEndsTheConnection) {
   Side side;
   std::vector<std::byte> target(3000, std::byte{0x5a});
@@ -206,7 +206,7 @@ TEST(BulkHostile, PushesThatLieWriteNothing) {
     EXPECT_EQ(raw.receive(), (bulk::Frame{.type = bulk::Type::pushed, .id = 3, .value = RIPC_REVOKED}));
   }
   EXPECT_TRUE(all_are(memory, std::byte{0x5a}));
-  // Half of it, then another story: other id, other total, a jump, the same part again.
+  // Half of it, then a frame that does not fit: another ID, another total, a gap, or the same part again.
   ASSERT_TRUE(raw.send(good, std::span(payload).first(500)));
   bulk::Frame rest = good;
   rest.offset = 500;
@@ -237,7 +237,7 @@ TEST(BulkHostile, TooManyRequestsEndTheConnection) {
   const std::vector<std::byte> source = pattern(std::size_t{16} << 20);
   std::uint64_t transfer = 0;
   const wire::Descriptor descriptor = side.expose(source, transfer);
-  // It reads nothing, so the first answer already fills the way.
+  // The peer reads nothing, so the first answer already fills the connection.
   for (std::uint64_t index = 0; index < remote::kMaxJobs + 2; ++index)
     (void)raw.send({.type = bulk::Type::pull_request,
                     .length = bulk::kMaxSegment,

@@ -17,7 +17,7 @@ using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
 
-// What a server sends at a time here.
+// How many bytes a server sends at a time here.
 constexpr std::uint32_t kPiece = std::uint32_t{256} << 10;
 
 // Answers a request with the first `frames` whole frames of it, then a piece of one more.
@@ -95,7 +95,7 @@ TEST(BulkLoss, APullSurvivesCutsAtAnyTime) {
   EXPECT_EQ(pair.receiver.finish(descriptor, RIPC_OK), RIPC_OK);
   EXPECT_EQ(source, target);
   EXPECT_EQ(pair.sender.outcome(transfer), RIPC_OK);
-  // At most what was under way on each connection is asked for again.
+  // At most what was under way on each lost connection is requested again.
   const std::uint64_t lost = pair.receiver.peer->counters().connections_lost;
   EXPECT_LE(pair.receiver.peer->counters().bytes_requested, source.size() + lost * kSegmentsAhead * kSegmentSize);
 }
@@ -137,7 +137,7 @@ TEST(BulkLoss, AFinishWithoutAnswerIsSaidAgainAndAnsweredTheSame) {
         {.type = bulk::Type::finished, .key = 5, .location = 6, .value = static_cast<std::uint64_t>(answer)}));
     EXPECT_EQ(receiver.finish(descriptor, RIPC_OK), answer);
   }
-  // And the exposing side remembers what it had answered, also when the transfer is long gone.
+  // The exposing side also remembers its answer, even when the transfer is long gone.
   Side sender;
   RawEnd raw = RawEnd::of(sender);
   const std::vector<std::byte> source = pattern(10);
@@ -244,7 +244,7 @@ TEST(BulkLoss, DeathOfThePeerEndsEverything) {
   EXPECT_EQ(side.peer->transfer_status(transfer), RIPC_PEER_DEAD);
   EXPECT_EQ(side.peer->transfer_status(finished), RIPC_OK);
   EXPECT_EQ(side.peer->end_grant(grant), RIPC_EMPTY);
-  // And from now on.
+  // Later calls fail, too.
   const spi::Exposure item{source, nullptr};
   wire::Descriptor descriptor{};
   EXPECT_EQ(side.peer->expose(1, std::span(&item, 1), std::span(&descriptor, 1), transfer), RIPC_PEER_DEAD);

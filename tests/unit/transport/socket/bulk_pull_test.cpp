@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulls that nothing disturbs: what arrives, how it is shared out, what it costs.
+// Pulls that nothing disturbs: what arrives, how the connections are shared, and what it costs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ TEST(BulkPull, ConnectionsAreMadeOnFirstUseAndShared) {
     std::uint64_t transfer = 0;
     ASSERT_EQ(pair.receiver.take(pair.sender.expose(source, transfer), target.data()), RIPC_OK);
     ASSERT_EQ(pair.sender.outcome(transfer), RIPC_OK);
-    // And the other way, over the connection that is there.
+    // Also in the other direction, over the same connection.
     ASSERT_EQ(pair.sender.take(pair.receiver.expose(source, transfer), target.data()), RIPC_OK);
     ASSERT_EQ(pair.receiver.outcome(transfer), RIPC_OK);
   }
@@ -133,7 +133,7 @@ TEST(BulkPull, ASmallPullIsNotKeptWaitingByAHugeOne) {
   ASSERT_EQ(pair.receiver.peer->pull(huge_pull, pair.receiver.events), RIPC_PENDING);
   ASSERT_EQ(pair.receiver.peer->pull(small_pull, small_events), RIPC_PENDING);
   ASSERT_EQ(small_events.wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
-  // No more than what was asked for before it came first.
+  // Only what was requested before the small pull may come before it.
   EXPECT_LE(pair.receiver.peer->counters().bytes_requested, huge.size() + small.size());
   EXPECT_EQ(pair.receiver.peer->pull(small_pull, small_events), RIPC_OK);
   EXPECT_EQ(pair.receiver.pull(huge_pull), RIPC_OK);
@@ -151,7 +151,8 @@ TEST(BulkPull, ManyTransfersShareTheConnectionInTurns) {
                     .destination = target.data() + index * 2 * kSegmentSize};
     ASSERT_EQ(receiver.peer->pull(pulls[index], receiver.events), RIPC_PENDING);
   }
-  // The first had the connection to itself. Answer segment by segment: the others' turns come, one each.
+  // The first pull had the connection to itself. Answer segment by segment, so that the others take turns, one segment
+  // each.
   std::vector<std::uint64_t> keys;
   const std::vector<std::byte> payload(bulk::kMaxPayload);
   for (int segment = 0; segment < 8; ++segment) {
@@ -238,17 +239,17 @@ TEST(BulkPull, BytesGoStraightBetweenMemoryAndSocketInFewSystemCalls) {
   const BulkCounters sent = pair.sender.peer->counters();
   const BulkCounters received = pair.receiver.peer->counters();
   constexpr std::uint64_t kFrames = 64 * kMebibyte / bulk::kMaxPayload;
-  // Frames are all there is beside the payload; a frame is what the kernel is given and gives at most in one call.
+  // Frames are the only overhead. The kernel takes or gives at most one frame in a call.
   EXPECT_EQ(received.bytes_received,
             source.size() + kFrames * (bulk::kHeaderSize + bulk::kTrailerSize) + bulk::kHeaderSize);
   EXPECT_EQ(sent.bytes_sent, received.bytes_received);
   EXPECT_EQ(received.bytes_discarded, 0u);
   EXPECT_EQ(received.bytes_requested, source.size());
   EXPECT_GE(sent.send_calls, kFrames);
-  // The network hands over pieces of its own size: on loopback 64 KiB or more, mostly.
+  // The network hands over pieces of its own size: on loopback, mostly 64 KiB or more.
   EXPECT_LE(sent.send_calls, 64 * kMebibyte / 16384);
   EXPECT_LE(received.receive_calls, 64 * kMebibyte / 8192);
-  // Requests: the first ones together, then one call for each segment; and one for the finish.
+  // Requests: one call for the first ones, then one for each segment, and one for the finish.
   EXPECT_LE(received.send_calls, 64u + 2u);
 }
 

@@ -54,7 +54,7 @@ TEST(BulkPush, AGrantIsWrittenOnlyWhileItLasts) {
   wire::Grant grant{};
   ASSERT_EQ(pair.sender.peer->grant(1, buffer, grant), RIPC_OK);
   EXPECT_EQ(pair.receiver.peer->push(grant, std::span(before).first(50)), RIPC_OK);
-  // The reply that was to tell of it found no room.
+  // The reply that was to announce the write found no room.
   EXPECT_EQ(pair.receiver.peer->push(grant, bytes), RIPC_OK);
   EXPECT_EQ(buffer, bytes);
   EXPECT_EQ(pair.sender.peer->end_grant(grant), RIPC_OK);
@@ -176,7 +176,7 @@ TEST(BulkPush, OfManyBytesIsLeftToThePullThatUsesAllRails) {
   RawEnd second = RawEnd::of(pusher, INADDR_LOOPBACK + 1);
   EXPECT_EQ(push(kSegmentSize + 1), RIPC_UNSUPPORTED);
   EXPECT_EQ(pusher.peer->connection_count(), 2u);
-  // What is small goes over one of them.
+  // A small push goes over one of the connections.
   std::thread answering([&] {
     const std::optional<bulk::Frame> frame = first.receive();
     ASSERT_TRUE(frame);
@@ -223,7 +223,7 @@ TEST(BulkPush, MemoryThatCannotBeAccessedEndsThePushAndNothingElse) {
   wire::Grant grant{};
   ASSERT_EQ(pair.sender.peer->grant(1, whole, grant), RIPC_OK);
   EXPECT_EQ(pair.receiver.peer->push(grant, broken), RIPC_CANCELLED);
-  // The buffer does not count as written, and still can be.
+  // The buffer does not count as written, and can still be written.
   const std::vector<std::byte> bytes = pattern(kSize);
   EXPECT_EQ(pair.receiver.peer->push(grant, bytes), RIPC_OK);
   EXPECT_EQ(pair.sender.peer->end_grant(grant), RIPC_OK);

@@ -52,12 +52,12 @@ TEST(BulkRevoke, InMidPullNothingIsReadAnyMoreAndThePullFails) {
   ASSERT_EQ(pair.receiver.peer->pull(pull, pair.receiver.events), RIPC_PENDING);
   while (pair.receiver.peer->counters().bytes_received < kMebibyte) std::this_thread::yield();
   ASSERT_EQ(pair.sender.peer->revoke(transfer), RIPC_REVOKED);
-  // What was read from here on would be these bytes.
+  // Whatever is read from here on would be these bytes.
   std::memset(source.bytes().data(), 0xee, source.bytes().size());
   EXPECT_EQ(pair.receiver.pull(pull), RIPC_REVOKED);
   EXPECT_EQ(std::find(target.begin(), target.end(), std::byte{0xee}), target.end());
   EXPECT_EQ(pair.receiver.finish(descriptor, RIPC_OK), RIPC_REVOKED);
-  // The connection is as good as before.
+  // The connection still works.
   const std::vector<std::byte> other = pattern(1000);
   ASSERT_EQ(pair.receiver.take(pair.sender.expose(other, transfer), target.data()), RIPC_OK);
   EXPECT_EQ(pair.receiver.peer->counters().connections_lost, 0u);
@@ -114,7 +114,7 @@ TEST(BulkRevoke, ATransferIsTakenOnce) {
   ASSERT_EQ(pair.receiver.take(descriptor, target.data()), RIPC_OK);
   ASSERT_EQ(pair.sender.outcome(transfer), RIPC_OK);
   target.assign(target.size(), std::byte{});
-  // The token is known, but worth nothing any more.
+  // The token is known, but no longer valid.
   spi::Pull pull{.descriptor = descriptor, .destination = target.data()};
   EXPECT_EQ(pair.receiver.pull(pull), RIPC_REVOKED);
   (void)pair.sender.expose(source, transfer);  // in the same slot
@@ -144,7 +144,8 @@ TEST(BulkRevoke, MemoryThatTheSenderUnmapsEndsTheTransferAndNothingElse) {
 }
 
 TEST(BulkRevoke, AHoleThatIsMappedAgainIsNotDeliveredAsZeros) {
-  // The frame was padded, its trailer lost with the connection; the memory is back when it is asked for again.
+  // The frame was padded, and its trailer was lost with the connection. The memory is back when the receiver asks
+  // again.
   Side sender;
   Pages source(2 * bulk::kMaxPayload);
   source.forbid(bulk::kMaxPayload / 2);
@@ -198,7 +199,7 @@ TEST(BulkRevoke, WhatIsAbandonedIsNotWrittenAnyMore) {
     ASSERT_EQ(pair.receiver.peer->pull(pull, pair.receiver.events), RIPC_PENDING);
     while (pair.receiver.peer->counters().bytes_received - before < round * 700'000) std::this_thread::yield();
     pair.receiver.peer->abandon(pull);
-    // Any write from now on would show: as another byte, or as a fault that ends the pull of no one.
+    // Any write from now on would show: as another byte, or as a fault that belongs to no pull.
     std::memset(target.bytes().data(), 0x77, target.bytes().size());
     std::vector<std::byte> other(1000);
     std::uint64_t next = 0;

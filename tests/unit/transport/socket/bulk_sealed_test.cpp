@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sealed bytes from and into memory that the application registered, and its end in mid-transfer.
+// Sealed bytes from and into memory that the application registered, and registrations that end in mid-transfer.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -26,7 +26,7 @@ using testing::tcp_pair;
 class BulkSealed : public ::testing::Test {
  protected:
   ~BulkSealed() override { pair_.reset(); }
-  // Responders have what this thread is forbidden.
+  // The new responders inherit what this thread is forbidden.
   void connect() { pair_.emplace(BulkOptions{}, true); }
   wire::Descriptor expose() {
     const std::vector<std::byte> bytes = pattern(source_.bytes().size());
@@ -34,7 +34,7 @@ class BulkSealed : public ::testing::Test {
     hold_ = pool_.hold(source_.bytes().data(), source_.bytes().size()).value();
     return pair_->sender.expose(source_.bytes(), transfer_, 1, &hold_);
   }
-  // As core does.
+  // A pull as core makes it.
   spi::Pull pull_into_target(const wire::Descriptor& descriptor) {
     const memory::Hold hold = pool_.hold(target_.bytes().data(), target_.bytes().size()).value();
     return {.descriptor = descriptor, .destination = target_.bytes().data(), .residence = hold.residence()};
@@ -46,12 +46,12 @@ class BulkSealed : public ::testing::Test {
     return begun != RIPC_OK ? begun : pair_->receiver.pull(pull);
   }
   void add(Pages& pages) { ASSERT_TRUE(pool_.register_memory(pages.bytes().data(), pages.bytes().size()).ok()); }
-  // As a program that unmaps as soon as it may.
+  // Takes the memory away as a program does that unmaps it as soon as it may.
   void take_away(Pages& pages) {
     ASSERT_TRUE(pool_.unregister_memory(pages.bytes().data()).ok());
     pages.forbid();
   }
-  // Ends `pages` when some of the message is there.
+  // Takes `pages` away when some of the message is there.
   ripc_status transfer_without(Pages& pages) {
     const wire::Descriptor descriptor = expose();
     spi::Pull pull = pull_into_target(descriptor);
@@ -61,7 +61,7 @@ class BulkSealed : public ::testing::Test {
     take_away(pages);
     return pair_->receiver.pull(pull);
   }
-  // The connection is as good as before.
+  // The connection still works.
   void expect_that_others_travel() {
     const std::vector<std::byte> source = pattern(100'000);
     std::vector<std::byte> target(source.size());
@@ -82,7 +82,7 @@ class BulkSealed : public ::testing::Test {
 TEST_F(BulkSealed, RegisteredMemoryTakesNoCheckedCopyOnEitherSide) {
   bool is_forbidden = false;
   std::array<ripc_status, 4> outcomes{};
-  // What the kernel is asked to copy is missing, then.
+  // These calls fail as if the memory that the kernel is asked to copy were missing.
   std::thread([&] {
     is_forbidden = support::forbid({SYS_pwrite64, SYS_pread64, SYS_process_vm_readv, SYS_process_vm_writev}, EFAULT);
     if (!is_forbidden) return;
@@ -131,7 +131,7 @@ TEST_F(BulkSealed, AMessageStillLandsInMemoryThatIsNotRegisteredAnyMoreButMapped
   EXPECT_TRUE(std::equal(source_.bytes().begin(), source_.bytes().end(), target_.bytes().begin()));
 }
 
-// Someone on the path of a bulk connection to an end that has exposed an item.
+// An attacker on the path of a bulk connection to an end that has exposed an item.
 class BulkAttack : public ::testing::Test {
  protected:
   using Records = std::vector<std::byte>;
@@ -151,7 +151,7 @@ class BulkAttack : public ::testing::Test {
     side.peer->adopt(std::move(own));
     return RawEnd(std::move(near));
   }
-  // Requests for the item as one of the ends that seal this way sends them first, each in a record.
+  // The first requests for the item that one of the ends that seal this way sends, each in a record.
   Records sealed(const remote::Sealing& sealing, int count, bool by_first_end = true) const {
     auto [near, far] = tcp_pair();
     remote::SecureSocket sender(std::move(near));
@@ -171,7 +171,7 @@ class BulkAttack : public ::testing::Test {
     EXPECT_EQ(forged(), forged_ones);
     EXPECT_EQ(side_.peer->counters().bytes_sent, 0U) << "nothing was answered";
     EXPECT_EQ(side_.peer->transfer_status(transfer_), RIPC_PENDING);
-    // Over another connection the item is there as before.
+    // The item is still there over another connection.
     const remote::Sealing other;
     RawEnd honest = connect(side_, other);
     ASSERT_TRUE(honest.write(sealed(other, 1)));

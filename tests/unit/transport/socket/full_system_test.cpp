@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system does not take what is to be sent: its buffers are full, or it has no memory for them. Nothing is lost, and
-// who sends can wait. The executable's sendmsg() and sendmmsg() stand before those of the C library.
+// The system refuses what is to be sent: its buffers are full, or it has no memory for them. Nothing is lost, and
+// senders can wait. The executable's sendmsg() and sendmmsg() take precedence over those of the C library.
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Of the calling thread; 0: the system decides.
+// The error for sends of the calling thread; 0: the system decides.
 constinit thread_local int error_of_sends = 0;
 constinit thread_local unsigned messages_left = 0;  // that the system still takes
 constinit thread_local unsigned refusals = 0;
@@ -52,7 +52,7 @@ extern "C" int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags
 namespace ripc::internal::socket {
 namespace {
 
-// While it lives, the system takes so many more messages from this thread.
+// While it lives, the system takes only `takes` more messages from this thread.
 class FullSystem {
  public:
   explicit FullSystem(int error, unsigned takes = 0) {
@@ -80,7 +80,7 @@ class FullSystemTest : public ::testing::TestWithParam<int> {
       return sink_.packets.size() >= packets;
     });
   }
-  // As the core waits.
+  // Waits for room as the core does.
   bool room_comes() {
     const int before = sender_.host().rooms();
     return channel_->has_room(false) || channel_->has_room(true) ||

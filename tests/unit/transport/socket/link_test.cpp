@@ -12,7 +12,7 @@
 namespace ripc::internal::socket {
 namespace {
 
-// By datagrams only.
+// Links that use datagrams only.
 class LinkTest : public LinkEnds {
  protected:
   LinkTest() : LinkEnds(false) {}
@@ -70,7 +70,7 @@ TEST_F(LinkTest, NothingIsLostOfManyMessagesThatFillTheCredit) {
 }
 
 TEST_F(LinkTest, TheQuestionsOfASenderWithoutCreditAreFew) {
-  // They lie in the receiver's buffer, which has set some room aside for them.
+  // The questions lie in the receiver's buffer, where the receiver has set some room aside for them.
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   std::size_t sent = 0;
@@ -89,7 +89,7 @@ TEST_P(LinkCosts, WaitingMessagesShareASystemCallToReceive) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
   for (int number = 0; number < 64; ++number) ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
-  // On loopback what was sent has arrived. One message at a time, as ripc_receive() takes them.
+  // On loopback, sent messages have arrived. One message at a time, as ripc_receive() takes them.
   for (std::size_t number = 0; number < 64; ++number) ASSERT_EQ(port_->poll(sink_, 1), 1u);
   EXPECT_LE(port_->counters().receive_calls.load(), 64u / 16 + 4) << "batches of 16, after 1, 2, 4 and 8";
 }

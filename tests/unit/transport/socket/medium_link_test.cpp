@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links that get a connection of their own, for packets that are larger than a datagram.
+// Links that get their own connection, for packets that are larger than a datagram.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -19,7 +19,7 @@ bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::k
 class MediumLink : public LinkEnds {
  protected:
   explicit MediumLink(bool seals = false) : LinkEnds(true, seals) {}
-  // A channel that has grown; a packet was taken from its connection.
+  // A channel that has grown a connection, from which a packet was taken.
   std::shared_ptr<remote::UdpChannel> grown() {
     const auto channel = sender_.channel(receiver_);
     if (!channel || !grows(*channel) || send_text(*channel, "first") != RIPC_OK || !poll_until(1)) return nullptr;
@@ -140,7 +140,7 @@ TEST_P(MediumLinkCosts, AMediumMessageTakesOneSystemCallOnEachSide) {
   const std::string medium(16'000, 'z');
   for (std::size_t number = 0; number < 20; ++number) {
     ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
-    // Over loopback it is there when the call returns.
+    // On loopback, the message has arrived when the call returns.
     ASSERT_EQ(port_->poll(sink_, 64), 1u);
   }
   EXPECT_EQ(channel->send_calls() - sent, 20u);
@@ -213,7 +213,7 @@ TEST_F(MediumLink, AFullConnectionTakesNothingMoreUntilTheReceiverReadsAndNothin
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
-// The kernel makes a socket's buffer larger while it is read fast, and then lets the peer send more ahead.
+// The kernel enlarges a socket's buffer while it is read fast, and then lets the peer send more ahead.
 TEST_F(MediumLink, HowMuchLiesUnreadIsBoundedHoweverMuchWasReadBefore) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);

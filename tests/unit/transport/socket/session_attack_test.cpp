@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Someone on the path between two contexts with the same cluster key: reads, records, changes and repeats.
+// An attacker on the path between two contexts with the same cluster key reads, records, changes and repeats.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -37,7 +37,7 @@ UniqueFd connect_to(std::uint16_t port) {
   return fd;
 }
 
-// Knocks at a port again and again, in a thread of its own, and says nothing.
+// Connects to a port again and again, in its own thread, and says nothing.
 class Flood {
  public:
   explicit Flood(std::uint16_t to) : thread_([this, to] { run(to); }) {}
@@ -58,7 +58,7 @@ class Flood {
       (void)::setsockopt(open.back().get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
       ++knocks_;
       if (open.size() <= kOpen) continue;
-      // More than may be under way, so the first of them is closed.
+      // More connections than may be under way, so the server has closed the first of them.
       std::byte none;
       (void)::recv(open.front().get(), &none, 1, 0);
       open.pop_front();
@@ -70,8 +70,8 @@ class Flood {
   std::thread thread_;
 };
 
-// Forwards TCP connections, in a thread of its own. Keeps the first frame of each, and may withhold it, or change what
-// the client says after it.
+// Forwards TCP connections in its own thread. Keeps the first frame of each, and can withhold it, or change what the
+// client says after it.
 class OnThePath {
  public:
   explicit OnThePath(std::uint16_t to) : to_(to), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -97,21 +97,21 @@ class OnThePath {
     return greetings_;
   }
   void cut() { cuts_ = true; }
-  // The next greeting, with its connection.
+  // Withholds the next greeting, and ends its connection.
   void withhold() { withholds_ = true; }
-  // The version of the next greeting, or of what a server says next.
+  // Changes the version of the next greeting, or of what a server says next.
   void change_version_of_hello() { changes_hello_ = true; }
   void change_version_of_reply() { changes_reply_ = true; }
-  // Neither end of the next handshake encrypts, says who greets, or who answers.
+  // Makes it look as if the sender of the next greeting, or of the next answer, did not encrypt.
   void downgrade_hello() { downgrades_hello_ = true; }
   void downgrade_reply() { downgrades_reply_ = true; }
-  // What the client says next is the first that does not arrive: its connection ends there.
+  // Cuts the connection before what the client says next arrives.
   void cut_before_next() { cuts_before_next_ = true; }
-  // What the client says next is changed by a bit.
+  // Changes a bit in what the client says next.
   void forge() { forges_ = true; }
-  // Or comes twice.
+  // Repeats what the client says next.
   void repeat() { repeats_ = true; }
-  // The next answer to a greeting waits for that.
+  // Holds the next answer to a greeting until `wait` returns.
   void hold(std::function<void()> wait) {
     const std::lock_guard lock(mutex_);
     wait_ = std::move(wait);
@@ -214,7 +214,7 @@ class SessionAttack : public ::testing::Test {
     return test::connect(client.transport(), {"socket", locator.text()}, 7, Deadline::after(kLimit));
   }
   std::uint16_t server_port() { return remote::Locator::parse(server_.transport().address().locator).value().port; }
-  // Sends that and returns the answer; empty: the connection was closed.
+  // Sends the greeting and returns the answer; empty: the connection was closed.
   Bytes ask(const Bytes& greeting) {
     const UniqueFd fd = connect_to(server_port());
     EXPECT_EQ(::send(fd.get(), greeting.data(), greeting.size(), 0), static_cast<ssize_t>(greeting.size()));
@@ -227,7 +227,7 @@ class SessionAttack : public ::testing::Test {
     const auto frame = control::decode(answer);
     return frame.ok() ? std::get<control::HelloReply>(*frame).status : RIPC_CORRUPT;
   }
-  // Control packets reach the server, each once and in order.
+  // Sends control packets. They reach the server, each once and in order.
   void say(int count) {
     for (int index = 0; index < count; ++index, ++said_) {
       const std::string text = std::to_string(said_);
@@ -333,7 +333,7 @@ TEST_F(SessionAttack, APeerOfAnotherVersionIsAVersionMismatchWhoeverNoticesIt) {
   say(3);
 }
 
-// Strangers cost their number, and nothing that they could use up. A greeting that was good is worth no more.
+// Strangers are counted, and can use nothing up. A greeting that was good once is worth no more than theirs.
 TEST_F(SessionAttack, AFloodOfHandshakesKeepsNobodyOut) {
   const Bytes recorded = path_.greetings().front();
   const std::uint64_t before = server_.transport().counters().handshakes_refused;
@@ -346,7 +346,7 @@ TEST_F(SessionAttack, AFloodOfHandshakesKeepsNobodyOut) {
   std::vector<UniqueFd> strangers;
   for (int count = 0; count < 400; ++count) {
     strangers.push_back(connect_to(server_port()));
-    // Half of them say nothing.
+    // Every other one says nothing.
     if (count % 2 == 0) (void)::send(strangers.back().get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
   }
   Node another(keyed());

@@ -74,7 +74,7 @@ TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
       << refused.status().text();
 }
 
-// A host where the first step of a change of the key was forgotten.
+// One host, where the first step of a change of the key was forgotten.
 TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
   Node server(with_key(keys_of("1")));
   EventSet events = make_events();
@@ -139,13 +139,13 @@ TEST(Session, AnAddressWithoutAContextLeadsToWhoeverIsThere) {
                   .ok());
 }
 
-// Addresses that a person wrote down, without contexts.
+// An address that a person wrote down, without a context.
 spi::Address written(Node& node) {
   return {"socket", "127.0.0.1:" + std::to_string(Locator::parse(node.transport().address().locator)->port)};
 }
 
 TEST(Session, OfSeveralAddressesTheOneThatWorksIsUsedThoughOneBeforeItIsSilent) {
-  // Takes connections, and says nothing.
+  // A socket that takes connections, and says nothing.
   Endpoint loopback;
   ASSERT_TRUE(Endpoint::parse("127.0.0.1", 0, loopback));
   Result<GuardedSocket> silent = open_socket(AF_INET, SOCK_STREAM);
@@ -238,7 +238,7 @@ TEST(Session, AFenceArrivesAndIsAnswered) {
   EXPECT_EQ(server.host().fences(), 1);
 }
 
-// Breaks every TCP connection of this process whose one end is a port of the node: what a network can do.
+// Breaks every TCP connection of this process that has a port of the node at one end, as a network can.
 void break_connections(Node& node) {
   const std::uint16_t listening = Locator::parse(node.transport().address().locator)->port;
   for (int fd = 3; fd < 1024; ++fd) {

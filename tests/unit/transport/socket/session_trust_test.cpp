@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of members of a trust file. On one host the user is the proof, by which it knows this process.
+// Sessions of members of a trust file. On one host the user is the proof; the file knows this process by its user.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ TEST(SessionTrust, AMemberThatIsRemovedOrMayNotCallAnyMoreLosesItsLinks) {
   }
 }
 
-// A member is proven by its key, and without one by the user: whoever has neither any more is not it.
+// A key proves a member; without a key, the user does. A peer that has neither any more is not that member.
 TEST(SessionTrust, AMemberWithAnotherKeyOrUserLosesTheLinksOfTheOldOne) {
   const support::TemporaryDirectory directory;
   const std::string path = directory.path() + "/trust";
@@ -111,7 +111,7 @@ TEST(SessionTrust, ALongPeerTimeoutDoesNotDelayTheRemovalOfAMember) {
   const Ends ends(following(path, 600'000'000'000));
   ASSERT_TRUE(ends.channel.ok()) << ends.channel.status().text();
   security::write_file(path, other);
-  // The heartbeat comes after 75 seconds.
+  // The heartbeat would come only after 75 seconds.
   EXPECT_TRUE(eventually([&] { return !(*ends.channel)->alive(); }));
 }
 

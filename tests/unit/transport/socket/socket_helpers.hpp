@@ -73,7 +73,7 @@ class RecordingHost final : public spi::Host {
   std::vector<std::pair<ripc_service_id, std::string>> control_packets_;
 };
 
-// A transport with a responder of its own.
+// A transport with its own responder.
 class Node {
  public:
   explicit Node(TransportOptions options = {}) {

@@ -95,7 +95,7 @@ TEST_F(StreamLink, AHealthyLinkIsProvenAndKeepsToUdp) {
       << channel->describe(Deadline::after(0)).text;
 }
 
-// It proves nothing against the path.
+// A receiver that does not read proves nothing about the path.
 TEST_F(StreamLink, AReceiverThatReadsNothingForLongKeepsItsSendersOnUdp) {
   TransportOptions options;
   options.peer_timeout = 400'000'000;

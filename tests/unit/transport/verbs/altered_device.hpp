@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that claim something else than the real ones that they are, or count what they are asked for.
+// Real devices that are altered to claim other abilities, or to count what they are asked for.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace ripc::internal::verbs {
 
-// With windows that are as narrow as they should be.
+// A copy of the device that claims windows that are as narrow as they should be.
 inline DevicePointer with_narrow_windows(const DevicePointer& device) {
   auto* const copy = new Device;
   copy->library = device->library;
@@ -22,14 +22,14 @@ inline DevicePointer with_narrow_windows(const DevicePointer& device) {
   copy->read_depth = device->read_depth;
   copy->max_message = device->max_message;
   return {copy, [device](Device* one) {
-            // They are the real one's.
+            // These belong to the real device.
             one->context = nullptr;
             one->pd = nullptr;
             delete one;
           }};
 }
 
-// Counts the registrations of memory with any device. One at a time.
+// Counts the registrations of memory with any device. Only one may exist at a time.
 class Registrations {
  public:
   explicit Registrations(const DeviceList& devices) : library_(const_cast<VerbsLibrary&>(*devices.library())) {
@@ -40,7 +40,7 @@ class Registrations {
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
-  // Since this was made.
+  // Registrations since construction.
   std::uint64_t count() const { return count_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done about each asynchronous event, and who is notified; no device is needed for that.
+// How each asynchronous event is handled, and who is notified. No device is needed for that.
 #include "transport/verbs/device/async_events.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues of a real device that stop with an error: what it says of them is heard, and what they were for goes on.
+// Queues of a real device that stop with an error. The transport handles the event that the device reports, and the
+// traffic goes on.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +24,7 @@ class BrokenQueues : public Nodes {
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
     ASSERT_NO_FATAL_FAILURE(receive(1));
   }
-  // What a device says when it has lost this completion queue, or stopped this queue pair.
+  // Reports what a device reports when it has lost this completion queue, or stopped this queue pair.
   void lose(ibv_cq* queue) {
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
@@ -40,7 +41,7 @@ class BrokenQueues : public Nodes {
   const Device& device() const { return *devices_->devices().front(); }
   std::vector<ibv_qp*> pairs_of_service() { return dynamic_cast<VerbsPort&>(*port_).pairs(); }
 
-  // The link ends, and a new one gets through by other queues.
+  // The link ends, and a new one works over other queues.
   void is_replaced() {
     EXPECT_TRUE(support::eventually([&] {
       (void)port_->poll(sink_, 64);
@@ -65,7 +66,7 @@ TEST_F(BrokenQueues, TheDeviceSaysThatACompletionQueueWasOverrun) {
   attributes.grh.dgid = port.gid;
   const AddressHandle handle = create_handle(port.device, attributes);
   ASSERT_NE(handle, nullptr);
-  // Each is done before the next one, and none is taken out of the completion queue.
+  // Each send is done before the next one, and no completion is taken out of the completion queue.
   const bool is_lost = support::eventually([&] {
     ibv_send_wr request{};
     request.opcode = IBV_WR_SEND;
@@ -107,7 +108,8 @@ TEST_F(BrokenQueues, DoNotDisturbOthersOnTheSameDevice) {
   EXPECT_TRUE(undisturbed->alive());
 }
 
-// Its next completion would come after many sends only; the one of a buffer for credit may be seen before that.
+// The next completion of a send would come only after many sends. The completion of a credit buffer may be seen
+// earlier.
 TEST_F(BrokenQueues, AQueuePairThatTheDeviceHasStoppedIsStartedAgainBeforeTheNextSend) {
   stop(sender_of(*client_)->pair());
   ASSERT_EQ(send(8, 'b'), RIPC_OK);

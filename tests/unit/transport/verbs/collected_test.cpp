@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread exposes and sends together, over a real device.
+// What a thread exposes together and sends together, over a real device.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ class Collected : public LongItems {
     ASSERT_EQ(tally().remote_keys, 1u);
   }
 
-  // From the server's begin to the end that the client sees.
+  // Runs a transfer from the server's begin() to the end that the client sees.
   void deliver(const Item& item) {
     ASSERT_EQ(begin(item), RIPC_OK);
     ASSERT_EQ(pull(item, true), RIPC_OK);
@@ -98,7 +98,7 @@ TEST_F(Collected, APacketOfSeveralDatagramsWaitsForNothingAndKeepsTheOrder) {
   EXPECT_EQ(sink_.packets[2], large);
 }
 
-// Its window is bound by a request that the device has not seen.
+// The device has not seen the request that binds the window.
 TEST_F(Collected, ATransferThatIsWithdrawnBeforeItsWindowIsBoundCostsNoConnection) {
   const Item item = expose(true);
   EXPECT_EQ(test::revoke(*channel_, item.transfer), RIPC_REVOKED);

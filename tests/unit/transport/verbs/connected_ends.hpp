@@ -30,13 +30,13 @@ class Ends final : public QueuePairConnection::Handler {
     changed_.notify_all();
     return true;
   }
-  // Whether so many frames have come.
+  // Whether this many frames have come in time.
   bool heard(std::size_t frames) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::nanoseconds(kConnectionLimit),
                              [&] { return frames_.size() >= frames; });
   }
-  // Those that have come.
+  // The frames that have come.
   std::vector<wire::bulk::Frame> frames() {
     const std::lock_guard lock(mutex_);
     return frames_;
@@ -53,7 +53,7 @@ class Ends final : public QueuePairConnection::Handler {
     is_lost_ = true;
     changed_.notify_all();
   }
-  // Whether the connection has been lost.
+  // Whether the connection is lost in time.
   bool lost() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::nanoseconds(kConnectionLimit), [&] { return is_lost_; });
@@ -110,10 +110,10 @@ class ConnectedEnds : public testing::Test {
     changed.wait(lock, [&] { return done; });
   }
 
-  // In the loop: what the owner's end is started with.
+  // Starts the owner's end; runs in the loop.
   virtual Status start_owner() { return owner_->start(owner_ends_, false); }
 
-  // Connects both ends over this port; with a new registrar, or this one.
+  // Connects both ends over this port, with this registrar or, if it is null, a new one.
   void connect(const DevicePort& port, std::shared_ptr<Registrar> registrar = nullptr) {
     registrar_ = registrar ? std::move(registrar) : std::make_shared<Registrar>(device_ ? device_ : port.device, pool_);
     remote::Endpoint here;
@@ -172,7 +172,7 @@ class ConnectedEnds : public testing::Test {
     peer_ends_ = std::make_shared<Ends>();
   }
 
-  // One operation of the peer on the owner's memory.
+  // Performs one operation of the peer on the owner's memory.
   ripc_status operate(bool write, std::byte* local, const Region& region, const std::byte* remote, std::uint32_t key,
                       std::uint32_t length) {
     const std::uint64_t id = ++last_id_;
@@ -197,7 +197,7 @@ class ConnectedEnds : public testing::Test {
     owner_->flush();
     return remote_key;
   }
-  // Only then the peer may use it.
+  // The peer may use the memory only after this.
   void let_the_peer_hear_of_it() { ASSERT_TRUE(peer_ends_->heard(1)); }
 
   // A lease with its hold, which knows the arena.

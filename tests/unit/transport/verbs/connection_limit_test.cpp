@@ -23,7 +23,7 @@ class ConnectionLimit : public Nodes {
     return options;
   }
 
-  // A peer of the server's, with a link to it.
+  // A peer of the server, with a link to it.
   struct Peer {
     std::unique_ptr<Node> node;
     std::shared_ptr<spi::Channel> channel;
@@ -42,7 +42,7 @@ class ConnectionLimit : public Nodes {
     peer.source = sink_.source;
     return peer;
   }
-  // One item of the peer's into the server's memory.
+  // Transfers one item of the peer into the server's memory.
   static void transfer(Peer& peer) {
     std::vector<std::byte> bytes(kPulledBytes, std::byte{7});
     std::vector<std::byte> window(kPulledBytes);
@@ -94,7 +94,7 @@ TEST_F(ConnectionLimit, TheOneThatWasUsedLongestAgoMakesRoomAndIsMadeAgainWhenIt
   for (Peer& peer : peers) peer.source.reset();
 }
 
-// A service of a context of its own, that pulls what the client exposes to it.
+// A service in its own context that pulls what the client exposes to it.
 class Reader {
  public:
   Reader(const std::shared_ptr<const DeviceList>& devices, Node& client) : node_(devices) {
@@ -118,7 +118,7 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // The bytes are read, and may be read again.
+  // Reads the bytes, which may be read again until finish().
   void read() {
     is_finished_ = false;
     const spi::Exposure exposure{.bytes = bytes_, .hold = &hold_};

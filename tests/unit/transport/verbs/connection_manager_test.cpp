@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that their peers ask for and do not complete, and those that find their ports taken. They run over a real
-// device, with both ends in this process.
+// Connections that a peer asks for and does not complete, and connections that find their ports taken. They run over a
+// real device, with both ends in this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 class HalfMade : public ConnectedEnds {
  protected:
-  // Takes all requests for those of one peer.
+  // Treats all requests as requests of one peer.
   Result<ConnectionManager::Acceptance> acceptance() {
     auto made = std::make_shared<std::shared_ptr<QueuePairConnection>>();
     return ConnectionManager::Acceptance{
@@ -52,7 +52,7 @@ class HalfMade : public ConnectedEnds {
   int prepared_ = 0, alive_ = 0, most_ = 0;
 };
 
-// Who asks, and reads no answer.
+// Asks for a connection, and never reads the answer.
 class Silent {
  public:
   Silent(const std::shared_ptr<Registrar>& registrar, const remote::Endpoint& from, const remote::Endpoint& to) {
@@ -110,7 +110,7 @@ TEST_F(HalfMade, ConnectionsOfOnePeerAreOneAtATime) {
   if (!any) GTEST_SKIP() << "no device here leaves it to the peer to complete one";
 }
 
-// Of eight ports that this host may choose from, TCP has four. So it must be one of the RDMA lab's.
+// TCP has taken four of the eight ports that this host may choose from. So the host must be one of the RDMA lab.
 class TakenPorts : public ConnectedEnds {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The routes of datagrams: whose addresses are looked for, how many there are, and how long they are used.
+// The routes of datagrams: whose addresses are looked up, how many routes there are, and how long they are used.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -35,12 +35,12 @@ union ibv_gid address_of(const std::string& ip) {
   return gid_of(endpoint);
 }
 
-// Says of its ports that datagrams for them go to this address.
+// Claims that datagrams for its ports go to this address.
 class Liar {
  public:
   Liar(const DeviceList& devices, const std::string& ip)
       : devices_(std::make_shared<const DeviceList>(devices.library(), devices.ports())), node(devices_) {
-    // Not before it has compared them with the device's.
+    // Only now, because the node has compared its ports with those of the device.
     std::vector<DevicePort> ports = devices_->ports();
     for (DevicePort& port : ports) port.gid = address_of(ip);
     devices_->set_ports(std::move(ports));
@@ -82,7 +82,7 @@ class Ways : public Nodes {
 };
 
 TEST_F(Ways, NoOneIsMadeToLookForTheAddressOfAnotherMachine) {
-  // There is a way to this one, which no one has to look for.
+  // The route to this address exists without a look-up.
   Liar liar(*devices_, "239.1.2.3");
   const auto channel = connect(liar.node);
   ASSERT_NE(channel, nullptr) << "it gets a link by UDP";

@@ -26,7 +26,7 @@ class Datagrams : public Nodes {
     return text;
   }
 
-  // Sends packets of this size until there is no room, and reads them. How many there were, at most `most`.
+  // Sends packets of this size until there is no room, at most `most`, and reads them. Returns how many there were.
   std::size_t fill_and_read(std::size_t size, std::size_t most) {
     std::size_t sent = 0;
     while (sent < most && send(size, 'c') == RIPC_OK) ++sent;
@@ -44,7 +44,7 @@ class Datagrams : public Nodes {
     const Deadline deadline = Deadline::after(kLimit);
     while (sink_.packets.empty() && !deadline.expired()) {
       (void)send(8, fill);
-      // As a thread does that waits for room.
+      // A thread that waits for room does the same.
       (void)channel_->has_room(true);
       (void)port_->poll(sink_, 64);
     }
@@ -76,7 +76,7 @@ TEST_F(Datagrams, ALargerPacketTakesSeveralAndFewDoorbellsAndIsCopiedOnce) {
   for (const std::size_t size : {datagram_limit() + 1, std::size_t{64} << 10, limit}) {
     const std::string text = pattern(size);
     const std::span bytes = std::as_bytes(std::span(text));
-    // Where the ranges end and where the datagrams do differs.
+    // The ranges and the datagrams end at different places.
     const std::array<spi::Bytes, 4> ranges = {bytes.first(1), bytes.subspan(1, 0), bytes.subspan(1, size / 2),
                                               bytes.subspan(1 + size / 2)};
     const DatagramCounters before = counters();
@@ -113,7 +113,7 @@ TEST_F(Datagrams, PacketsOfAllSizesKeepTheirOrder) {
 }
 
 TEST_F(Datagrams, ManyLargerPacketsStopTheirSenderAndNoneIsLost) {
-  // has_room() tells of room for the largest.
+  // has_room() reports room for the largest packet.
   const std::size_t sent = fill_and_read(channel_->packet_limit(), 10'000);
   EXPECT_GE(sent, 1u);
   EXPECT_LT(sent, 10'000u);
@@ -131,7 +131,7 @@ TEST_F(Datagrams, APacketThatFindsNoRoomIsOfferedAgainWhole) {
   EXPECT_EQ(sink_.packets.back(), text);
 }
 
-// One work request, one doorbell, and no one has copied the payload: the device reads it where it lies.
+// One work request, one doorbell, and no copy of the payload: the device reads it where it lies.
 TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   constexpr std::size_t kSize = 3000;
   std::byte* const data = client_->pool().lease(kSize).value();
@@ -152,7 +152,7 @@ TEST_F(Datagrams, AGivenMessageIsGatheredWhereItLies) {
   EXPECT_EQ(after.inlined, before.inlined);
   ASSERT_EQ(sink_.packets.back().size(), message.packet_size());
   EXPECT_EQ(sink_.packets.back().substr(wire::packet_size(2, 0)), std::string(1500, 'g'));
-  // A small item in front of it, and what lies in no lease, go with the header.
+  // A small item in front of it, and an item that lies in no lease, go with the header.
   const std::string small = "in front";
   items[0] = {small.data(), small.size(), RIPC_ITEM_SHORT, 0};
   ASSERT_EQ(channel_->send({.kind = spi::Outgoing::Kind::given,
@@ -195,7 +195,7 @@ TEST_F(Datagrams, AGivenLeaseIsKeptWhileTheDeviceMayReadItAndFewAre) {
   EXPECT_LE(end.completions, kCount / 16) << "nobody waits for one";
 }
 
-// It would keep too much from the pool.
+// Otherwise a small message would keep a large lease from the pool.
 TEST_F(Datagrams, WhatLiesInALargeLeaseIsCopied) {
   std::byte* const data = client_->pool().lease(InFlightLeases::kMostOfOne + 1).value();
   std::fill_n(data, 1000, std::byte{'l'});

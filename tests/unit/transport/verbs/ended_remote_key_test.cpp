@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a ticket or a return buffer has ended, the peer's old key opens nothing. This runs over each device, with the
-// owner's side as it is and the peer's made by hand.
+// When a ticket or a return buffer has ended, the peer's old key opens nothing. This runs over each device. The owner's
+// side is real; the test plays the peer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace bulk = wire::bulk;
 constexpr std::size_t kItemBytes = 64 << 10;
 constexpr std::uint64_t kOwner = 1;
 
-// What a ticket needs of a channel.
+// The part of a channel that a ticket needs.
 class BulkChannel final : public spi::Channel {
  public:
   explicit BulkChannel(RdmaBulk& bulk) : Channel({.reports_ends = true}), bulk_(bulk) {}
@@ -82,22 +82,22 @@ class EndedRemoteKeys : public ConnectedEnds {
     bulk_.reset();
   }
 
-  // The peer's memory, and what it holds.
+  // Prepares the memory of the peer, and fills it.
   void prepare(std::byte fill) {
     own_ = std::make_unique<Lease>(lease(kItemBytes, fill));
     local_ = registrar_->local(own_->data, kItemBytes, true)->region;
   }
-  // An item that the peer may read, and knows of.
+  // An item that the peer may read, and that was offered to it.
   struct Offered {
     wire::Descriptor descriptor{};
     std::uint64_t transfer = 0;
     std::uint32_t key = 0;
-    // That ends this key.
+    // The peer's report that it has finished the item, and has ended the key `ended`.
     bulk::Frame finish(std::uint32_t ended) const {
       return {.type = bulk::Type::finish, .id = ended, .key = descriptor.key, .location = descriptor.location};
     }
   };
-  // With the offer so many frames have come to the peer.
+  // `frames`: how many frames have come to the peer, including the offer.
   Offered expose(const Lease& item, std::size_t frames) {
     Offered offered;
     const spi::Exposure exposure{.bytes = {item.data, kItemBytes}, .hold = &item.hold};
@@ -153,7 +153,7 @@ TEST_F(EndedRemoteKeys, ReadNothingWhenTheTicketIsComplete) {
   }
 }
 
-// The peer ends them itself, and the window is bound again for the next transfer.
+// The peer ends the keys itself, and the window is bound again for the next transfer.
 TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
   for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
@@ -180,7 +180,7 @@ TEST_F(EndedRemoteKeys, ReadNothingByAKeyThatThePeerHasEnded) {
   }
 }
 
-// A key that was not ended by the peer is ended by this side; one that the peer has ended too early is not open.
+// This side ends a key that the peer has not ended. A key that the peer has ended too early is not open.
 TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
   for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
@@ -205,7 +205,7 @@ TEST_F(EndedRemoteKeys, DoNotDependOnWhatThePeerSaysThatItHasEnded) {
   }
 }
 
-// Which is what the cancelling of a request does to each of its return buffers.
+// Cancelling a request does this to each of its return buffers.
 TEST_F(EndedRemoteKeys, WriteNothingWhenTheReturnBufferIsTakenBack) {
   for (const DevicePort& port : devices_->ports()) {
     SCOPED_TRACE(port.device->name);
@@ -225,7 +225,7 @@ TEST_F(EndedRemoteKeys, WriteNothingWhenTheReturnBufferIsTakenBack) {
 
     ASSERT_EQ(channel_->end_grant(grant), RIPC_EMPTY);
     std::fill_n(buffer.data, kItemBytes, std::byte{0x44});
-    // A device may report a write as done before it is refused; it is refused all the same.
+    // A device may report a write as done before the refusal; the write is refused all the same.
     (void)operate(true, own_->data, *local_, buffer.data, key, kItemBytes);
     EXPECT_TRUE(is_full_of(buffer, std::byte{0x44}));
     end();

@@ -43,13 +43,13 @@ class End {
   }
   FabricNetwork* operator->() const { return network_.get(); }
 
-  // Until the group is joined on a port. What comes meanwhile is dropped.
+  // Waits until the group is joined on a port. Packets that come meanwhile are dropped.
   bool joins() {
     return wait(kPatience, [&](spi::Arrival, const spi::ReceivedPacket&) { return !network_->interfaces().empty(); });
   }
-  // The next packet; an empty text: none in time.
+  // The next packet; an empty text: none came in time.
   Heard hear() { return hear_within(kPatience); }
-  // Looks at what there is to be done, too.
+  // Waits only 10 ms for a packet; also does the work that is due.
   Heard try_to_hear() { return hear_within(10'000'000); }
   void send(const std::string& text) const {
     const Deadline deadline = Deadline::after(kPatience);
@@ -102,7 +102,7 @@ class FabricMulticast : public testing::Test {
     return options;
   }
 
-  // As librdmacm would tell it.
+  // The group, as librdmacm would report it.
   static JoinedGroup group_on(const DevicePort& port) {
     JoinedGroup group{.queue_pair = 0xffffff, .queue_key = 0x01234567};
     group.address.port_num = port.number;
@@ -165,7 +165,7 @@ TEST_F(FabricMulticast, WhoHasAnotherPortIsInAnotherWorld) {
 }
 
 TEST_F(FabricMulticast, ABurstIsReceivedToItsEnd) {
-  constexpr std::size_t kCount = 200;  // less than there are buffers for
+  constexpr std::size_t kCount = 200;  // fewer than there are buffers
   End sender(devices_, options_);
   End receiver(devices_, options_);
   ASSERT_TRUE(sender.joins() && receiver.joins());
@@ -193,7 +193,7 @@ TEST_F(FabricMulticast, AfterAnErrorOfTheQueuePairItWorksAgain) {
     ibv_qp_attr change{};
     change.qp_state = IBV_QPS_ERR;
     for (ibv_qp* pair : (*broken)->pairs()) ASSERT_EQ(devices_->library()->modify_qp(pair, &change, IBV_QP_STATE), 0);
-    // What was under way is lost; the resolver asks again, too.
+    // Packets that were under way are lost; the resolver also asks again.
     const Deadline deadline = Deadline::after(kPatience);
     do {
       ASSERT_FALSE(deadline.expired());
@@ -216,12 +216,12 @@ TEST_F(FabricMulticast, ItGivesEverythingBack) {
   };
   use();
   const std::size_t before = open_descriptors();
-  // More than the queue pairs that a group takes: those of before have left.
+  // More rounds than a group can have queue pairs, so those of earlier rounds have left.
   for (int round = 0; round < 100; ++round) ASSERT_NO_FATAL_FAILURE(use());
   EXPECT_EQ(open_descriptors(), before);
 }
 
-// The address may have moved to another machine meanwhile.
+// A handle expires, because the address may move to another machine.
 TEST_F(FabricMulticast, AWayIsKeptForAWhileAndOnlySoMany) {
   const std::vector<DevicePort> ports = devices_->ports();
   const auto port = std::find_if(ports.begin(), ports.end(), [](const DevicePort& one) { return one.mtu != 0; });
@@ -261,7 +261,7 @@ TEST_F(FabricMulticast, AnInterfaceThatNoDeviceHasGivesNoPortAndTheReason) {
 TEST_F(FabricMulticast, AResolverFindsServicesOverItWithoutUdp) {
   resolver::MulticastOptions options = test::loopback_options();
   options.udp = false;
-  // Both are on this host, and a device does not tell whose queue pair has sent.
+  // Both ends are on this host, and a device does not say whose queue pair sent a datagram.
   options_.peers = options.peers = PeerPolicy(RIPC_PEERS_ANY);
   const auto over_the_fabric = [&] {
     resolver::MulticastResolver::Networks networks;

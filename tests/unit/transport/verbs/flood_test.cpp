@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// More than a service takes in: from senders that keep to their credit, and from one that does not.
+// More datagrams than a service takes in, from senders that keep to their credit, and from one that does not.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -64,7 +64,7 @@ TEST_F(Floods, OfManySendersFillNoCompletionQueueAndLoseNothing) {
   std::size_t total = 0;
   const Deadline deadline = Deadline::after(kLimit);
   for (int round = 0; round < 3; ++round) {
-    // No one reads until all are stopped.
+    // No one reads until all senders are stopped.
     for (int sender = 0; sender < kSenders; ++sender) {
       const std::string text = std::to_string(sender);
       const std::size_t before = total;
@@ -98,13 +98,13 @@ TEST_F(Floods, ThatIgnoreTheCreditCostOthersDatagramsAndNothingElse) {
 
   StrangeSender stranger(devices_->ports().front());
   const DatagramAddress target = dynamic_cast<VerbsPort&>(*service).addresses().front();
-  constexpr std::uint64_t kFlood = 2000;  // many times as many as there are buffers
+  constexpr std::uint64_t kFlood = 2000;  // many times the number of buffers
   const std::string garbage(64, 'x');
   for (std::uint64_t count = 0; count < kFlood; ++count)
     ASSERT_TRUE(stranger.send(target, std::as_bytes(std::span(garbage))));
   constexpr std::uint64_t kLost = 8;
   for (std::uint64_t count = 0; count < kLost; ++count) ASSERT_EQ(send_text(**honest, "lost"), RIPC_OK);
-  // They have gone when what is sent after them by the same queue has.
+  // When this datagram has left, all that were sent before it by the same queue have left, too.
   ASSERT_TRUE(stranger.send(target, std::as_bytes(std::span(garbage))));
 
   const auto reads_until = [&](const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An application that forks while a device reads and writes its memory. The pages stay those of the parent, whatever
-// the child does with its own.
+// An application forks while a device reads and writes its memory. The pages stay those of the parent, whatever the
+// child does with its copies.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ constexpr std::size_t kForkedBytes = std::size_t{16} << 20;
 
 class Forked : public Nodes {
  protected:
-  // A process that does this and ends.
+  // Starts a process that does `work` and ends.
   static pid_t start(const std::function<void()>& work) {
     std::fflush(nullptr);
     const pid_t child = ::fork();
@@ -37,7 +37,7 @@ class Forked : public Nodes {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
-  // Reads an item of the client's into a window of the server's; `meanwhile` runs when that has begun.
+  // Transfers an item of the client into a window of the server; `meanwhile` runs when the transfer has begun.
   void transfer(std::byte fill, const std::function<void()>& meanwhile) {
     std::fill(bytes_.begin(), bytes_.end(), fill);
     std::fill(window_.begin(), window_.end(), std::byte{0});
@@ -85,7 +85,7 @@ TEST_F(Forked, AChildThatLivesOnSharesNothingWithTheDevice) {
       (void)!::read(pipe_ends[0], &end, 1);
     });
   }));
-  // What was written after the fork is what goes.
+  // The device sends what was written after the fork.
   ASSERT_NO_FATAL_FAILURE(transfer(std::byte{2}, [] {}));
   ASSERT_NO_FATAL_FAILURE(transfer(std::byte{3}, [] {}));
   ::close(pipe_ends[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a datagram came from and went to, by what devices write before it.
+// Source and destination of a datagram, from the header that devices write in front of it.
 #include "transport/verbs/datagram/grh.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to groups by the multicast of a real network. One datagram reaches all, and means what a datagram to each
-// means. Also what it costs.
+// Messages to groups by the multicast of a real network. One datagram reaches all members, with the same effect as one
+// datagram to each. Also what it costs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class GroupSends : public Nodes {
     ASSERT_TRUE(channel.ok()) << channel.status().text();
     member.channel = std::move(*channel);
   }
-  // How many of the members have it by one datagram; the others have nothing.
+  // Sends one datagram, and returns how many of the members it was sent to; the others get nothing.
   std::size_t send_together(std::string_view text) {
     std::vector<spi::Channel*> channels;
     for (const auto& [id, member] : members_) channels.push_back(member.channel.get());
@@ -62,7 +62,7 @@ class GroupSends : public Nodes {
   void poll() {
     for (auto& [id, member] : members_) (void)member.port->poll(member.sink, 64);
   }
-  // Until one datagram reaches so many.
+  // Waits until one datagram reaches this many members.
   bool comes_to_reach(std::size_t count) {
     const Deadline deadline = Deadline::after(kLimit);
     while (!deadline.expired()) {
@@ -72,7 +72,7 @@ class GroupSends : public Nodes {
     }
     return false;
   }
-  // Takes what comes until each member has this as its last message.
+  // Polls until this is the last message of each member.
   bool all_have(std::string_view text) {
     const Deadline deadline = Deadline::after(kLimit);
     const auto has = [&](const auto& entry) {
@@ -123,7 +123,7 @@ TEST_F(GroupSends, AMessageToAllIsOneWorkRequestAndOneDoorbellAndComesOnceToEach
 TEST_F(GroupSends, OneMemberWithoutRoomStopsItAndNoneIsLost) {
   ASSERT_TRUE(comes_to_reach(3));
   ASSERT_TRUE(all_have("greeted?"));
-  // One does not read.
+  // One member does not read.
   std::size_t sent = 0;
   while (sent < 10'000 && send_together("filling") == 3) {
     ++sent;

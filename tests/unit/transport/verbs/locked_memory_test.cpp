@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of long items when a process may lock little memory, over a real device. Each test goes on in a process
-// of its own, which has no right to lock more.
+// What happens to long items when a process may lock little memory, over a real device. Each test goes on in its own
+// process, which has no right to lock more.
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ class LockedMemory : public Nodes {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 
-  // How much all that is registered may take from now on.
+  // Limits how much all registered memory may take from now on.
   static void limit(std::size_t bytes) {
     const rlimit allowed{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
     ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &allowed), 0);
@@ -45,13 +45,13 @@ class LockedMemory : public Nodes {
     sets[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
     ASSERT_EQ(::syscall(SYS_capset, &header, sets), 0);
   }
-  // In the new process.
+  // Runs in the new process.
   [[noreturn]] void go_on(const std::function<void()>& test) {
     limit(1024 * kMebibyte);
     lose_the_right_to_lock_more();
     if (!HasFailure()) Nodes::SetUp();
     if (!HasFailure() && !IsSkipped()) test();
-    // No one else prints what failed here.
+    // Nothing else prints the failures of this process.
     const testing::TestResult& result = *testing::UnitTest::GetInstance()->current_test_info()->result();
     for (int part = 0; part < result.total_part_count(); ++part)
       std::fprintf(stderr, "%s\n", result.GetTestPartResult(part).message());
@@ -62,7 +62,7 @@ class LockedMemory : public Nodes {
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kCannotRun);
   }
 
-  // An item of the client's in the server's window: what the ticket and the receiver get.
+  // How a transfer of an item of the client into the server's window ends: what the ticket and the receiver get.
   struct Outcome {
     ripc_status sender = RIPC_PENDING;
     ripc_status receiver = RIPC_PENDING;
@@ -88,7 +88,7 @@ class LockedMemory : public Nodes {
     outcome.sender = outcome_of(number);
     return outcome;
   }
-  // Both sides have registered what they need for small items, and there is a connection.
+  // Afterwards, both sides have registered what they need for small items, and there is a connection.
   void begin() {
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
     ASSERT_NO_FATAL_FAILURE(receive(1));
@@ -136,7 +136,7 @@ TEST_F(LockedMemory, ThatIsLessThanAnArenaIsEnoughForLeasedItems) {
                 limit(48 * kMebibyte);
                 begin();
                 EXPECT_TRUE(transfer(bytes_, window_).is_whole);
-                // On devices that register whole arenas for their windows.
+                // The same on devices that register whole arenas for their windows.
                 const memory::Hold hold = client_->pool().hold(bytes_.data(), bytes_.size()).value();
                 ASSERT_GT(hold.arena()->size, 48 * kMebibyte);
                 memory::Pool& pool = client_->pool();
@@ -155,7 +155,7 @@ TEST_F(LockedMemory, ThatOnlyPartsUseGivesWayToAnArena) {
                 Registrar registrar(devices_->devices().front(), pool);
                 std::byte* const lease = pool.lease(16 * kMebibyte).value();
                 const memory::Hold hold = pool.hold(lease, 16 * kMebibyte).value();
-                // Of an arena that cannot be registered as a whole, parts are kept.
+                // The registrar keeps parts of an arena that cannot be registered as a whole.
                 limit(32 * kMebibyte);
                 ASSERT_FALSE(registrar.arena(*hold.arena()).ok());
                 ASSERT_TRUE(registrar.local(lease, 16 * kMebibyte, false).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long items of a client's pool that the server takes into its own, over the first device that there is.
+// Long items of a client's pool that the server takes into its own pool, over the first device.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace {
 
 class Messages : public ConnectedEnds {
  protected:
-  // Many times as many as there are buffers on either side.
+  // Sends many times more frames than there are buffers on either side.
   void expect_all_in_order() {
     constexpr std::size_t kFrames = 8 * QueuePairConnection::kSends;
     for (std::uint64_t id = 1; id <= kFrames; ++id)
@@ -20,7 +20,7 @@ class Messages : public ConnectedEnds {
   }
 };
 
-// A device may have less room in its work requests, or none.
+// A device may have less room for inline data in its work requests, or none.
 TEST_F(Messages, ComeInOrderHoweverLittleTheDeviceTakesInline) {
   for (const DevicePort& port : devices_->ports()) {
     for (const std::uint32_t most_inline :

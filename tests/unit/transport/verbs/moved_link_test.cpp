@@ -29,14 +29,14 @@ class MovedLinks : public Nodes {
     if (IsSkipped() || HasFatalFailure()) return;
     if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     ASSERT_NO_FATAL_FAILURE(add_port(devices_->ports().front().mtu));
-    // Now the server's end of the session is known.
+    // With this message, the test learns the server's end of the session.
     ASSERT_EQ(send(8, '0'), RIPC_OK);
     ASSERT_NO_FATAL_FAILURE(receive(1));
     sink_.packets.clear();
     first_ = link().session()->local();
   }
 
-  // Another address of the first port: that of another entry of its table.
+  // Adds another address of the first port: the one of another entry of its GID table.
   void add_port(std::uint32_t mtu) {
     DevicePort port = devices_->ports().front();
     port.gid_index = port.gid_index == 0 ? 1 : 0;
@@ -64,7 +64,7 @@ class MovedLinks : public Nodes {
   bool goes_by(const remote::Endpoint& address) {
     return support::eventually([&] { return path().find("(" + address.ip() + ")") != std::string::npos; });
   }
-  // Where there is no device.
+  // Moves the link to an address without a device.
   void move_away() {
     remote::Endpoint nowhere;
     ASSERT_TRUE(remote::Endpoint::parse("192.0.2.1", 0, nowhere));
@@ -74,7 +74,7 @@ class MovedLinks : public Nodes {
   void send_all(char fill) {
     for (std::size_t index = 0; index < kMessages; ++index) ASSERT_EQ(send(8, fill), RIPC_OK) << index;
   }
-  // What had come before the link moved, and was not read, comes first.
+  // Messages that arrived before the link moved, and were not read, come first.
   void expect_all_in_order() {
     ASSERT_NO_FATAL_FAILURE(send_all('a'));
     ASSERT_NO_FATAL_FAILURE(move_to(second_));
@@ -90,7 +90,7 @@ class MovedLinks : public Nodes {
     EXPECT_EQ(order, std::string(kMessages, 'a') + std::string(kMessages, 'b') + std::string(kMessages, 'c'));
     expect_nothing_lost();
   }
-  // By the control connection and back, while nothing is read.
+  // The link moves to the control connection and back, while nothing is read.
   void expect_all_in_order_without_devices() {
     const std::string large(std::size_t{20} << 10, 'l');
     ASSERT_NO_FATAL_FAILURE(send_all('a'));
@@ -163,7 +163,7 @@ TEST_F(MovedLinks, HaveTheSameCreditByTheControlConnection) {
 TEST_F(MovedLinks, LetGoOfTheirDevices) {
   const std::weak_ptr<DatagramSender> here = sender_of(*client_);
   const std::weak_ptr<DatagramSender> there = sender_of(*server_);
-  // Not while a responder has borrowed one.
+  // Counted in the responders, because a responder may borrow one for a while.
   long users_here = 0, users_there = 0;
   client_->in_responder([&] { users_here = here.use_count(); });
   server_->in_responder([&] { users_there = there.use_count(); });
@@ -202,7 +202,7 @@ TEST_F(MovedLinks, TakeMoreOfThemWhereDatagramsAreShorter) {
 }
 
 TEST_F(MovedLinks, TakeRoomThatWasSpentForWhatIsLostFromTheReceiver) {
-  // Nothing is read, so that all room is spent, and what lies there is thrown away.
+  // Nothing is read, so all room is spent, and the messages that lie there are thrown away.
   while (send(8, 'a') == RIPC_OK) {
   }
   ASSERT_NO_FATAL_FAILURE(move_to(second_));
@@ -253,7 +253,7 @@ TEST_F(MovedLinks, LeaveTheGroupsOfTheirDevicesAndComeBackWithThem) {
   ASSERT_NO_FATAL_FAILURE(move_to(first_));
   ASSERT_TRUE(goes_by(first_)) << path();
   ASSERT_TRUE(support::eventually([&] { return reach("back"); }));
-  // All that was said to be sent comes, and once.
+  // Every message that was reported as sent arrives, and only once.
   EXPECT_TRUE(all_have_come()) << sink_.packets.size() << " " << sinks.packets.size() << " of " << together;
 }
 

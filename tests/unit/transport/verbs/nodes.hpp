@@ -21,7 +21,7 @@ namespace ripc::internal::verbs {
 
 inline constexpr Nanoseconds kLimit = 20'000'000'000;
 
-// A transport with a responder of its own.
+// A transport with its own responder.
 class Node {
  public:
   explicit Node(std::shared_ptr<const DeviceList> devices, TransportOptions options = {}) {
@@ -41,7 +41,7 @@ class Node {
   }
   VerbsTransport& transport() const { return *transport_; }
 
-  // Its responder does nothing as long as this is there.
+  // The responder does nothing as long as this object exists.
   class Pause {
    public:
     explicit Pause(EventLoop& loop) {
@@ -58,7 +58,7 @@ class Node {
     std::promise<void> goes_on_;
   };
   Pause pause() { return Pause(*loop_); }
-  // Returns when it has run there.
+  // Runs the work in the responder, and returns when it is done.
   void in_responder(const std::function<void()>& work) {
     std::promise<void> done;
     loop_->post([&] {
@@ -93,7 +93,7 @@ class Sink final : public spi::PacketSink {
   bool refuses = false;  // there is no room
   std::size_t refused = 0;
   std::vector<std::string> packets;
-  std::shared_ptr<spi::Source> source;  // of the last one
+  std::shared_ptr<spi::Source> source;  // of the last packet
 };
 
 // A long item of a client's memory on its way into the server's.
@@ -102,7 +102,7 @@ struct LongItem {
   std::uint64_t transfer = 0;
   spi::Pull pull;
 
-  // Up to where it can be pulled.
+  // Does everything up to the point where the item can be pulled.
   void begin(Node& client, spi::Channel& channel, spi::Source& source, std::span<std::byte> bytes, std::byte* window) {
     Result<memory::Hold> held = client.pool().hold(bytes.data(), bytes.size());
     ASSERT_TRUE(held.ok()) << held.status().text();
@@ -116,7 +116,7 @@ struct LongItem {
   }
 };
 
-// A client with a channel to a service of the server, over the first device that there is.
+// A client with a channel to a service of the server, over the first device.
 class Nodes : public testing::Test {
  protected:
   static TransportOptions patience_of(Nanoseconds peer_timeout) {
@@ -163,7 +163,7 @@ class Nodes : public testing::Test {
     while (sink_.packets.size() < count && !deadline.expired()) (void)port_->poll(sink_, 64);
     ASSERT_EQ(sink_.packets.size(), count);
   }
-  // How a transfer of the client's ends. Its receiver may hear it before.
+  // Waits until a transfer of the client ends, and returns its status. The receiver may learn of the end before.
   ripc_status outcome_of(std::uint64_t transfer) const {
     const Deadline deadline = Deadline::after(kLimit);
     ripc_status status = RIPC_PENDING;
@@ -180,7 +180,7 @@ class Nodes : public testing::Test {
   std::size_t datagram_limit() const { return devices_->ports().front().mtu - wire::datagram::kHeaderSize; }
   DatagramCounters counters() const { return sender_of(*client_)->counters(); }
 
-  // 512 small messages.
+  // Sends 512 small messages.
   void expect_one_work_request_each() {
     constexpr std::size_t kCount = 512;
     const DatagramCounters before = counters();
@@ -196,7 +196,7 @@ class Nodes : public testing::Test {
     EXPECT_EQ(sink_.packets.back(), std::string(64, 'a'));
   }
 
-  // The device takes nothing from this queue pair any more, and gives it nothing.
+  // From now on, the device sends nothing from this queue pair and delivers nothing to it.
   void fail(ibv_qp* pair, ibv_qp_state state = IBV_QPS_ERR) {
     ibv_qp_attr change{};
     change.qp_state = state;

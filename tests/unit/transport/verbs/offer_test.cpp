@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long items that their owner opens before it is asked, over a real device; and what one costs.
+// Long items that their owner opens to the peer before the peer asks, over a real device; and what one such item costs.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,14 +13,14 @@ namespace {
 
 class Offers : public LongItems {
  protected:
-  // An item of the client's, exposed, and its message taken by the server.
+  // Exposes an item of the client; the server takes its message.
   Item expose(std::byte fill) {
     std::fill_n(bytes_, kSize, fill);
     const Item item = LongItems::expose();
     EXPECT_EQ(begin(item), RIPC_OK);
     return item;
   }
-  // Nothing is opened before there is a connection.
+  // An owner opens nothing before there is a connection, so a first transfer makes one.
   void make_connection() {
     const Item item = expose(std::byte{1});
     ASSERT_EQ(pull(item), RIPC_OK);
@@ -32,12 +32,12 @@ class Offers : public LongItems {
     while (!state() && !deadline.expired()) std::this_thread::yield();
     return state();
   }
-  // They wake no one.
+  // Offers wake no one, so this polls.
   static std::size_t offers_to(const RdmaBulk& server) {
     server.connection()->poll();
     return server.offers();
   }
-  // Waits until all that this side has sent is there: a write of nothing, behind it, is over.
+  // Waits until everything that this side has sent is there: a write of zero bytes, posted after it, has completed.
   void pass_all_of(const RdmaBulk& side) const {
     const std::uint64_t completions = side.tally()->completions;
     ASSERT_TRUE(side.connection()->post({.write = true, .id = 1}));
@@ -62,19 +62,19 @@ TEST_F(Offers, AreReadWithoutAskingAndALongMessageCostsThisMuch) {
   EXPECT_EQ(server.offers(), 0u);
   EXPECT_EQ(window_[0], std::byte{2});
   EXPECT_EQ(window_[kSize - 1], std::byte{2});
-  // Was told with the last byte: this only asks for the answer.
+  // The end was reported with the last byte; this call only asks for the answer.
   EXPECT_EQ(finish(item), RIPC_OK);
   EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   EXPECT_EQ(server.tally()->work_requests - reader, 2u) << "a read and the end";
-  // The window, if the device has them, the offer, and the answer to the end.
+  // The window (if the device has windows), the offer, and the answer to the end.
   const std::uint64_t windows = devices_->devices().front()->windows ? 1 : 0;
   EXPECT_EQ(client.tally()->work_requests - owner, windows + 2);
-  // The read, the end; the window with the offer, the answer.
+  // One each for the read, for the end, for the window with the offer, and for the answer.
   EXPECT_EQ(server.tally()->doorbells + client.tally()->doorbells - doorbells, 4u);
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
-// Each is read by another key of it, which the end of the transfer ends.
+// Each item is read by a new key of that window. The end of the transfer ends the key.
 TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
   const bool has_windows = devices_->devices().front()->windows;
   ASSERT_NO_FATAL_FAILURE(make_connection());
@@ -96,8 +96,8 @@ TEST_F(Offers, OneAfterTheOtherAreByOneWindow) {
   EXPECT_EQ(client.connections_made(), 1u);
 }
 
-// The first two have a completion each; what comes while they are under way has one for all of it. What ends together
-// is reported together, and answered together.
+// The first two reads have a completion each; all that are requested while those are under way share one. Transfers
+// that end together are reported together, and answered together.
 TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -137,7 +137,7 @@ TEST_F(Offers, ManyUnderWayCostFewCompletionsAndDoorbells) {
   EXPECT_EQ(client.tally()->doorbells - answers, 1u);
 }
 
-// Takes the messages that come as a service does.
+// Takes messages as a service does, and starts to pull the item of each.
 class PullingSink final : public spi::PacketSink {
  public:
   explicit PullingSink(std::span<spi::Pull> pulls) : pulls_(pulls) {}
@@ -153,9 +153,9 @@ class PullingSink final : public spi::PacketSink {
   const std::span<spi::Pull> pulls_;
 };
 
-// Eight under way cost the reader a doorbell and a completion for all reads that it finds together, and a doorbell for
-// all ends. They cost the owner one for all answers. Links over UDP (iWARP) hand out each message by itself, however
-// many a look finds. There the first two reads have a completion each, and all others have one.
+// Eight items under way cost the reader one doorbell and one completion for all reads that a poll finds, and one
+// doorbell for all ends. They cost the owner one doorbell for all answers. Links over UDP (iWARP) hand out each message
+// by itself, however many a poll finds. There, the first two reads have a completion each, and all others share one.
 TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -209,7 +209,7 @@ TEST_F(Offers, WakeNoOne) {
   std::vector<Item> items;
   for (std::byte fill : {std::byte{1}, std::byte{2}, std::byte{3}}) items.push_back(expose(fill));
   ASSERT_NO_FATAL_FAILURE(pass_all_of(bulk_of(*client_)));
-  // The responder has looked at all that there was, twice.
+  // The responder has looked twice at everything there was.
   for (int times = 0; times < 2; ++times) (void)server_->pause();
   if (devices_->devices().front()->context->device->transport_type == IBV_TRANSPORT_IB) {
     EXPECT_EQ(server.connection()->activity(), activity);
@@ -220,7 +220,8 @@ TEST_F(Offers, WakeNoOne) {
   }
 }
 
-// As when the owner's device is removed: its memory goes before its connections. The owner is asked again.
+// This happens when the owner's device is removed: its memory goes before its connections. The reader asks the owner
+// again.
 TEST_F(Offers, ThatTheDeviceDoesNotKnowAnyMoreCostTheConnectionAndNotTheItem) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -241,7 +242,7 @@ TEST_F(Offers, ThatTheDeviceDoesNotKnowAnyMoreCostTheConnectionAndNotTheItem) {
   EXPECT_EQ(server.connections_made(), 2u);
 }
 
-// They take buffers of the peer's, which only gives new ones when it looks.
+// Offers use up receive buffers of the peer, which posts new ones only when it looks.
 TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -254,13 +255,14 @@ TEST_F(Offers, WakeThePeerWhenThereAreMany) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
-// What a receiver meets while it looks for an offer and the responder alone may do, is done by that one.
+// A receiver that looks for an offer may find a frame that only the responder may handle. It leaves that frame to the
+// responder.
 TEST_F(Offers, AReceiverThatLooksForThemLeavesToTheResponderWhatIsThatOnes) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   RdmaBulk& client = bulk_of(*client_);
   Item item;
-  // The client has a question for the server, as one of the server's long items that was not offered makes it.
+  // The client asks the server for a read, as it would for a long item of the server that was not offered.
   {
     const Node::Pause pause = server_->pause();
     const std::uint64_t polled = server.tally()->polled;
@@ -279,7 +281,7 @@ TEST_F(Offers, AReceiverThatLooksForThemLeavesToTheResponderWhatIsThatOnes) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
-// To read by a key that has ended would cost the connection.
+// A read by a key that has ended would break the connection.
 TEST_F(Offers, AreTakenBackWithTheTransfer) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -293,7 +295,7 @@ TEST_F(Offers, AreTakenBackWithTheTransfer) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
-// A sender that is far ahead has only so much open; the rest is opened when it is asked for.
+// A sender that is far ahead opens only a limited number of items. It opens the rest when the receiver asks for them.
 TEST_F(Offers, AreLimitedAndWhatIsNotOfferedCanBePulled) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
@@ -310,13 +312,13 @@ TEST_F(Offers, AreLimitedAndWhatIsNotOfferedCanBePulled) {
   EXPECT_EQ(server.connections_made(), 1u);
 }
 
-// As the writes of many answers do it.
+// The writes of many answers fill a queue in this way.
 TEST_F(Offers, AreReadAsSoonAsAFullQueueHasRoom) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   const Item item = expose(std::byte{2});
   ASSERT_TRUE(becomes([&] { return offers_to(server) == 1; }));
-  // Writes of nothing; the device gets them with what pull() enqueues.
+  // Writes of zero bytes; the device gets them together with what pull() enqueues.
   while (server.connection()->post({.write = true, .id = 1})) {
   }
   EXPECT_EQ(pull(item), RIPC_OK);

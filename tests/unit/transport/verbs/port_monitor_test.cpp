@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ports that cease to work while they are used. The interfaces of this machine go down for that, so it must be one of
-// the RDMA lab's: RIPC_TEST_MAY_CUT says so.
+// Ports that stop working while they are in use. The tests take down interfaces of this machine, so it must be one of
+// the RDMA lab; RIPC_TEST_MAY_CUT says that it is.
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@ namespace {
 
 class Ports : public Nodes {
  protected:
-  // Nothing that is noticed is noticed by waiting.
+  // The peer's time-out is an hour, so nothing is noticed merely by waiting.
   Ports() : Nodes(patience_of(std::uint64_t{3600} * 1'000'000'000)) {}
   void SetUp() override {
     if (std::getenv("RIPC_TEST_MAY_CUT") == nullptr) GTEST_SKIP() << "cuts the network: for the RDMA lab";
@@ -75,8 +75,8 @@ TEST_F(Ports, ThatGoDownEndTheirSessionsAndAreNotPublishedUntilTheyAreUpAgain) {
   EXPECT_EQ(sink_.packets.back(), std::string(100, 'c'));
 }
 
-// The port stays up, with one GID less; the peer's time-out is an hour. Given back, the address may have another place
-// in the table of GIDs, which contexts that are opened from then on find.
+// The port stays up with one GID less; the peer's time-out is an hour. When the address comes back, it may have another
+// index in the GID table. Contexts that are opened from then on find it there.
 TEST_F(Ports, WhoseAddressIsTakenAwayEndTheirSessionsAndAreNotPublished) {
   if (devices_->devices().front()->iwarp) GTEST_SKIP() << "its datagrams are of the network, not of the device";
   ASSERT_EQ(send(100, 'a'), RIPC_OK);

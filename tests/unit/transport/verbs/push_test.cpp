@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written into a peer's return buffer, the peer made by hand: over a real device, both ends in this process.
+// Writes into a peer's return buffer, over a real device. The test plays the peer; both ends are in this process.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -14,7 +14,7 @@ namespace bulk = wire::bulk;
 
 constexpr std::size_t kPushedBytes = std::size_t{16} << 20;
 
-// The owner of the bytes is the one who writes.
+// Here, the owner of the bytes writes them.
 class Pushes : public ConnectedEnds {
  protected:
   Status start_owner() override {
@@ -50,7 +50,8 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
     const std::uint64_t before = tally_->bytes_written;
     ripc_status status = RIPC_PENDING;
     std::uint64_t written = 0;
-    // In the responder, which sees nothing of the device between the end of the push and the look at the count.
+    // Runs in the responder, so that it sees nothing of the device between the end of the push and the look at the
+    // count.
     std::thread replier([&] {
       on_loop([&] {
         status = bulk_->push({.key = 1, .location = 1, .length = kPushedBytes}, {bytes.data, kPushedBytes});
@@ -59,7 +60,7 @@ TEST_F(Pushes, AreNotOverBeforeTheDeviceHasReadTheBytesWhateverThePeerSays) {
     });
     std::shared_ptr<RemoteKey> remote_key;
     if (peer_ends_->heard(1)) {
-      // The answer to what will be written comes with the remote key to write it.
+      // The peer answers a write that has not happened yet, together with the remote key for it.
       on_loop([&] {
         const std::uint64_t id = peer_ends_->frames().front().id;
         Result<std::shared_ptr<RemoteKey>> made =

@@ -24,7 +24,7 @@ class Reach : public Nodes {
     if (IsSkipped()) return;
     if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   }
-  // What comes to the queue pair by which the node is greeted is lost from now on.
+  // From now on, the node's queue pair that receives greetings loses everything that comes to it.
   void deafen(Node& node) { fail(sender_of(node)->pair(), IBV_QPS_RESET); }
   Status connected(Node& client) {
     return test::connect(client.transport(), server_->transport().address(), 7, Deadline::after(kLimit)).status();
@@ -53,7 +53,7 @@ TEST_F(Reach, ALinkIsGivenUpWhenItsReceiverIsNotReachedAnyMoreButNotWhenItIsBusy
     (void)channel_->has_room(true);
     std::this_thread::yield();
   };
-  // As long as it takes to be given up, and longer.
+  // More probes than it takes to give the link up.
   constexpr std::uint64_t kMany = 20;
   while (link.probes() < kMany && channel_->alive() && !deadline.expired()) ask();
   ASSERT_TRUE(channel_->alive()) << "its responder answers";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a connection that broke is asked for again: over a real device, both ends in this process.
+// When a broken connection is dialed again: over a real device, both ends in this process.
 #include <gtest/gtest.h>
 
 #include "connected_ends.hpp"
@@ -48,7 +48,7 @@ class Redials : public ConnectedEnds {
 };
 
 TEST_F(Redials, ComeWithPausesWhenNothingGoesOverTheConnections) {
-  constexpr int kLosses = 6;  // then the pause is many times as long as what is done here in it
+  constexpr int kLosses = 6;  // then the pause is many times longer than what is done here in it
   const DevicePort port = devices_->ports().front();
   ASSERT_NO_FATAL_FAILURE(connect(port));
   // The peer never answers.
@@ -63,7 +63,7 @@ TEST_F(Redials, ComeWithPausesWhenNothingGoesOverTheConnections) {
     ASSERT_NO_FATAL_FAILURE(connect(port, registrar_));
   }
   on_loop([&] { bulk_->lost(*owner_, false); });
-  // What needs no pause has been called before.
+  // A dial without a pause would have been called before this task.
   on_loop([] {});
   EXPECT_EQ(dials(), kLosses);
   EXPECT_TRUE(dialed(kLosses + 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that say that they have memory windows, and refuse them: over a real device, both ends in this process.
+// Devices that claim to have memory windows, and refuse them: over a real device, both ends in this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class RefusedWindows : public ConnectedEnds {
   void expect_that_remote_keys_work(const DevicePort& port) {
     Lease exposed = lease(kRefusedBytes, std::byte{0x11});
     Lease own = lease(kRefusedBytes, std::byte{0x22});
-    // Without what is altered: what the peer does by itself needs no windows.
+    // The unaltered device: what the peer does by itself needs no windows.
     Registrar registrar(port.device, pool_);
     const RegionPointer local = registrar.local(own.data, kRefusedBytes, true)->region;
     const Result<std::shared_ptr<RemoteKey>> remote_key =
@@ -53,7 +53,7 @@ TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnectio
     SCOPED_TRACE(port.device->name);
     device_ = with_narrow_windows(port.device);
     ASSERT_NO_FATAL_FAILURE(connect(port));
-    // What is bound to has not got the range: this arena is not the one that it lies in.
+    // The device refuses to bind the window, because the range does not lie in this arena.
     const Lease other = lease(kRefusedBytes, std::byte{0});
     const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
     const Result<std::shared_ptr<RemoteKey>> remote_key =
@@ -68,7 +68,7 @@ TEST_F(RefusedWindows, WhenTheyCannotBeBoundLeaveRegistrationsOnTheNextConnectio
   if (!any) GTEST_SKIP() << "no device here has windows";
 }
 
-// The window of a transfer that was withdrawn at once: the device is right to refuse it.
+// The device is right to refuse the window of a transfer that was withdrawn at once.
 TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
   for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
@@ -77,7 +77,7 @@ TEST_F(RefusedWindows, ThatHadEndedBeforeAreNotHeldAgainstTheDevice) {
     ASSERT_NO_FATAL_FAILURE(connect(port));
     const Lease other = lease(kRefusedBytes, std::byte{0});
     const std::vector<std::byte> outside(kRefusedBytes, std::byte{0x11});
-    // The responder, which reads the completions, is busy meanwhile.
+    // Keeps the responder busy, which would read the completions.
     on_loop([&] {
       const Result<std::shared_ptr<RemoteKey>> remote_key =
           open(outside.data(), kRefusedBytes, other.hold.arena(), false);

@@ -32,7 +32,7 @@ class Memory {
   std::span<std::byte> bytes() const { return {data_, kRegisteredBytes}; }
   void enroll() { ASSERT_TRUE(pool_.register_memory(data_, kRegisteredBytes).ok()); }
   void leave() { ASSERT_TRUE(pool_.unregister_memory(data_).ok()); }
-  // Other pages at the same address.
+  // Maps other pages at the same address.
   void exchange(std::byte fill) { map(data_, fill); }
 
  private:
@@ -58,7 +58,7 @@ class RegisteredMemory : public Nodes {
     receive(1);
   }
 
-  // One item from the client's memory into the server's.
+  // Transfers one item from the client's memory into the server's.
   void transfer(std::span<std::byte> from, std::byte* to) {
     LongItem item;
     ASSERT_NO_FATAL_FAILURE(item.begin(*client_, *channel_, *sink_.source, from, to));
@@ -105,7 +105,7 @@ TEST_F(RegisteredMemory, ThatIsNotIsRegisteredForEachUse) {
   EXPECT_EQ(made.count(), 4u) << "one at the end whose memory is registered";
 }
 
-// What lies at its address later is other memory.
+// Memory that is mapped at its address later is other memory.
 TEST_F(RegisteredMemory, IsForgottenWithItsLastRegistration) {
   Memory from(client_->pool(), std::byte{1});
   Memory to(server_->pool(), std::byte{0});
@@ -119,7 +119,7 @@ TEST_F(RegisteredMemory, IsForgottenWithItsLastRegistration) {
   }
 }
 
-// Reading maps one page of zeros everywhere, which the first write exchanges.
+// Reading maps one page of zeros everywhere; the first write to a page replaces it.
 TEST_F(RegisteredMemory, ThatHadOnlyBeenReadShowsWhatIsWrittenLater) {
   const Memory from(client_->pool(), std::byte{1});
   const Memory to(server_->pool(), std::byte{1});
@@ -148,7 +148,7 @@ TEST_F(RegisteredMemory, IsRegisteredAsAWholeWhereWindowsAreNarrow) {
   EXPECT_TRUE(region.expired());
 }
 
-// Else the window would open more than its range.
+// Otherwise a window would open more than its range.
 TEST_F(RegisteredMemory, IsRegisteredInThePartsThatAreOpenedWhereWindowsAreNot) {
   ASSERT_FALSE(devices_->devices().front()->narrow_windows);
   Registrar registrar(devices_->devices().front(), client_->pool());

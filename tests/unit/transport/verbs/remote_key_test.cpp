@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer may reach by RDMA, and that it ends: over a real device, both ends in this process.
+// What a peer may reach by RDMA, and that this right ends: over a real device, both ends in this process.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -63,7 +63,7 @@ TEST_F(RemoteKeys, ALateWriteFailsAndTouchesNothing) {
       (*remote_key)->end();
       std::fill_n(granted.data, kAllowedBytes, std::byte{0x11});
       (void)operate(true, bytes.data, *local, granted.data, key, kAllowedBytes);
-      // A device may report a write as done before it is refused; it is refused all the same.
+      // A device may report a write as done before the refusal; the write is refused all the same.
       EXPECT_TRUE(std::all_of(granted.data, granted.data + kAllowedBytes,
                               [](std::byte byte) { return byte == std::byte{0x11}; }));
       disconnect();
@@ -101,7 +101,7 @@ TEST_F(RemoteKeys, ReachNoFurtherThanTheirRangeAndTheirDirection) {
   }
 }
 
-// What a naive cache would do, for comparison: the device keeps to the pages that were registered.
+// What a naive cache would do, for comparison: the device keeps using the pages that were registered.
 TEST_F(RemoteKeys, ARegistrationThatOutlivesItsMappingShowsTheOldBytes) {
   const DevicePort port = devices_->ports().front();
   connect(port);
@@ -149,7 +149,8 @@ TEST_F(RemoteKeys, AKeptRegistrationOpensNothingWhenTheRemoteKeyHasEnded) {
       const Registrations made(*devices_);
       const RegionPointer kept = *registrar_->for_window(exposed, kAllowedBytes, nullptr);
       EXPECT_EQ(made.count(), 0u) << "nothing was kept";
-      // By the ended remote key, by the registration itself, and past the end of the remote key that there is.
+      // Tries the ended remote key, the key of the registration itself, and a range past the end of the current remote
+      // key.
       if (attempt == 0) {
         const std::uint32_t key = (*remote_key)->key();
         (*remote_key)->end();
@@ -169,7 +170,7 @@ TEST_F(RemoteKeys, AKeptRegistrationOpensNothingWhenTheRemoteKeyHasEnded) {
   }
 }
 
-// Or with its arena, where a window reaches no further than its range.
+// Where a window reaches no further than its range, the part is registered with its arena.
 TEST_F(RemoteKeys, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
   for (const DevicePort& port : devices_->ports()) {
     if (!port.device->windows) continue;
@@ -182,7 +183,7 @@ TEST_F(RemoteKeys, APartOfAnArenaThatIsOpenedAgainAndAgainIsRegisteredOnce) {
       for (int round = 0; round < 10; ++round)
         EXPECT_TRUE(open(exposed.data, kAllowedBytes, exposed.hold.arena(), false).ok());
       EXPECT_EQ(made.count(), 1u);
-      // The pool has freed it: nothing may be left that stands for other memory at the same place.
+      // The pool has freed the arena: no registration may be left that stands for other memory at the same place.
       registrar_->arena_gone(exposed.hold.arena()->id);
       EXPECT_TRUE(open(exposed.data, kAllowedBytes, exposed.hold.arena(), false).ok());
       EXPECT_EQ(made.count(), 2u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams of a device in a session with a secret. All are signed, which costs nothing but their size. What someone on
-// the path forges, repeats or cuts is dropped and counted.
+// Datagrams of a device in a session with a secret. All are signed, which costs nothing but their size. Datagrams that
+// someone on the path forges, repeats or cuts are dropped and counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using wire::datagram::Header;
 using wire::datagram::kHeaderSize;
 using wire::datagram::Kind;
 
-// Sees all datagrams that queue pairs of this device send, and sends others like them.
+// Records all datagrams that queue pairs of this device send, and can send other bytes in the same way.
 class Path {
  public:
   struct Seen {
@@ -44,12 +44,12 @@ class Path {
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
-  // All since the last time.
+  // All datagrams since the last call.
   static std::vector<Seen> take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(seen_, {});
   }
-  // The same way again, with other bytes.
+  // Sends other bytes in the same way as `like`.
   static void bring(const Seen& like, std::span<const std::byte> bytes) {
     ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(bytes.data()),
                   .length = static_cast<std::uint32_t>(bytes.size()),
@@ -58,7 +58,7 @@ class Path {
     request.sg_list = &range;
     request.num_sge = bytes.empty() ? 0 : 1;
     request.next = nullptr;
-    // No one looks at its completion; a sleeping thread wakes.
+    // No completion, because no one would look at it. Solicited, because a sleeping thread must wake.
     request.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
     ibv_send_wr* bad = nullptr;
     ASSERT_EQ(post_of_device_(like.pair, &request, &bad), 0);
@@ -99,7 +99,7 @@ class PlainDatagrams : public Nodes {
     if (IsSkipped() || HasFatalFailure()) return;
     if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
     path_.emplace(devices_->ports().front().device->context);
-    // With its greetings.
+    // Connects now, so that the greetings are recorded, too.
     ASSERT_TRUE(connect());
   }
   void TearDown() override {
@@ -108,14 +108,14 @@ class PlainDatagrams : public Nodes {
     server_.reset();
     path_.reset();
   }
-  // The last of this kind that was sent, or none; `back`: to the opener of the link.
+  // The last datagram of this kind that was sent, or none; `back`: to the opener of the link.
   static std::optional<Path::Seen> last(const std::vector<Path::Seen>& seen, Kind kind, bool back) {
     const auto found = std::find_if(seen.rbegin(), seen.rend(), [&](const Path::Seen& one) {
       return one.header.kind == kind && (kind != Kind::greeting || (one.header.credit_link != 0) == back);
     });
     return found == seen.rend() ? std::nullopt : std::optional(*found);
   }
-  // Packets until the receiver has granted room by a datagram of its own.
+  // Sends packets until the receiver grants room in a datagram of its own, and returns that datagram.
   std::optional<Path::Seen> credit() {
     for (std::size_t count = 0; count < 4096; ++count) {
       if (send(8, 'c') != RIPC_OK) return std::nullopt;
@@ -128,7 +128,7 @@ class PlainDatagrams : public Nodes {
   // Both ends have the same counters.
   std::uint64_t forged() const { return server_->transport().counters().packets_forged; }
   std::uint64_t replayed() const { return server_->transport().counters().packets_replayed; }
-  // What comes to the senders' queue pairs is looked at.
+  // Waits until the condition holds. Meanwhile it polls, also the queue pairs of the senders.
   bool comes_true(const std::function<bool()>& condition) {
     return support::eventually([&] {
       (void)channel_->has_room(true);
@@ -136,7 +136,7 @@ class PlainDatagrams : public Nodes {
       return condition();
     });
   }
-  // More messages than there is credit for at once arrive, all of them, in order.
+  // Sends more messages than there is credit for at once. All of them arrive, in order.
   void all_is_well() {
     sink_.packets.clear();
     const std::uint64_t lost = port_->statistics().lost;
@@ -290,7 +290,7 @@ TEST_F(SignedDatagrams, ForgedRepeatedAndCutPacketsAreDroppedAndTheLinkGoesOn) {
   const spi::PortStatistics before = port_->statistics();
   const std::uint64_t forged_before = forged();
   std::uint64_t corrupt = 0;
-  // Where a byte of the token is another one, the datagram is no one's.
+  // A datagram with a changed token belongs to no link, so it does not count as forged.
   constexpr std::size_t kToken = security::kSealedHead + 8;
   std::uint64_t of_nobody = 0;
   for (std::size_t byte = 1; byte < packet->bytes.size(); byte += 5, ++corrupt) {
@@ -299,10 +299,10 @@ TEST_F(SignedDatagrams, ForgedRepeatedAndCutPacketsAreDroppedAndTheLinkGoesOn) {
     of_nobody += byte >= kToken && byte < kToken + 8 ? 1 : 0;
     Path::bring(*packet, other);
   }
-  // With a part of the text, so that it is of the link.
+  // Cut within the text, so that it still belongs to the link.
   for (std::size_t size = packet->bytes.size() - 1; size >= kHeaderSize + kSealedOverhead; size -= 7, ++corrupt)
     Path::bring(*packet, std::span(packet->bytes).first(size));
-  // Without what signs it.
+  // Without its signature.
   Path::bring(*packet, unverified(packet->bytes));
   ++corrupt;
   Path::bring(*packet, packet->bytes);
@@ -313,7 +313,7 @@ TEST_F(SignedDatagrams, ForgedRepeatedAndCutPacketsAreDroppedAndTheLinkGoesOn) {
       << " of " << corrupt;
   EXPECT_EQ(forged() - forged_before, corrupt - of_nobody);
   EXPECT_EQ(replayed(), 1u);
-  // What cannot have a header is no one's.
+  // Too short for a header, so it belongs to no link.
   for (std::size_t size = 0; size < kHeaderSize; size += 9, ++corrupt)
     Path::bring(*packet, std::span(packet->bytes).first(size));
   EXPECT_TRUE(comes_true([&] { return port_->statistics().corrupt == before.corrupt + corrupt; }));
@@ -335,7 +335,7 @@ TEST_F(SignedDatagrams, ForgedAndRepeatedCreditIsNotGranted) {
   EXPECT_TRUE(comes_true([&] { return strange() == before + 3; })) << strange() - before;
   EXPECT_EQ(forged(), 2u);
   EXPECT_EQ(replayed(), 1u);
-  // The receiver does not read: there must be no more room than it has granted.
+  // The receiver does not read, so the sender must have no more room than was granted.
   std::size_t sent = 0;
   while (sent < 10'000 && send(8, 'c') == RIPC_OK) ++sent;
   EXPECT_LT(sent, 4000u);
@@ -364,7 +364,7 @@ TEST_F(SignedDatagrams, ForgedAndRepeatedGreetingsGetNoAnswer) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
-// Signed well, but for another place: each has keys of its own.
+// The greeting is signed correctly, but for another place; each place has its own keys.
 TEST_F(SignedDatagrams, AreWorthNothingInAnotherPlace) {
   const auto greeting = last(Path::take(), Kind::greeting, false);
   ASSERT_EQ(send(64, 'p'), RIPC_OK);

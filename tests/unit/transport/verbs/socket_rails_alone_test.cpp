@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The long items of a session over RDMA that has no device: over a rail of sockets, both ends in this process.
+// Long items of an RDMA session that has no device. They come over a rail of sockets; both ends are in this process.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class End {
     adopt(std::move(near));
     return RawEnd(std::move(far));
   }
-  // As core takes a message of one long item.
+  // Takes a message of one long item, as core does.
   ripc_status take(const wire::Descriptor& item, std::span<std::byte> window) {
     if (const ripc_status begun = side->begin(std::span(&item, 1), events); begun != RIPC_OK) return begun;
     spi::Pull pull{.descriptor = item, .destination = window.data()};
@@ -171,7 +171,7 @@ TEST_F(SocketRailsAlone, WhatOneOfThemBringsAfterItsPullWasGivenUpIsNotWritten) 
   receiver_.side->abandon(pull);
   const std::vector<std::byte> strange(item.length, std::byte{1});
   ASSERT_TRUE(late.send({.type = bulk::Type::data, .length = 4096, .id = request->id}, strange));
-  ASSERT_TRUE(late.send({.type = bulk::Type::ask_read}));  // what no socket takes: handled after it
+  ASSERT_TRUE(late.send({.type = bulk::Type::ask_read}));  // what no socket accepts: handled after the data
   EXPECT_TRUE(late.is_closed());
   EXPECT_TRUE(socket::testing::all_are(window, std::byte{0}));
 }

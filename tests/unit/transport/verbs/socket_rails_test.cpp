@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rail of sockets beside RDMA over a real device: what it brings, and what a silent or hostile peer does there.
+// A rail of sockets next to RDMA over a real device: what it brings, and what a silent or hostile peer does there.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -80,7 +80,7 @@ TEST_F(SocketRail, BringsPartOfALargeItemAndIsListed) {
   EXPECT_EQ(rails[1].peer, "127.0.0.1");
   EXPECT_GE(rails[1].bytes_received, remote::RailPace::kLeastSegment);
   EXPECT_GT(rails[1].rate, 0u);
-  // Reads that are told of together are not as fast as that takes.
+  // The rate must not come from the short time between reads that are reported together.
   EXPECT_LT(static_cast<double>(rails[0].rate),
             100e9 * static_cast<double>(bytes_.size()) / static_cast<double>(elapsed));
   EXPECT_LT(rails[1].bytes_received, bytes_.size());
@@ -114,13 +114,13 @@ TEST_F(SocketRail, AnAbandonedItemIsNotWrittenByWhatStillComes) {
   const std::vector<std::byte> strange(request->length, std::byte{1});
   ASSERT_TRUE(late.send(
       {.type = bulk::Type::data, .length = request->length, .id = request->id, .offset = request->offset}, strange));
-  // What is asked next was handled after it.
+  // The server handles this frame after the data.
   ASSERT_TRUE(late.send({.type = bulk::Type::ask_read}));
   EXPECT_TRUE(late.is_closed());
   EXPECT_TRUE(socket::testing::all_are(window_, std::byte{0}));
 }
 
-// Each costs the connection, and nothing else.
+// Each of these frames ends the connection, and nothing else.
 TEST_F(SocketRail, WhatNoOneAskedForAndOtherFramesEndIt) {
   const std::vector<std::byte> strange(64, std::byte{1});
   const std::vector<std::function<bool(RawEnd&)>> attacks = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What strangers send to the queue pairs of a context, or say when they ask it for a connection. It is refused and
-// counted, and reaches nothing.
+// What strangers send to the queue pairs of a context, or with a request for a connection, is refused and counted. It
+// reaches nothing.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -35,7 +35,7 @@ class Strangers : public Nodes {
     return server_->transport().connection_port(here);
   }
   std::uint64_t session() const { return dynamic_cast<const DatagramChannel&>(*channel_).session()->id; }
-  // Short and long messages go on.
+  // Short and long messages still arrive.
   void all_is_well() {
     sink_.packets.clear();
     ASSERT_EQ(send(8, 'b'), RIPC_OK);
@@ -67,7 +67,7 @@ TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
   for (std::uint64_t count = 0; count < kCount; ++count) {
     std::vector<std::byte> bytes(random() % StrangeSender::kMost);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-    // Half of them look right to begin with.
+    // Every other one begins like a valid datagram.
     if (count % 2 == 0 && bytes.size() >= wire::datagram::kHeaderSize) {
       wire::datagram::HeaderBytes head;
       wire::datagram::encode({.kind = static_cast<wire::datagram::Kind>(1 + random() % 5),
@@ -96,7 +96,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
   for (std::uint64_t count = 1; count <= 8; ++count) {
     PrivateData private_data{};
     for (std::byte& byte : private_data) byte = static_cast<std::byte>(random());
-    // The version is right.
+    // Every other one has the right version.
     if (count % 2 == 0) private_data = make_private_data(nullptr, Side::dialing, {}, random(), random());
     const Status outcome = ask_for_connection(port(), door(), private_data);
     EXPECT_EQ(outcome.code(), RIPC_REFUSED) << outcome.text();
@@ -106,7 +106,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
-// The name of the session is all that they know: not what its control connection has sent.
+// These strangers know only the name of the session, not what its control connection has sent.
 TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
@@ -133,7 +133,7 @@ TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
-// The name of the session can be heard on the network; its nonce too, so all that is missing is the key.
+// The name and the nonce of the session can be read on the network, so only the key is missing.
 TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   ASSERT_NO_FATAL_FAILURE(all_is_well());

@@ -13,10 +13,10 @@
 
 namespace ripc::internal::verbs {
 
-// Sends what it likes to a queue pair of this machine.
+// Sends arbitrary bytes to a queue pair of this machine.
 class StrangeSender {
  public:
-  static constexpr std::uint32_t kMost = 256;  // bytes of one
+  static constexpr std::uint32_t kMost = 256;  // bytes of one datagram
   explicit StrangeSender(const DevicePort& port)
       : queue_(DatagramQueue::create(port, port.device, {.sends = kSends, .receives = 1, .inlined = kMost}).value()) {
     ibv_ah_attr address{};
@@ -29,7 +29,7 @@ class StrangeSender {
     EXPECT_NE(handle_, nullptr);
   }
 
-  // Returns when it is gone.
+  // Returns when the datagram has left.
   bool send(const DatagramAddress& to, std::span<const std::byte> bytes) {
     ibv_sge range{.addr = reinterpret_cast<std::uint64_t>(bytes.data()),
                   .length = static_cast<std::uint32_t>(bytes.size()),
@@ -38,7 +38,7 @@ class StrangeSender {
     request.sg_list = &range;
     request.num_sge = bytes.empty() ? 0 : 1;
     request.opcode = IBV_WR_SEND;
-    // It wakes a sleeping thread.
+    // Solicited, because a sleeping thread must wake.
     request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_SOLICITED;
     request.wr.ud = {.ah = handle_.get(), .remote_qpn = to.queue_pair, .remote_qkey = to.queue_key};
     ibv_send_wr* bad = nullptr;
@@ -56,7 +56,7 @@ class StrangeSender {
   AddressHandle handle_;
 };
 
-// Asks for an RDMA connection with these words; how it ends. RIPC_OK: it was accepted.
+// Asks for an RDMA connection with this private data, and returns how that ends. RIPC_OK: it was accepted.
 inline Status ask_for_connection(const DevicePort& port, std::uint16_t at, const PrivateData& private_data) {
   memory::Pool pool(std::uint64_t{64} << 20);
   const auto registrar = std::make_shared<Registrar>(port.device, pool);

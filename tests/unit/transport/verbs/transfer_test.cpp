@@ -19,7 +19,7 @@ class Transfers : public Nodes {
   // A connection is silent for too long after two seconds.
   Transfers() : Nodes(patience_of(2'000'000'000)) {}
 
-  // An item of the client's, exposed, and its message taken by the server.
+  // An exposed item of the client, whose message the server has taken.
   struct Item {
     std::vector<std::byte> bytes;
     memory::Hold hold;
@@ -44,7 +44,7 @@ class Transfers : public Nodes {
     while (status == RIPC_PENDING && !deadline.expired()) status = sink_.source->finish(item.descriptor, RIPC_OK);
     return status;
   }
-  // Two items are read while this happens to their connection.
+  // Reads two items while `damage` happens to their connection.
   void replaced_after(const std::function<void()>& damage) {
     const std::size_t received = sink_.packets.size();
     ASSERT_EQ(send(8, 'a'), RIPC_OK);
@@ -84,7 +84,7 @@ class Transfers : public Nodes {
   ibv_qp* pair_of(Node& node) { return bulk_of(node).connection()->pair(); }
 };
 
-// Whichever side notices it.
+// The queue pair is replaced, whichever side notices the error.
 TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
   for (Node* node : {server_.get(), client_.get()}) {
     SCOPED_TRACE(node == server_.get() ? "the reader's queue pair" : "the owner's queue pair");
@@ -92,7 +92,7 @@ TEST_F(Transfers, AQueuePairInErrorIsReplacedAndTheReadsAreDoneAgain) {
   }
 }
 
-// A queue pair that is reset says nothing of what was posted to it.
+// A queue pair that is reset reports nothing about what was posted to it.
 TEST_F(Transfers, AQueuePairThatIsResetIsReplacedAndTheReadsAreDoneAgain) {
   replaced_after([&] { fail(pair_of(*server_), IBV_QPS_RESET); });
 }

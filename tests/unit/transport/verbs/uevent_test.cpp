@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tells of devices that come and go.
+// The kernel's messages about devices that come and go.
 #include <gtest/gtest.h>
 
 #include <string>

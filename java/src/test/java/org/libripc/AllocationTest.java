@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.libripc.rpc.CallHandler;
 import org.libripc.rpc.Rpc;
 
-/** How much garbage a message makes: what docs/java.md says. */
+/** A message makes as much garbage as docs/java.md says. */
 class AllocationTest extends PairTest {
   private static final int WARM_UP = 20_000;
   private static final int COUNT = 20_000;

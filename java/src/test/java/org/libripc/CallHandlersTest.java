@@ -306,7 +306,7 @@ class CallHandlersTest extends CallPairTest {
     assertEnded(
         MAY_HAVE_RUN, Status.TIMEOUT, caller.callWait(to(), OWN, new Outgoing(), timeout(1000)));
     Runnable late = task.get(LIMIT, TimeUnit.SECONDS);
-    // The server counts what was left from the request's arrival.
+    // The server counts the remaining time from the request's arrival.
     long end = arrived.get() + TimeUnit.MILLISECONDS.toNanos(1001);
     assertTrue(eventuallyRunning(() -> System.nanoTime() > end));
     late.run();
@@ -314,7 +314,7 @@ class CallHandlersTest extends CallPairTest {
     assertEquals(0, answerer.statistics().requestsRun());
   }
 
-  /** The first one takes all the time of those that have come with it. */
+  /** The first request uses up the time of those that have come with it. */
   @Test
   void aRequestThatExpiresBehindAnotherDoesNotStart() throws Exception {
     int[] runs = {0};
@@ -327,7 +327,7 @@ class CallHandlersTest extends CallPairTest {
           while (System.nanoTime() < end) Thread.onSpinWait();
           request.reply(bytes("late"));
         });
-    // One for the session, then two that wait together.
+    // One call opens the session, then two wait together.
     RpcCall first = caller.call(to(), ECHO, bytes("first"));
     while (!first.isDone()) {
       answerer.run(0, TimeUnit.SECONDS);
@@ -340,7 +340,7 @@ class CallHandlersTest extends CallPairTest {
     while (runs[0] == 0 && System.nanoTime() < end) answerer.run(1, TimeUnit.MILLISECONDS);
     while (answerer.run(10, TimeUnit.MILLISECONDS) != 0) {}
     for (RpcCall each : List.of(one, two)) end(each).close();
-    // Over a network they may come one by one.
+    // Over a network the two may come one by one.
     assertTrue(isShm() ? runs[0] == 1 : runs[0] >= 1, runs[0] + " runs");
     if (runs[0] == 1) assertEquals(1, answerer.statistics().requestsExpired());
   }

@@ -36,7 +36,8 @@ class CallMemoryTest extends CallPairTest {
   void itemsOfAnySizeTravelAndAreTheCallersAtOnce() throws Exception {
     serve();
     ByteBuffer expected = pattern(LARGE, 1);
-    // Waiting for a session, and sent at once; from the heap, and from a direct buffer.
+    // The first call waits for a session, the others are sent at once. Arguments are on the heap or
+    // in a direct buffer.
     for (int round = 0; round < 4; ++round) {
       ByteBuffer argument = round % 2 == 0 ? heap(expected) : pattern(LARGE, 1);
       RpcCall call = caller.call(to(), ECHO, new Outgoing().add(argument).add(bytes("tail")));
@@ -91,7 +92,7 @@ class CallMemoryTest extends CallPairTest {
     try (CallResult result = caller.callWait(to(), OWN, new Outgoing())) {
       assertEquals(pattern(LARGE, 3), result.item(0));
     }
-    // While the thread that serves sleeps.
+    // The ticket completes while the serving thread sleeps.
     ticket.get(LIMIT, TimeUnit.SECONDS).get(LIMIT, TimeUnit.SECONDS);
   }
 

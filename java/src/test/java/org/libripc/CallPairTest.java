@@ -18,7 +18,7 @@ import org.libripc.rpc.Request;
 import org.libripc.rpc.Rpc;
 import org.libripc.rpc.RpcCall;
 
-/** A pair whose client calls its server, which a thread runs. */
+/** A pair whose client calls its server. A thread runs the server. */
 abstract class CallPairTest extends PairTest {
   /** Answers with its arguments and code 7. */
   static final int ECHO = 1;
@@ -26,7 +26,7 @@ abstract class CallPairTest extends PairTest {
   /** Keeps the request for the test. */
   static final int KEEP = 2;
 
-  /** Leaves it to the test class. */
+  /** Left to the test class. */
   static final int OWN = 3;
 
   final BlockingQueue<Request> kept = new LinkedBlockingQueue<>();
@@ -41,7 +41,7 @@ abstract class CallPairTest extends PairTest {
     answerer.on(ECHO, CallPairTest::echo).on(KEEP, request -> kept.add(request.keep()));
   }
 
-  /** After the handlers of the test were added. */
+  /** Starts to serve, after the test has added its handlers. */
   void serve() {
     serving = thread(answerer::serve);
   }
@@ -74,13 +74,13 @@ abstract class CallPairTest extends PairTest {
     return request;
   }
 
-  /** Runs the client meanwhile. */
+  /** Takes a kept request, and runs the client meanwhile. */
   Request takeKeptRunning() throws InterruptedException {
     assertTrue(eventuallyRunning(() -> !kept.isEmpty()));
     return takeKept();
   }
 
-  /** Runs the client until it holds. */
+  /** Runs the client until the condition holds, or the time is over. */
   boolean eventuallyRunning(java.util.function.BooleanSupplier condition)
       throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT);

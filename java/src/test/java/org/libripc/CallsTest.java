@@ -101,7 +101,7 @@ class CallsTest extends CallPairTest {
     RpcCall call = caller.call(to(), KEEP, new Outgoing(), timeout(1000));
     Request request = takeKeptRunning();
     assertEnded(MAY_HAVE_RUN, Status.TIMEOUT, end(call));
-    // What travels is the time that is left, so the handler's deadline is later by the way there.
+    // The request carries the time left, so the handler's deadline is later by the travel time.
     assertTrue(eventuallyRunning(() -> request.timeLeft(TimeUnit.NANOSECONDS) == 0));
     request.reply(bytes("late"));
     assertThrows(
@@ -187,7 +187,7 @@ class CallsTest extends CallPairTest {
     request.reply(new Outgoing());
   }
 
-  /** A thread that sleeps in run() hears of what another one has cancelled. */
+  /** A thread that sleeps in run() learns of a call that another thread has cancelled. */
   @Test
   void aCallIsCancelledWhileAnotherThreadRuns() throws Exception {
     serve();

@@ -32,9 +32,9 @@ import org.libripc.rpc.MethodStatistics;
 import org.libripc.rpc.RpcBuilder;
 import org.libripc.rpc.RpcStatistics;
 
-/** Whatever is in the C headers is in Java, under the name and the number that it has there. */
+/** Everything in the C headers is also in Java, with the same name and number. */
 class HeaderTest {
-  /** What Java has in another way, with that way. */
+  /** The functions that Java offers in another way, with that way. */
   private static final Map<String, String> NOT_CALLED =
       Map.ofEntries(
           Map.entry("ripc_status_name", "Status.name()"),
@@ -82,8 +82,8 @@ class HeaderTest {
           Map.entry("ripc_request_get_return_size", "in the record"));
 
   /**
-   * A lease that is given away ends while buffers over it can still be reached: what they show
-   * would be another lease's.
+   * A lease that is given away ends while buffers over it can still be reached. They would show the
+   * memory of another lease.
    */
   private static final List<String> NOT_IN_JAVA = List.of("RIPC_ITEM_GIVEN");
 
@@ -215,7 +215,7 @@ class HeaderTest {
     return fields;
   }
 
-  /** Of the elements of an array. */
+  /** The number of elements of an array. */
   private int countOf(String number) {
     if (number == null) return 1;
     if (Character.isDigit(number.charAt(0))) return Integer.parseInt(number);
@@ -291,8 +291,8 @@ class HeaderTest {
             "ripc_rpc_options",
             "ripc_call_options",
             "ripc_call_result", // comes as a record
-            "ripc_peer", // likewise
-            "ripc_trust_member", // of the command line
+            "ripc_peer", // comes as a record, too
+            "ripc_trust_member", // for the command line only
             "ripc_rpc_record",
             "ripc_rpc_statistics",
             "ripc_latency",
@@ -351,7 +351,7 @@ class HeaderTest {
     assertEquals(fields("ripc_notification"), components(Notification.class));
   }
 
-  /** Under its own name, or the one that is given here. */
+  /** Checks that the builder has each field, under its own name or the one in {@code others}. */
   private void assertSettable(String structure, Class<?> builder, Map<String, String> others) {
     Set<String> methods = new TreeSet<>();
     for (Method method : builder.getMethods()) methods.add(method.getName());
@@ -373,7 +373,7 @@ class HeaderTest {
             "attach",
             "returnCount",
             "attach",
-            // A Ticket is both.
+            // A Ticket replaces both.
             "callback",
             "timeout",
             "user",
@@ -383,12 +383,12 @@ class HeaderTest {
     assertSettable(
         "ripc_rpc_options",
         RpcBuilder.class,
-        // Handlers have any Executor, and Java always reads records.
+        // Handlers run in any Executor, and Java always reads records.
         Map.of("workers", "open", "workerQueue", "open", "recorded", "open"));
     assertSettable(
         "ripc_call_options",
         CallOptions.class,
-        // The arguments are an Outgoing, and a loan ends as that of any other.
+        // The arguments are an Outgoing, and a loan ends like that of any other one.
         Map.of(
             "returns",
             "timeout",

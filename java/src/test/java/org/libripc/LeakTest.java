@@ -29,7 +29,7 @@ class LeakTest extends PairTest {
     }
   }
 
-  // What has been freed, such as what the compiler took for a method, does not count.
+  // Freed memory, such as what the compiler took for a method, does not count.
   private static long residentKilobytes() {
     try {
       ManagementFactory.getPlatformMBeanServer()
@@ -55,8 +55,8 @@ class LeakTest extends PairTest {
     assertNull(server.poll());
   }
 
-  // After a warm-up, and with the garbage collected: what is reached now may be reached again, not
-  // more.
+  // After a warm-up, and with the garbage collected, the value must return to `before`, plus at
+  // most the slack.
   private void staysAt(String what, LongSupplier value, long slack, long before)
       throws InterruptedException {
     long[] last = {0};
@@ -71,7 +71,7 @@ class LeakTest extends PairTest {
   }
 
   private void cycles(int count, ThrowingRunnable body) throws Throwable {
-    // As often as afterwards: what the C library has freed it does not give back to the system.
+    // Warms up as often as it measures: the C library does not give back freed memory.
     for (int round = 0; round < count; ++round) body.run();
     for (int round = 0; round < 3; ++round) {
       settle();

@@ -19,7 +19,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * How the native library is found, and what is said when it is not. Each case is a JVM of its own.
+ * How the native library is found, and what the error says when it is not. Each case runs in its
+ * own JVM.
  */
 class LoaderTest {
   private static final String JNA = System.getProperty("org.libripc.test.jna");
@@ -151,7 +152,7 @@ class LoaderTest {
     assertTrue(said.contains("jna.tmpdir"), said);
   }
 
-  // Surefire runs all tests with JNI without JNA; this says it where it can be seen.
+  // Surefire runs all tests with JNI without JNA; this test shows it explicitly.
   @Test
   void withJniNothingElseIsNeededAndWithoutItJnaIsAskedFor() throws Exception {
     assertEquals("jni " + Ripc.version(), runWithoutJna());

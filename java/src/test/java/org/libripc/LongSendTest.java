@@ -59,7 +59,7 @@ class LongSendTest extends PairTest {
     assertTrue(first.isPosted(), "a window may be posted again");
   }
 
-  /** What overtakes what is a matter of the library's own tests. */
+  /** The library's own tests check which message overtakes which. */
   @Test
   void unorderedMessagesArriveButNotAtGroups() throws Exception {
     post(100_000);
@@ -89,7 +89,7 @@ class LongSendTest extends PairTest {
     byte[] heap = new byte[2 << 20];
     pattern(2 << 20, 3).get(heap);
     Ticket ticket = client.send(server.id(), ByteBuffer.wrap(heap));
-    heap[5] ^= 1; // what is sent was copied
+    heap[5] ^= 1; // the send has copied the item
     try (Message received = receive(server)) {
       assertEquals(ViewKind.WINDOW, received.kind(0));
       assertEquals(pattern(2 << 20, 3), received.item(0));
@@ -109,8 +109,8 @@ class LongSendTest extends PairTest {
     Outgoing message = new Outgoing();
     for (int index = 0; index < 4; ++index) message.add(pattern(size, index));
     Ticket ticket = client.send(narrow.id(), message);
-    // The same message as a short one to whom it fits: what was made for the first send is not used
-    // again.
+    // The same message goes as a short one to a service that it fits. It must not reuse what the
+    // first send made.
     Service roomy = serverContext.service().queueBytes(1 << 20).register();
     client.send(roomy.id(), message);
     message.clear().add(pattern(size, 99));
@@ -131,7 +131,7 @@ class LongSendTest extends PairTest {
     RegisteredBuffer buffer = leased(500_000, 4);
     Ticket ticket = client.send(server.id(), new Outgoing().add(buffer, ItemKind.LONG));
     assertTrue(buffer.release());
-    // Another lease of the size must not get the memory that still travels.
+    // Another lease of the same size must not get the memory that is still being sent.
     try (RegisteredBuffer other = leased(500_000, 5)) {
       assertEquals(500_000, other.size());
       post(500_000);
@@ -166,7 +166,7 @@ class LongSendTest extends PairTest {
           if (kind != ItemKind.SHORT) post(size);
           source.clear().position(10).limit(10 + size);
           message.clear().add(source, kind);
-          if (round == 0) source.position(source.limit()); // as what reads from it does
+          if (round == 0) source.position(source.limit()); // as a reader does
           if (round == 1) source.limit(20);
           Ticket ticket = client.send(server.id(), message, LIMIT, TimeUnit.SECONDS);
           try (Message received = receive(server)) {
@@ -392,7 +392,7 @@ class LongSendTest extends PairTest {
       assertEquals(1, server.receive(batch, LIMIT, TimeUnit.SECONDS));
       Message received = batch.get(0);
       assertEquals(ViewKind.LENT, received.kind(0));
-      // What another thread's receive does to it while this one is in a call.
+      // Does what another thread's receive could do to the record while this one is in a call.
       NativeBlock other = new NativeBlock(1000);
       ByteBuffer record = batch.chunk().block.bytes;
       record.putLong(Layout.Record.BYTES + Layout.View.DATA, other.address);

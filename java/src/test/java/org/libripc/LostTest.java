@@ -22,9 +22,9 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.libripc.internal.Leaks;
 
-/** What the application has lost without closing it is closed and reported. */
+/** Objects that the application loses without closing them are closed and reported. */
 class LostTest extends PairTest {
-  /** Collects, until the cleaner has something of that. Returns the cleaner. */
+  /** Collects garbage until the cleaner has got some of it. Returns the cleaner's thread. */
   private static Thread collect() throws Exception {
     CompletableFuture<Thread> cleaner = new CompletableFuture<>();
     loseMark(cleaner);
@@ -42,8 +42,9 @@ class LostTest extends PairTest {
   }
 
   /**
-   * How many are reported when all that is lost by now is, by this test and by those before it. The
-   * JVM hands on what a second collection has found after all that the first one had.
+   * Returns the number of reports once everything is reported that this test and earlier ones have
+   * lost by now. The JVM hands on what a second collection finds only after all that the first one
+   * found.
    */
   private static long reported() {
     try {
@@ -61,7 +62,7 @@ class LostTest extends PairTest {
   }
 
   private static void assertReported(long count) throws InterruptedException {
-    // The frame that has lost an object may keep it a little longer.
+    // The stack frame that has lost an object may keep it a little longer.
     eventually(() -> reported() >= count);
     assertEquals(count, Ripc.leaksReported());
   }
@@ -83,7 +84,7 @@ class LostTest extends PairTest {
     assertThrows(RipcException.class, () -> client.send(id, bytes("hello")));
   }
 
-  /** Has everything that a service can have. */
+  /** Loses a service that has everything that a service can have. */
   private ServiceId loseMany(ReceiveWindow window, ReturnBuffer returned) throws Exception {
     Service service = serverContext.service().name("lost-" + transport).register();
     service.post(window);
@@ -92,7 +93,7 @@ class LostTest extends PairTest {
     service.send(client.id(), new Outgoing().attach(returned));
     service.send(client.id(), new Outgoing().quiet().borrow(ByteBuffer.allocateDirect(100)));
     RipcSelector.open().register(service, null);
-    // The second is fetched with the first.
+    // The second message is fetched with the first one.
     client.send(service.id(), bytes("first"));
     client.send(
         service.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(9))));
@@ -132,7 +133,7 @@ class LostTest extends PairTest {
     assertFalse(isThere(id));
   }
 
-  // The collector may find a context before what belongs to it.
+  // The collector may find a context before the objects that belong to it.
   @Test
   void allServicesOfManyContexts() throws Exception {
     int count = 20;
@@ -234,7 +235,7 @@ class LostTest extends PairTest {
     @Override
     public void close() {}
 
-    /** Of one object, or of the counts in an entry. */
+    /** The number of lost objects in all entries; an entry is about one object, or has counts. */
     int counted() {
       return texts.stream().mapToInt(Entries::countedIn).sum();
     }

@@ -283,7 +283,7 @@ class MisuseTest extends PairTest {
     return user(wrong, body, Integer.MAX_VALUE);
   }
 
-  // Until what it uses is closed.
+  // Runs the body until an object that it uses is closed.
   private Thread user(AtomicReference<Throwable> wrong, ThrowingRunnable body, int times) {
     return thread(
         () -> {

@@ -23,7 +23,7 @@ import org.libripc.internal.NativeBinding;
 import org.libripc.rpc.Rpc;
 import org.libripc.rpc.RpcCall;
 
-/** How many native calls a message takes: what docs/java.md says. */
+/** A message takes as many native calls as docs/java.md says. */
 class NativeCallsTest extends PairTest {
   private static final int COUNT = 100;
 
@@ -103,7 +103,7 @@ class NativeCallsTest extends PairTest {
     }
   }
 
-  // A virtual thread that waits for one keeps its carrier.
+  // A virtual thread that waits for a monitor keeps its carrier.
   @Test
   void noMonitorIsHeldAroundOne() throws Exception {
     looksForMonitors = true;
@@ -168,7 +168,7 @@ class NativeCallsTest extends PairTest {
       ServiceId to = answerer.service().id();
       answerer.on(1, request -> request.reply(request.item(0)));
       for (int round = 0; round <= COUNT; ++round) {
-        if (round == 1) calls.clear(); // the first one opens the session
+        if (round == 1) calls.clear(); // the first call opens the session
         RpcCall call = caller.call(to, 1, payload);
         while (answerer.run(isShm() && round > 0 ? 0 : 1, TimeUnit.MILLISECONDS) == 0)
           caller.run(round > 0 ? 0 : 1, TimeUnit.MILLISECONDS);

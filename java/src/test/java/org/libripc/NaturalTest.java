@@ -18,8 +18,9 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * What a program does without a second thought is right. Memory of what was sent is the caller's
- * when the send returns, unless it was borrowed. Nobody has received yet when it is used again.
+ * What a program does without a second thought is right. When a send returns, its memory is the
+ * caller's again, unless it was borrowed. The tests reuse the memory before anybody has received
+ * the message.
  */
 class NaturalTest extends PairTest {
   private static final int SIZE = 1_200_000;

@@ -23,14 +23,14 @@ import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Two contexts as two independent peers, with one service each; once for each transport of the
- * system property {@code org.libripc.test.transports}, else for shm and socket.
+ * Two contexts as two independent peers, with one service each. The tests run once for each
+ * transport in the system property {@code org.libripc.test.transports}, by default shm and socket.
  */
 @ParameterizedClass
 @MethodSource("org.libripc.PairTest#transports")
 @Timeout(120)
 abstract class PairTest {
-  /** No wait is longer, in seconds. */
+  /** The longest wait, in seconds. */
   static final long LIMIT = 20;
 
   static List<String> transports() {
@@ -117,7 +117,7 @@ abstract class PairTest {
     }
   }
 
-  /** Asks until it holds, or the time is over. */
+  /** Asks until the condition holds, or the time is over. */
   static boolean eventually(BooleanSupplier condition) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT);
     while (!condition.getAsBoolean()) {

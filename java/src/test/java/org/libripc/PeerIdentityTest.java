@@ -78,7 +78,7 @@ class PeerIdentityTest extends PairTest {
     }
   }
 
-  /** As between hosts, where no user is proven; here the kernel says that beside it. */
+  /** As between hosts, where no user is proven. Here the kernel also tells the user. */
   @Test
   void overSocketsAMemberProvesItsKey() throws Exception {
     Path trust = directory.resolve("trust");

@@ -14,8 +14,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * A peer in another JVM ({@link PeerMain}), told what to do in lines. Killed, at the latest, when
- * it is closed.
+ * A peer in another JVM ({@link PeerMain}), which gets its commands in lines. It is killed when it
+ * is closed, at the latest.
  */
 final class PeerProcess implements AutoCloseable {
   private final Process process;
@@ -48,7 +48,7 @@ final class PeerProcess implements AutoCloseable {
     return System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
   }
 
-  /** Sends a command; its answer. */
+  /** Sends a command and returns its answer. */
   String call(String... words) {
     tell(words);
     return answer();
@@ -66,7 +66,7 @@ final class PeerProcess implements AutoCloseable {
     }
   }
 
-  /** SIGSTOP, and waits until all its threads have stopped: it lives, and does nothing any more. */
+  /** Sends SIGSTOP and waits until all threads have stopped: the process lives but does nothing. */
   void stop() {
     try {
       if (new ProcessBuilder("kill", "-STOP", String.valueOf(process.pid())).start().waitFor() != 0
@@ -89,7 +89,7 @@ final class PeerProcess implements AutoCloseable {
     }
   }
 
-  /** SIGKILL, and waits until it is gone. */
+  /** Sends SIGKILL and waits until the process is gone. */
   void kill() {
     process.destroyForcibly();
     try {

@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Long messages of which nobody is told that the peer has taken them. */
+/** Long messages whose sender is not told when the peer has taken them. */
 class QuietSendTest extends PairTest {
   private static final int SIZE = 100_000;
 

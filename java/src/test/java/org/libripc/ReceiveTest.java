@@ -337,7 +337,7 @@ class ReceiveTest extends PairTest {
     }
   }
 
-  // Whoever closes is in the receiver for a moment, too, and no reason to complain of two threads.
+  // A thread that closes is in the receiver for a moment, too. That is no misuse by two threads.
   @Test
   void aPollBesideAnotherThreadsCloseFindsThatItIsClosed() throws Exception {
     for (int round = 0; round < 300; ++round) {

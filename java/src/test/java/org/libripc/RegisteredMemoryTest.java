@@ -91,7 +91,7 @@ class RegisteredMemoryTest extends PairTest {
     assertEquals(0, registrations());
   }
 
-  /** Which RDMA devices can read with any kernel. */
+  /** RDMA devices can read such a mapping with any kernel. */
   @Test
   @Tag("verbs")
   void aFileThatIsMappedPrivatelyIsSentFrom() throws Exception {
@@ -232,7 +232,7 @@ class RegisteredMemoryTest extends PairTest {
             }));
   }
 
-  /** Registered, sent from and closed by many threads, over one piece of memory. */
+  /** Many threads register, send from and close the same piece of memory. */
   @Test
   void threadsMayRegisterTheSameMemory() throws Exception {
     server.lending(true);

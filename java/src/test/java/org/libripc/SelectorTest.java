@@ -287,7 +287,7 @@ class SelectorTest extends PairTest {
     }
   }
 
-  private final AtomicInteger waits = new AtomicInteger(); // that have ended
+  private final AtomicInteger waits = new AtomicInteger(); // counts those that have ended
 
   // Receives whenever an event ends its wait, until the selector is closed.
   private Thread follower(RipcSelector selector, Semaphore received) {
@@ -346,7 +346,7 @@ class SelectorTest extends PairTest {
                           for (; ; ) selector.awaitEvent();
                         })));
       }
-      // Whoever began to wait last is the first that the kernel wakes.
+      // The kernel first wakes the thread that began to wait last.
       for (Thread each : waiters) {
         assertTrue(eventually(() -> each.getState() == Thread.State.RUNNABLE));
         each.interrupt();
@@ -376,7 +376,7 @@ class SelectorTest extends PairTest {
     }
   }
 
-  /** The descriptor of a service that is closed may be another one's at once. */
+  /** The descriptor of a closed service may belong to another one at once. */
   @Test
   void aKeyThatIsCancelledWhileItsServiceIsClosedTouchesNoOtherService() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {

@@ -137,7 +137,7 @@ final class SurvivalCases {
               MessageBatch batch = world.to.batch(4, 1000);
               for (int count = 0; count < 8; ++count) world.from.send(world.to.id(), direct(10));
               world.receive(world.to).close();
-              // What came one by one over a network is there soon.
+              // Messages that come one by one over a network are there soon.
               while (world.to.poll(batch) < 4) batch.close();
               world.receive(world.to).close();
               throw new IllegalStateException("over a network they came one by one");
@@ -239,7 +239,7 @@ final class SurvivalCases {
                               world.from.trySend(
                                   world.to.id(), new Outgoing().borrow(direct(LARGE)));
                           } catch (RipcException end) {
-                            // It is closed.
+                            // The context is closed.
                           }
                         }));
               }

@@ -40,7 +40,7 @@ final class SurvivalMain {
       Path directory = Files.createTempDirectory(Path.of(arguments[1]), "case");
       out.println(index + "\t" + outcome(cases.get(index), arguments[0], directory));
     }
-    // Whatever hangs in a case has been told.
+    // Cases that hang have been reported; their threads end here.
     Runtime.getRuntime().halt(0);
   }
 

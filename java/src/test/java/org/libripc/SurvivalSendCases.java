@@ -223,7 +223,7 @@ final class SurvivalSendCases {
             "a batch of another service",
             ARGUMENT,
             world -> world.from.poll(world.to.batch(1, 10))),
-        // Its right to reply is the receiver's. As the first reply of another service it is a
+        // Only the receiver has the right to reply. The first reply of another service is a plain
         // message.
         new Case(
             "a reply by a service that has not received the request",

@@ -61,7 +61,7 @@ final class SurvivalSweep {
           CallResult.class,
           CallOptions.class);
 
-  // What the documentation names.
+  // The exceptions that the documentation names.
   private static final List<Class<? extends Throwable>> ENDS =
       List.of(
           RipcException.class,
@@ -98,7 +98,7 @@ final class SurvivalSweep {
     return cases;
   }
 
-  /** Its own, and what a type of this library has from another one. */
+  /** Whether a method is the type's own, or comes from another type of this library. */
   private static boolean isOurs(Class<?> declares, Class<?> type) {
     return declares == type || declares == CallItems.class;
   }
@@ -137,7 +137,7 @@ final class SurvivalSweep {
       Object[] values = new Object[method.getParameterCount()];
       for (int index = 0; index < values.length; ++index)
         values[index] = value(method.getParameterTypes()[index], arguments, service);
-      // Whatever waits ends at once.
+      // Ends any wait at once.
       Thread.currentThread().interrupt();
       if (method instanceof Method each) each.invoke(target, values);
       else ((Constructor<?>) method).newInstance(values);

@@ -20,8 +20,8 @@ import org.junit.jupiter.api.io.TempDir;
 
 /**
  * No argument that Java can make ends the JVM: each way to misuse the interface ends with what its
- * documentation says. They run in a JVM of their own ({@link SurvivalMain}), so that the one that
- * ends it is known.
+ * documentation says. The cases run in a JVM of their own ({@link SurvivalMain}), so that a case
+ * that ends the JVM is known.
  */
 class SurvivalTest {
   @TempDir Path directory;
@@ -43,7 +43,7 @@ class SurvivalTest {
             });
   }
 
-  /** What was wrong with each case; nothing, if it ended as it should. */
+  /** Returns what was wrong with each case: an empty text if it ended as it should. */
   private Map<String, String> run(String transport) {
     List<String> names = SurvivalMain.names();
     Map<String, String> outcomes = new LinkedHashMap<>();
@@ -51,11 +51,11 @@ class SurvivalTest {
     return outcomes;
   }
 
-  /** Runs the cases after those that have an outcome, until the JVM ends. */
+  /** Runs the cases that have no outcome yet, until the JVM ends. */
   private void runFrom(String transport, List<String> names, Map<String, String> outcomes) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-    // What later versions have without asking.
+    // Later versions of Java have this without the option.
     if (ModuleFinder.ofSystem().find("jdk.incubator.foreign").isPresent())
       command.addAll(List.of("--add-modules", "jdk.incubator.foreign"));
     command.addAll(

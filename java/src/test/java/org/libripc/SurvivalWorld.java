@@ -18,9 +18,9 @@ final class SurvivalWorld implements AutoCloseable {
     void run(SurvivalWorld world) throws Throwable;
   }
 
-  /** A way to misuse the interface, and how it is to end. {@code ends} is given null for no end. */
+  /** A way to misuse the interface, and its expected end. {@code ends} gets null for a result. */
   record Case(String name, Body body, String ending, Predicate<Throwable> ends) {
-    /** Nothing if it ends as it should, else what is wrong. */
+    /** Returns an empty text if it ends as it should, else what is wrong. */
     String outcome(SurvivalWorld world) {
       Throwable thrown = null;
       try {
@@ -32,7 +32,7 @@ final class SurvivalWorld implements AutoCloseable {
     }
   }
 
-  /** One that has a result. */
+  /** A case that ends with a result. */
   static Case fine(String name, Body body) {
     return new Case(name, body, "a result", thrown -> thrown == null);
   }
@@ -98,7 +98,7 @@ final class SurvivalWorld implements AutoCloseable {
     }
   }
 
-  /** The memory of what is mapped behind this size is gone; it is there again if the file grows. */
+  /** Mapped memory beyond this size is gone; it comes back if the file grows. */
   void resizeFile(long size) {
     try (FileChannel channel = FileChannel.open(file(), StandardOpenOption.WRITE)) {
       if (size < channel.size()) {
@@ -136,7 +136,7 @@ final class SurvivalWorld implements AutoCloseable {
     return buffer;
   }
 
-  /** One whose file is gone. */
+  /** A mapped buffer whose file is gone. */
   ByteBuffer gone(int size) {
     ByteBuffer mapped = mapped(size);
     resizeFile(0);
@@ -149,7 +149,7 @@ final class SurvivalWorld implements AutoCloseable {
     return message;
   }
 
-  /** A message of this service that has come here. */
+  /** Sends a message with these items, and returns it as received. */
   Message message(ByteBuffer... items) throws InterruptedException {
     Outgoing message = new Outgoing();
     for (ByteBuffer item : items) message.add(item);

@@ -13,7 +13,7 @@ import org.junit.platform.launcher.listeners.TestExecutionSummary;
 
 /**
  * Runs the tests with a tag, where there is no Maven: {@code TaggedTests TAG PACKAGE}. Exit status
- * 0 if there are some, and every one has run and passed.
+ * 0 if there are such tests, and every one has run and passed.
  */
 public final class TaggedTests {
   private TaggedTests() {}

@@ -14,7 +14,7 @@ import java.util.HexFormat;
 final class TestKey {
   private TestKey() {}
 
-  /** A key file in the folder: the same one for all who ask, the test's process first. */
+  /** Returns a key file in the folder, the same for all callers; the test's process is first. */
   static Path in(Path folder) {
     Path file = folder.resolve("cluster.key");
     byte[] key = new byte[32];

@@ -27,7 +27,7 @@ import org.libripc.RipcException;
 import org.libripc.rpc.Request;
 import org.libripc.rpc.Rpc;
 
-/** A service that has the name of a NodeManager, and not the job's token, gives no output. */
+/** A service with the name of a NodeManager, but without the job's token, gives no output. */
 @Timeout(60)
 class AnswerTest {
   /** What is wrong with an answer. */
@@ -51,7 +51,7 @@ class AnswerTest {
   private final ServerFixture.Taken taken = new ServerFixture.Taken();
   private Ripc ripc;
   private RemoteShuffle shuffle;
-  private volatile int method; // at which it lies
+  private volatile int method; // at which the service lies
   private volatile Lie lie = Lie.NONE;
 
   @BeforeEach
@@ -121,7 +121,7 @@ class AnswerTest {
   }
 
   private void fetch() throws Exception {
-    // One that does not know the session.
+    // A new host, which does not know the session.
     RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
     new RemoteFetch<>(shuffle, host, 0, taken).fetch(List.of(MapFiles.attempt(0)));
   }
@@ -132,7 +132,7 @@ class AnswerTest {
     assertArrayEquals(BYTES, taken.came.get(MapFiles.attempt(0)));
   }
 
-  /** Their checksum is looked at later. */
+  /** Their checksum is checked later. */
   @Test
   void changedBytesComeIfTheyAreNotUnderTheMac() throws Exception {
     open("never");
@@ -155,7 +155,7 @@ class AnswerTest {
       }
     }
     assertEquals(0, taken.came.size());
-    // And the truth is believed afterwards.
+    // A true answer is believed afterwards.
     lie = Lie.NONE;
     whoHasTheTokenIsBelieved();
   }

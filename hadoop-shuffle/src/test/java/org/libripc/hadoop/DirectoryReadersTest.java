@@ -13,7 +13,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Few read a disk, and a slow disk keeps no other waiting. */
+/** Few threads read a disk, and a slow disk does not hold up the others. */
 @Timeout(60)
 class DirectoryReadersTest {
   private final DirectoryReaders readers = new DirectoryReaders(2, 3);

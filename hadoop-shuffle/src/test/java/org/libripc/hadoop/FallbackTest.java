@@ -26,7 +26,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What one path does not give comes over the next one, and counts once with its reason. */
+/** An output that one path does not give comes over the next; it counts once with its reason. */
 @Timeout(120)
 class FallbackTest {
   private static final int OUTPUTS = 60; // Hadoop's shuffle takes 20 at once
@@ -131,7 +131,7 @@ class FallbackTest {
     assertEquals(expected, reduce(process, Map.of(Keys.LOCAL, "false")));
   }
 
-  /** The reducer's view of the outputs: of one it can open a directory only, one is damaged. */
+  /** The reducer's view of the outputs: one is a directory in place of a file, one is damaged. */
   private Path copy() throws IOException {
     Path copy = folder.resolve("copy");
     for (int map = 0; map < OUTPUTS; ++map) {
@@ -172,7 +172,7 @@ class FallbackTest {
     assertEquals(expected, reduce(process, settings));
   }
 
-  /** Files that are written find no room. */
+  /** A file system without room for files that are written. */
   public static final class FullDisk extends LocalFileSystem {
     /** Made by Hadoop. */
     public FullDisk() {

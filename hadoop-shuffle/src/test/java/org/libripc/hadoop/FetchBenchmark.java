@@ -38,7 +38,7 @@ final class FetchBenchmark {
     return took;
   }
 
-  /** Its words: a folder, how many outputs, how many rounds. Prints the times of each way. */
+  /** Arguments: a folder, the number of outputs and of rounds. Prints the times of each way. */
   public static void main(String[] words) throws Exception {
     int outputs = Integer.parseInt(words[1]);
     int rounds = Integer.parseInt(words[2]);

@@ -49,7 +49,7 @@ final class MapFiles {
   final JobConf conf = new JobConf(false);
   private final Path folder;
 
-  /** They go to {@code folder/output/ATTEMPT}, as in a task's local directory. */
+  /** The files go to {@code folder/output/ATTEMPT}, as in a task's local directory. */
   MapFiles(Path folder) {
     this.folder = folder;
     conf.setMapOutputKeyClass(BytesWritable.class);
@@ -66,7 +66,7 @@ final class MapFiles {
     return folder.resolve("output/" + attempt(map) + "/file.out");
   }
 
-  /** Sorted records with keys of which some are the same. */
+  /** Sorted records, some of which have the same key. */
   static List<Pair> records(Random random, int count, int longest) {
     List<Pair> records = new ArrayList<>();
     for (int index = 0; index < count; ++index) {
@@ -101,7 +101,7 @@ final class MapFiles {
     index.writeToFile(new org.apache.hadoop.fs.Path(file + ".index"), conf);
   }
 
-  /** Has the records, in the order of their keys. */
+  /** Checks that the merge gives the records, in the order of their keys. */
   static void check(List<Pair> expected, RawKeyValueIterator merged) throws IOException {
     List<Pair> got = new ArrayList<>();
     while (merged.next()) {

@@ -38,7 +38,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The merge in place gives what sorting all records gives. */
+/** The merge in place gives the same as sorting all records. */
 class MergeTest {
   private static final int REDUCE = 1;
   @TempDir Path folder;
@@ -90,7 +90,7 @@ class MergeTest {
     codec(compression);
     Random random = new Random(seed);
     List<MapFiles.Pair> expected = new ArrayList<>();
-    // The smallest windows: records go over their ends.
+    // With the smallest windows, records go over their ends.
     maps.conf.setLong(Keys.IN_PLACE_BYTES, 12 * (CodecMemory.of(codec, maps.conf) + (16 << 10)));
     RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
     LocalOutputs local = new LocalOutputs(maps.conf, REDUCE);
@@ -155,7 +155,7 @@ class MergeTest {
     return inPlace;
   }
 
-  /** As Hadoop's shuffle, which has copies of all: those that stay in place are open. */
+  /** Like Hadoop's shuffle, which has copies of all outputs: those that stay in place are open. */
   @Test
   void outputsThatAreDeletedAfterTheyWereTakenAreMerged() throws Throwable {
     codec("none");
@@ -178,7 +178,7 @@ class MergeTest {
     for (LocalOutput each : inPlace) assertFalse(each.channel().isOpen(), "it has been merged");
   }
 
-  /** Also if the configuration gives it all: others could not open anything. */
+  /** Even if the configuration gives it all of them: others could not open anything then. */
   @Test
   void aReducerLeavesDescriptorsToOthers() {
     maps().conf.setInt(Keys.REDUCER_FILES, Integer.MAX_VALUE);
@@ -278,7 +278,7 @@ class MergeTest {
     manager.close();
   }
 
-  /** Each byte is under the checksum, both times that it is read. */
+  /** The checksum covers each byte, both times that it is read. */
   @ParameterizedTest
   @ValueSource(strings = {"none", "deflate"})
   void aDamagedByteIsFound(String compression) throws Throwable {

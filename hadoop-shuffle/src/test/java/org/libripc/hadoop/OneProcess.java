@@ -39,7 +39,7 @@ import org.apache.hadoop.yarn.api.records.ApplicationId;
 import org.apache.hadoop.yarn.server.api.ApplicationInitializationContext;
 import org.apache.hadoop.yarn.server.api.AuxiliaryLocalPathHandler;
 
-/** A shuffle handler and reducers in this process: all that is real, except master and tasks. */
+/** A shuffle handler and reducers in this process. All is real except the master and the tasks. */
 final class OneProcess implements AutoCloseable {
   private static final String USER = "user";
 
@@ -51,7 +51,7 @@ final class OneProcess implements AutoCloseable {
   /** Attempts whose data the handler cannot read over libripc; over HTTP it can. */
   final Set<String> unreadable = ConcurrentHashMap.newKeySet();
 
-  /** Those of the last reducer, also if it has failed. */
+  /** The counters of the last reducer, even if it has failed. */
   Map<String, Long> counters = Map.of();
 
   private final RipcShuffleHandler handler = new RipcShuffleHandler();
@@ -60,7 +60,7 @@ final class OneProcess implements AutoCloseable {
   private final TaskCompletionEvent[] events;
   private int reducers;
 
-  /** Has these outputs below {@code root}, with the records that {@code records} makes. */
+  /** Writes the outputs below {@code root}, with the records that {@code records} makes. */
   OneProcess(Path root, int outputs, IntFunction<List<MapFiles.Pair>> records) throws Exception {
     this.outputs = outputs;
     DefaultMetricsSystem.setMiniClusterMode(true); // several handlers, one after the other

@@ -19,8 +19,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * What the plugin and the handler do together, and the job's counters of it. With the tag {@code
- * verbs}: what crosses hosts. Then {@code RIPC_TRANSPORTS} says over what.
+ * What the plugin and the handler do together, and the job's counters for that. Tests with the tag
+ * {@code verbs} cross hosts; {@code RIPC_TRANSPORTS} then names the transport.
  */
 @Timeout(120)
 class RipcShuffleTest {
@@ -36,7 +36,7 @@ class RipcShuffleTest {
     process = new OneProcess(folder, OUTPUTS, map -> records(random, map));
   }
 
-  /** Of two outputs that need several pieces, one that is empty, and small ones. */
+  /** The records of two outputs that need several pieces, one that is empty, and small ones. */
   private static List<MapFiles.Pair> records(Random random, int map) {
     List<MapFiles.Pair> records =
         map < 2

@@ -98,7 +98,7 @@ abstract class ServerFixture {
         metrics);
   }
 
-  /** Another server in place of the one that runs. */
+  /** Starts another server in place of the one that runs. */
   void serveAgain(int queue, int underWay) throws Exception {
     server.close();
     server = serve(queue, underWay);
@@ -112,7 +112,7 @@ abstract class ServerFixture {
     DefaultMetricsSystem.instance().unregisterSource(HandlerMetrics.SOURCE);
   }
 
-  /** Keeps what comes. */
+  /** Keeps the outputs that come. */
   static final class Taken implements RemoteFetch.Target<Object, Object> {
     final Map<TaskAttemptID, byte[]> came = new LinkedHashMap<>();
     final Map<TaskAttemptID, Fallback> failed = new LinkedHashMap<>();

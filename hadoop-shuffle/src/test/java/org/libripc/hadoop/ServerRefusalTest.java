@@ -75,7 +75,7 @@ class ServerRefusalTest extends ServerFixture {
       }
     }
     assertEquals(1, value(metrics.busy));
-    // Pieces of which one is under way, each with the room that the one before gives back.
+    // One piece at a time is under way, each in the room that the one before gives back.
     maps.conf.setInt(Keys.PIECE_BYTES, 64 << 10);
     shuffle.close();
     shuffle = new RemoteShuffle(maps.conf, JOB, KEY);
@@ -83,7 +83,7 @@ class ServerRefusalTest extends ServerFixture {
     checkCame(0);
   }
 
-  /** Those are given back as well. */
+  /** Their room is given back as well. */
   @Test
   void requestsThatCannotBeServedTakeNoRoom() throws Exception {
     serveAgain(256, 64 << 10);
@@ -177,7 +177,7 @@ class ServerRefusalTest extends ServerFixture {
     ShuffleFailure failure = assertThrows(ShuffleFailure.class, host::way);
     assertEquals(Fallback.NO_SERVICE, failure.why());
     host.avoid(failure);
-    // Not asked again for a while, which is why this does not wait.
+    // The host is not asked again for a while, which is why this does not wait.
     assertEquals(Fallback.NO_SERVICE, assertThrows(ShuffleFailure.class, host::way).why());
   }
 

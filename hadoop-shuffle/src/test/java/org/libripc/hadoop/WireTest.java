@@ -108,7 +108,7 @@ class WireTest {
     assertEquals("hadoop-shuffle.node1.example:13562", Wire.serviceName("Node1.Example:13562"));
   }
 
-  /** Both decoders, with requests and answers that are damaged anyhow. */
+  /** Gives both decoders requests and answers that are damaged at random. */
   @ParameterizedTest
   @ValueSource(longs = {1, 2, 3, 4})
   void damagedOnesAreRefusedAndNothingWorse(long seed) {

@@ -37,7 +37,7 @@ import org.libripc.Ripc;
 import org.libripc.RipcBuilder;
 import org.libripc.ServiceId;
 
-/** Who may connect, and what becomes of those who may not. */
+/** Who may connect, and what happens to those who may not. */
 @Tag("jna")
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
@@ -220,9 +220,8 @@ class AccessTest extends HttpPairTest {
     second.close();
   }
 
-  // Another process is stopped while it is asked whether it may connect, which is `admitted`;
-  // `check`
-  // runs then.
+  // Stops another process while the connector is asked whether that process may connect. The answer
+  // is `admitted`; `check` runs while the process is stopped.
   private void withAStoppedClient(
       boolean admitted, Consumer<RipcConnector> change, Executable check) throws Throwable {
     contextOptions = Ripc.builder().resolveTimeout(3 * LIMIT, TimeUnit.SECONDS);

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Whoever waits for an answer receives it. */
+/** The thread that waits for an answer receives it. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
 class AwaitTest extends HttpPairTest {
@@ -41,7 +41,7 @@ class AwaitTest extends HttpPairTest {
 
   private final CountDownLatch release = new CountDownLatch(1);
 
-  /** Answers with the path; to "/slow" when the test lets it. */
+  /** Answers with the path, to "/slow" only when the test allows it. */
   private Handler slowOrPath() {
     return Handlers.handler(
         (request, response, callback) -> {
@@ -112,7 +112,7 @@ class AwaitTest extends HttpPairTest {
     assertTrue(here > 0, "never");
   }
 
-  // Sleeps of the client's own threads: each begins with a wake, of which nobody needs one here.
+  // Counts how often the client's own threads slept: each time means a wake that nobody needs here.
   private static long sleeps(String namePrefix) throws IOException {
     long sum = 0;
     try (Stream<Path> threads = Files.list(Path.of("/proc/self/task"))) {
@@ -251,7 +251,7 @@ class AwaitTest extends HttpPairTest {
     assertTrue(eventually(() -> connector.getConnectedEndPoints().size() == 1));
     client.stop();
     assertThrows(ExecutionException.class, () -> slow.get(LIMIT, TimeUnit.SECONDS));
-    // Nobody receives; what is complete is returned all the same.
+    // Nobody receives any more, but a complete result is returned all the same.
     assertEquals(1, ripcClient.await(CompletableFuture.completedFuture(1), 0, TimeUnit.SECONDS));
     release.countDown();
   }

@@ -22,7 +22,7 @@ import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.stream.StreamOptions;
 
-/** What says that it does not block, and does, holds up nobody else. */
+/** A task that says that it does not block, but does, holds up nobody else. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
 class BlockedTest extends HttpPairTest {
@@ -50,7 +50,7 @@ class BlockedTest extends HttpPairTest {
       return true;
     }
 
-    // In one write that is complete when the client has it, and whose callback waits.
+    // Answers in one write, which is complete when the client has it, and whose callback waits.
     private void writeLarge(Response response, Callback callback) {
       int size = 2 * StreamOptions.DEFAULT.copyLimit();
       RetainableByteBuffer.Mutable buffer = server.getByteBufferPool().acquire(size, true);
@@ -85,7 +85,7 @@ class BlockedTest extends HttpPairTest {
         RawConnection second = raw()) {
       first.write("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
       first.readBody(2 * StreamOptions.DEFAULT.copyLimit());
-      first.write("GET /next HTTP/1.1\r\nHost: x\r\n\r\n"); // tells that it was read
+      first.write("GET /next HTTP/1.1\r\nHost: x\r\n\r\n"); // tells that the body was read
       second.write("GET /release HTTP/1.1\r\nHost: x\r\n\r\n");
       assertTrue(second.readUntil("/release").startsWith("HTTP/1.1 200"));
       assertTrue(first.readUntil("/next").startsWith("HTTP/1.1 200"));

@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Who runs what a connection gives to its executor. */
+/** Which thread runs the tasks that a connection gives to its executor. */
 class CompletionExecutorTest {
   private final List<Runnable> given = new ArrayList<>();
   private final CompletionExecutor executor = new CompletionExecutor(given::add);

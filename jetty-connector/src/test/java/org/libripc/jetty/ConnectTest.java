@@ -23,7 +23,7 @@ import org.libripc.Service;
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"tcp", "shm", "socket"})
 class ConnectTest extends HttpPairTest {
-  // To a service that receives nothing.
+  // Connects to a service that receives nothing, and returns the failure.
   private Throwable connectInVain(long timeoutMillis, boolean stop) throws Exception {
     serverContext = context();
     clientContext = context();

@@ -38,7 +38,7 @@ import org.libripc.Ripc;
 import org.libripc.RipcBuilder;
 import org.libripc.stream.StreamOptions;
 
-/** Files that are sent from where they lie, and whose memory that is meanwhile. */
+/** Files that are sent from where they lie, and who owns their memory meanwhile. */
 @Tag("jna")
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
@@ -72,7 +72,7 @@ class ContentFactoryTest extends HttpPairTest {
             }));
   }
 
-  /** What Jetty leaves in its cache would be reported as a leak, in the midst of another test. */
+  /** What Jetty leaves in its cache would be reported as a leak during another test. */
   private void emptyCaches() {
     caches.forEach(CachingHttpContentFactory::flushCache);
   }

@@ -37,7 +37,7 @@ import org.libripc.ServiceId;
 import org.libripc.ServiceStatistics;
 import org.libripc.stream.StreamOptions;
 
-/** What an answer takes: messages, threads that are woken, and who is told of its end. */
+/** What an answer costs: messages, threads that are woken, and notices of its end. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm"})
 class CostTest extends HttpPairTest {
@@ -47,7 +47,7 @@ class CostTest extends HttpPairTest {
   private static final int LARGE = 900_000; // is sent where it lies
   private static final int MIDDLE = 100_000; // is copied
 
-  /** Nothing happens because time has passed. */
+  /** A scheduler that never runs a task, so nothing happens because time has passed. */
   private static final class Stopped extends AbstractLifeCycle implements Scheduler {
     @Override
     public Task schedule(Runnable task, long delay, TimeUnit units) {
@@ -55,7 +55,7 @@ class CostTest extends HttpPairTest {
     }
   }
 
-  /** Counts what is handed to another thread. */
+  /** Counts the tasks that are handed to another thread. */
   private static final class Counting extends QueuedThreadPool {
     private final AtomicInteger tasks = new AtomicInteger();
 
@@ -85,7 +85,7 @@ class CostTest extends HttpPairTest {
     return scheduler;
   }
 
-  /** Answers with so many writes of one size, from the pool. */
+  /** Answers with {@code count} writes of one size, from the pool. */
   private static Handler writes(int count, int size) {
     return handler(
         (request, response, callback) -> {
@@ -129,19 +129,19 @@ class CostTest extends HttpPairTest {
     int tasks = threads.tasks.get();
     for (int count = 0; count < ROUNDS; ++count) fetch(LARGE);
     ServiceStatistics after = statistics();
-    // The last one may have been read before it was counted.
+    // The client may have read the last message before it was counted.
     long sent = after.messagesSent() - before.messagesSent();
     assertTrue(Math.abs(sent - ROUNDS) <= 1, sent + " messages");
-    // A slow reader tells four times a second how far it is.
+    // A slow reader reports four times a second how far it is.
     long received = after.messagesReceived() - before.messagesReceived();
     assertTrue(received < ROUNDS + ROUNDS / 2, received + " messages");
-    // One to receive may have to be started where two have been busy at once.
+    // A thread that receives may have to be started when two have been busy at once.
     int more = threads.tasks.get() - tasks;
     assertTrue(more < ROUNDS / 2, more + " tasks");
     assertEquals(0, ((RipcConnector) connector).getCopiedBytes());
   }
 
-  /** Serves a file that is read for each request; what so many answers with it take. */
+  /** Serves a file that is read for each request, and checks what the answers take. */
   private void aFileTakes(int size, int pieces, int credits) throws Exception {
     Path files = Files.createDirectory(directory.resolve("files"));
     Files.write(files.resolve("file"), pattern(size, 1));
@@ -219,7 +219,7 @@ class CostTest extends HttpPairTest {
       byte[] some = new byte[1 << 16];
       int count = connection.read(some);
       int head = new String(some, 0, count, StandardCharsets.ISO_8859_1).indexOf("\r\n\r\n") + 4;
-      // Up to the last byte, and not once more.
+      // Reads up to the last byte, and not once more.
       for (int left = head + LARGE - count; left > 0; ) left -= connection.read(some);
       assertTrue(written.await(LIMIT, TimeUnit.SECONDS));
     }
@@ -231,13 +231,13 @@ class CostTest extends HttpPairTest {
     try (RawConnection connection = raw()) {
       connection.write("GET / HTTP/1.1\r\nHost: any\r\n\r\n");
       Service service = (Service) serverEndPoint().getTransport();
-      // Only of quiet messages the service knows which are under way.
+      // The service only keeps track of quiet messages while they are under way.
       assertTrue(eventually(() -> service.settle() == 1));
       assertTrue(connection.readUntil("\r\n\r\n").startsWith("HTTP/1.1 200"));
     }
   }
 
-  /** How many of the requests of a client that thinks before each woke the server. */
+  /** Counts the requests that woke the server. Their client thinks before each. */
   private long wakes(long spinNanos) throws Exception {
     builder = builder.spin(LIMIT, TimeUnit.SECONDS);
     StreamOptions options = StreamOptions.DEFAULT.withSpinNanos(spinNanos);
@@ -260,7 +260,7 @@ class CostTest extends HttpPairTest {
     assertTrue(wakes < ROUNDS / 2, wakes + " times");
   }
 
-  /** How many messages of the short limit find room at a service that does not receive. */
+  /** Counts how many messages of the largest short size fit at a service that does not receive. */
   private static int fill(Service from, ServiceId to) {
     ByteBuffer bytes = ByteBuffer.allocateDirect(StreamOptions.DEFAULT.shortLimit());
     int count = 0;

@@ -106,7 +106,7 @@ class DeathTest extends HttpPairTest {
     assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
   }
 
-  /** {@code -Dorg.libripc.jetty.soak=N} makes it N times as long. */
+  /** {@code -Dorg.libripc.jetty.soak=N} makes this test N times as long. */
   @Test
   void connectionsThatComeAndGoLeaveNothing() throws Exception {
     int count = 2000 * Integer.getInteger("org.libripc.jetty.soak", 1);

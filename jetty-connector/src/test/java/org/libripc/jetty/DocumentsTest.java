@@ -21,9 +21,9 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What README.md and docs tell users of Java to write. */
+/** The Java code that README.md and docs tell users to write. */
 class DocumentsTest {
-  /** What a part of a program may use, beside what it makes itself. */
+  /** What a fragment of a program may use besides what it makes itself. */
   private static final String AROUND =
       """
       import static java.nio.channels.FileChannel.MapMode.*;

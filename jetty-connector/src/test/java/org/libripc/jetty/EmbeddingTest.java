@@ -147,7 +147,7 @@ class EmbeddingTest {
     assertEquals("[org.libripc.jetty]", exported.toString());
   }
 
-  // The jars of the class path, and as jars the modules of libripc, which may not be packaged yet.
+  // The jars of the class path, and jars of libripc's modules, which may not be packaged yet.
   private String modulePath() throws IOException {
     List<String> path = new ArrayList<>();
     for (String each :

@@ -34,7 +34,7 @@ class EndPointTest extends HttpPairTest {
     }
   }
 
-  // Large enough to be sent where it lies, if it were a write with a callback.
+  // The body is large enough that a write with a callback would send it from where it lies.
   @Test
   void whatFlushHasTakenIsTheCallersAgain() throws Exception {
     startServer(

@@ -46,8 +46,8 @@ class EndingTest extends HttpPairTest {
         });
   }
 
-  // In some 2 seconds, twice what a connection may be idle. What is read between two pauses is
-  // small beside all that one write may be.
+  // Takes about 2 seconds, twice what a connection may be idle. What it reads between two pauses is
+  // small compared with what one write may be.
   private void readSlowly(RawConnection connection, int size, String begun) throws Exception {
     byte[] some = new byte[100_000];
     int total = begun.length() - begun.indexOf("\r\n\r\n") - 4;

@@ -21,12 +21,12 @@ import org.eclipse.jetty.io.ArrayByteBufferPool;
 import org.libripc.Ripc;
 
 /**
- * A client process: fetches with Jetty's HttpClient what it is told to in lines, and prints what
- * each took.
+ * A client process: reads lines, fetches with Jetty's HttpClient what each line asks for, and
+ * prints how long that took.
  *
- * <p>Argument: {@code tcp:PORT} or {@code ripc:NAME}; with {@code ripc-get:NAME} who waits does not
- * receive ({@link RipcClient#await}). A line: the path, requests of each thread, threads, bytes to
- * expect, their CRC-32 as a decimal number or "any".
+ * <p>Argument: {@code tcp:PORT} or {@code ripc:NAME}; with {@code ripc-get:NAME} the waiting thread
+ * does not receive ({@link RipcClient#await}). A line: the path, requests of each thread, threads,
+ * bytes to expect, their CRC-32 as a decimal number or "any".
  */
 final class FetchMain {
   private static final int MOST_THREADS = 64;
@@ -42,7 +42,7 @@ final class FetchMain {
     services = new RipcClient(ripc);
     if (!isTcp()) client.addBean(services);
     client.setMaxConnectionsPerDestination(MOST_THREADS);
-    // Either with a pool that keeps buffers of this size.
+    // Both transports get a pool that keeps buffers of this size.
     client.setResponseBufferSize(BUFFER_BYTES);
     client.setByteBufferPool(
         isTcp() ? new ArrayByteBufferPool(0, 4096, BUFFER_BYTES) : new RipcByteBufferPool(ripc));
@@ -59,7 +59,7 @@ final class FetchMain {
     return isTcp() ? request : request.transport(services.transport(rest));
   }
 
-  /** Fetches once; the time in nanoseconds. */
+  /** Fetches once and returns the time in nanoseconds. */
   private long fetch(String path, long size, String checksum) throws Exception {
     CRC32 sum = new CRC32();
     boolean check = !checksum.equals("any");

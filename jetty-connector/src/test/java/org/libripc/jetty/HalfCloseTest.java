@@ -64,8 +64,9 @@ class HalfCloseTest extends HttpPairTest {
     }
   }
 
-  // Jetty's own rule, on each path: content that has not come when a handler that did not read it
-  // has answered ends the connection. Whether it has come is a matter of time.
+  // Jetty's own rule, on every transport: if a handler has answered without reading the content,
+  // and the content has not come by then, the connection ends. Whether it has come depends on
+  // timing.
   @Test
   void contentThatIsUnreadAndHasNotComeEndsTheConnection() throws Exception {
     startServer(Handlers.path(), ignored -> {});

@@ -19,7 +19,7 @@ final class Handlers {
     void handle(Request request, Response response, Callback callback) throws Exception;
   }
 
-  /** What files are taken from, of what Jetty has: its cache, or each is read for itself. */
+  /** Which of Jetty's sources files come from: its cache, or a separate read for each. */
   interface Contents {
     HttpContent.Factory of(HttpContent.Factory cached, HttpContent.Factory read);
   }

@@ -45,11 +45,11 @@ import org.libripc.stream.StreamOptions;
 
 /**
  * A Jetty server and a Jetty client, the same over TCP and over libripc's transports: what holds
- * for one holds for all. Subclasses say which.
+ * for one holds for all. Subclasses choose the transports.
  */
 @Timeout(60)
 abstract class HttpPairTest {
-  /** No wait is longer, in seconds. */
+  /** The longest wait, in seconds. */
   static final long LIMIT = 20;
 
   static final String SERVICE = "jetty-test";
@@ -78,12 +78,12 @@ abstract class HttpPairTest {
     return new QueuedThreadPool();
   }
 
-  /** For time-outs; null: one of Jetty's. */
+  /** The server's scheduler for time-outs; null means one of Jetty's. */
   Scheduler serverScheduler() {
     return null;
   }
 
-  /** Of contexts. */
+  /** The options of contexts. */
   RipcBuilder options() {
     return Ripc.builder();
   }
@@ -207,7 +207,7 @@ abstract class HttpPairTest {
     return process;
   }
 
-  /** A connection of bytes, without HTTP at this side. */
+  /** A connection of plain bytes, without HTTP on this side. */
   RawConnection raw() throws Exception {
     if (isTcp()) return new RawConnection.Tcp(port);
     if (ripcClient == null) {
@@ -234,13 +234,16 @@ abstract class HttpPairTest {
     if (serverContext != null) serverContext.close();
   }
 
-  /** Of the server. What was given back is, where no buffers are kept, when no one can reach it. */
+  /** What the server leases. Without kept buffers, a lease ends when no one can reach it. */
   long leasedAfterCollection() {
     System.gc();
     return serverContext.poolStatistics().leased();
   }
 
-  /** That nobody is connected, no more is leased than before, and no further leak was reported. */
+  /**
+   * Checks that nobody is connected, no more is leased than before, and no further leak was
+   * reported.
+   */
   void assertMemoryIsBack(long leased, long leaks) throws InterruptedException {
     assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
     assertTrue(
@@ -255,7 +258,7 @@ abstract class HttpPairTest {
     return bytes;
   }
 
-  /** Asks until it holds, or the time is over. */
+  /** Asks until the condition holds, or the time is over. */
   static boolean eventually(BooleanSupplier condition) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT);
     while (!condition.getAsBoolean()) {

@@ -98,7 +98,7 @@ class MemoryTest extends HttpPairTest {
     assertEquals(copied, ((RipcConnector) connector).getCopiedBytes());
     long more = serverContext.poolStatistics().leased() - leased;
     assertTrue(more < size, more + " bytes were leased for requests after the first");
-    // What Jetty leaves in its cache would be reported as a leak, in the midst of another test.
+    // What Jetty leaves in its cache would be reported as a leak during another test.
     ((CachingHttpContentFactory) resources.getHttpContentFactory()).flushCache();
   }
 

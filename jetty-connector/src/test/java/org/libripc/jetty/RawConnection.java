@@ -12,14 +12,14 @@ import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.util.BufferUtil;
 import org.eclipse.jetty.util.Callback;
 
-/** A connection that a test speaks bytes over, blocking. */
+/** A blocking connection over which a test sends and receives bytes. */
 interface RawConnection extends Closeable {
   String HEAD_END = "\r\n\r\n";
 
-  /** In one write where there is such a thing. */
+  /** Writes the bytes, in one write if the transport has such a thing. */
   void write(ByteBuffer... bytes) throws IOException;
 
-  /** Some bytes; -1 at the end of the stream. */
+  /** Reads some bytes; returns -1 at the end of the stream. */
   int read(byte[] to) throws IOException;
 
   /** Ends the stream to the server; the other direction goes on. */
@@ -49,7 +49,7 @@ interface RawConnection extends Closeable {
   }
 
   /**
-   * The body of an answer: so many bytes, or up to the end.
+   * Returns the body of an answer: this many bytes, or up to the end.
    *
    * @param begun what was read of the answer already, with its head
    */

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Requests that Jetty's client makes itself: of a redirect, and with an answer to a challenge. */
+/** Requests that Jetty's client makes itself: after a redirect, and in answer to a challenge. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
 class RedirectTest extends HttpPairTest {

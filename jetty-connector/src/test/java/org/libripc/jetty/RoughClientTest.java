@@ -33,7 +33,7 @@ import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.stream.StreamOptions;
 
-/** Clients that speak the format of the stream by hand, and not always well. */
+/** Clients that speak the stream's format by hand, and not always correctly. */
 @Tag("jna")
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
@@ -57,7 +57,7 @@ class RoughClientTest extends HttpPairTest {
         ServiceId.ofName(SERVICE), message.add(bytes, ItemKind.LONG), LIMIT, TimeUnit.SECONDS);
   }
 
-  // What a client of this name has left behind that was killed.
+  // Leaves what a client of this name would leave behind if it was killed.
   private void leaveConnection(String name) throws Exception {
     try (Ripc other = context();
         Service killed = other.service().name(name).register()) {
@@ -82,11 +82,11 @@ class RoughClientTest extends HttpPairTest {
         rough.send(to, new Outgoing().tag(7).add(ByteBuffer.wrap(each), ItemKind.LONG));
         rough.send(to, new Outgoing().tag(7));
       }
-      // A message of a connection that there is not.
+      // A message of a connection that does not exist.
       RawFrame data = new RawFrame(RawFrame.Type.DATA, 0, RawFrame.Reason.NONE, 0, 0, 0);
       rough.send(to, new Outgoing().tag(8).add(data.encode(), ItemKind.SHORT));
       assertEquals(RawFrame.Reason.UNKNOWN, next(rough, 8).reason());
-      // One that is opened, and then has a message from far ahead.
+      // A connection that is opened, and then has a message from far ahead.
       RawFrame open =
           new RawFrame(RawFrame.Type.OPEN, RawFrame.FILLER, RawFrame.Reason.NONE, 0, 0, 4096);
       rough.send(to, new Outgoing().tag(9).add(open.encode(), ItemKind.SHORT));
@@ -96,13 +96,13 @@ class RoughClientTest extends HttpPairTest {
       rough.send(to, new Outgoing().tag(9).add(ahead.encode(), ItemKind.SHORT));
       assertEquals(RawFrame.Reason.PROTOCOL, next(rough, 9).reason());
       assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()));
-      // And one that has read what was never sent.
+      // A connection that says it has read what was never sent.
       rough.send(to, new Outgoing().tag(10).add(open.encode(), ItemKind.SHORT));
       assertEquals(RawFrame.Type.ACCEPT, next(rough, 10).type());
       RawFrame greedy = new RawFrame(RawFrame.Type.CREDIT, 0, RawFrame.Reason.NONE, 0, 1L << 40, 0);
       rough.send(to, new Outgoing().tag(10).add(greedy.encode(), ItemKind.SHORT));
       assertEquals(RawFrame.Reason.PROTOCOL, next(rough, 10).reason());
-      // And one that accepts what it has asked for itself.
+      // A connection that accepts its own request.
       rough.send(to, new Outgoing().tag(11).add(open.encode(), ItemKind.SHORT));
       assertEquals(RawFrame.Type.ACCEPT, next(rough, 11).type());
       RawFrame accept =
@@ -130,12 +130,12 @@ class RoughClientTest extends HttpPairTest {
     }
   }
 
-  /** What a client of a server that stops meanwhile does with its messages. */
+  /** What a client does with its messages while the server stops. */
   private interface Client {
     void take(Service service) throws Exception;
   }
 
-  // As one does whose thread that receives has stopped the server, or a debugger has the process.
+  // As if the client's receiving thread had stopped the server, or a debugger held the process.
   private void stopWithAClientThatTakesNothing(String request) throws Exception {
     stop(request, stuck -> {});
   }

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 class AdaptiveSpinTest {
   private final AdaptiveSpin spin = new AdaptiveSpin();
 
-  /** Messages that come without a spin, until the next one. */
+  /** Counts the messages that come without a spin, until the next spin. */
   private int skipped() {
     int count = 0;
     for (; !spin.maySpin(); ++count) spin.waited();

@@ -9,7 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Who runs what a completion leaves to its thread. */
+/** Which thread runs the tasks that a completion leaves to its thread. */
 class CompletionTest {
   private final Runnable first = () -> assertTrue(true);
   private final Runnable second = () -> assertTrue(true);

@@ -17,13 +17,13 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
-/** A thread that waits for what one of the tasks does, and receives meanwhile. */
+/** A guest is a thread that waits for the result of a task, and receives meanwhile. */
 class GuestTest extends ReceivingThreadsFixture {
   private Thread lastGuest;
 
   private static final long LIMIT_NANOS = TimeUnit.SECONDS.toNanos(LIMIT);
 
-  /** A thread that receives until this is complete; the future tells how that ended. */
+  /** Starts a guest that receives until the answer is complete. The future tells how that ended. */
   private CompletableFuture<Thread> guest(CompletableFuture<?> answer, long nanos) {
     CompletableFuture<Thread> end = new CompletableFuture<>();
     Thread thread =
@@ -50,7 +50,7 @@ class GuestTest extends ReceivingThreadsFixture {
     return end;
   }
 
-  /** Until somebody waits for events: before that no guest is taken. */
+  /** Waits until a thread waits for events: before that no guest is taken. */
   private void awaitFollowers() throws InterruptedException {
     assertTrue(eventually(tasks.events::hasQueuedThreads));
   }
@@ -187,7 +187,7 @@ class GuestTest extends ReceivingThreadsFixture {
     CompletableFuture<Void> second = new CompletableFuture<>();
     CompletableFuture<Thread> secondEnd = guest(second, LIMIT_NANOS);
     assertTrue(eventually(() -> lastGuest.getState() == Thread.State.TIMED_WAITING));
-    assertOthersReceive(); // by the first, which sees then that it is not alone
+    assertOthersReceive(); // the first guest does, and then sees that it is not alone
     assertTrue(eventually(() -> !tasks.hasGuest()));
     CompletableFuture<Thread> runner = new CompletableFuture<>();
     tasks.offer(() -> runner.complete(Thread.currentThread()));
@@ -284,7 +284,7 @@ class GuestTest extends ReceivingThreadsFixture {
     get(CompletableFuture.allOf(all));
   }
 
-  /** A task that is offered again and again, as that of a connection is. */
+  /** A task that is offered again and again, like that of a connection. */
   private static final class Same implements Runnable {
     private final Queue<Runnable> bodies = new ConcurrentLinkedQueue<>();
 
@@ -317,7 +317,7 @@ class GuestTest extends ReceivingThreadsFixture {
           };
       for (int count = 0; count < parts; ++count) offer(connection, part);
       Thread guest = get(end);
-      // In the first round the first part was not known to be of the connection.
+      // In the first round it was not known that the first part belongs to the connection.
       if (round > 0) assertEquals(guest, get(answer));
       if (round > 0) assertEquals(0, others.get());
       others.set(0);

@@ -103,7 +103,7 @@ abstract class ReceivingThreadsFixture {
       CompletableFuture.delayedExecutor(1, TimeUnit.MILLISECONDS).execute(look);
     }
 
-    /** No thread is away for too long meanwhile, however late the system runs it. */
+    /** Until time goes on, no thread is away for too long, however late the system runs it. */
     synchronized void stopTime() {
       timeStandsStill = true;
     }
@@ -146,7 +146,7 @@ abstract class ReceivingThreadsFixture {
     }
   }
 
-  /** Asks until it holds, or the time is over. */
+  /** Asks until the condition holds, or the time is over. */
   static boolean eventually(BooleanSupplier condition) throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT);
     while (!condition.getAsBoolean()) {

@@ -8,9 +8,9 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 
-/** Who runs what is received: tasks that may block, and others. */
+/** Which threads run what is received: tasks that may block, and others. */
 class ReceivingThreadsTest extends ReceivingThreadsFixture {
-  /** What says that it does not block. */
+  /** A task that says that it does not block. */
   private static StreamTask nonBlocking(Runnable task) {
     return new StreamTask() {
       @Override

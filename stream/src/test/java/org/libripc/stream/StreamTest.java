@@ -115,7 +115,7 @@ class StreamTest {
     return ByteBuffer.allocateDirect(size).put(bytes).flip();
   }
 
-  /** At least so many bytes, or up to the end of the stream. */
+  /** Reads at least this many bytes, or up to the end of the stream. */
   private static byte[] read(ByteStream stream, int size) throws Exception {
     ByteArrayOutputStream all = new ByteArrayOutputStream();
     ByteBuffer some = ByteBuffer.allocate(50_000);

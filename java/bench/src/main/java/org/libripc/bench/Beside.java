@@ -19,16 +19,16 @@ import org.libripc.Outgoing;
 import org.libripc.Ripc;
 
 /**
- * Round trips of 64 bytes in Java and in C++, in turns so short that both meet the machine in the
- * same state: `Beside RIPC-PROGRAM TURNS`. Both measure the same: from before the send until after
- * the receive; the payload is compared outside of that, each time.
+ * Measures round trips of 64 bytes in Java and in C++, which take turns so short that both meet the
+ * machine in the same state: `Beside RIPC-PROGRAM TURNS`. Both measure from before the send until
+ * after the receive; they compare the payload outside of that interval, each time.
  */
 final class Beside {
   static final int WARM_UP = 1_000;
   static final int COUNT = 50_000;
   private static final int SIZE = 64;
-  private static final int FIRST_BLOCKS = 20; // for the compiler
-  // Between what two processors near each other and far from each other take for a line.
+  private static final int FIRST_BLOCKS = 20; // to warm up the compiler
+  // Lies between the times that a cache line takes between near and between far processors, in ns.
   private static final double FAR = 300;
 
   private record Native(double trip, double line) {
@@ -62,7 +62,7 @@ final class Beside {
 
   public static void main(String[] arguments) throws Exception {
     Beside beside = new Beside(arguments[0]);
-    // Pinned; this thread is not, as what it starts inherits that.
+    // The executor's thread is pinned; this one is not, because what it starts inherits that.
     ExecutorService measuring = Executors.newSingleThreadExecutor();
     try {
       measuring.submit(() -> Pair.pin(0)).get();

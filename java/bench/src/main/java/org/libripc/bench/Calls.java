@@ -21,8 +21,8 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * A call over shared memory, both sides spinning: beside `ripc bench calls --window 1`. With `-prof
- * gc`: what its forms allocate.
+ * A call over shared memory with both sides spinning, to compare with `ripc bench calls --window
+ * 1`. With `-prof gc` it shows what each form of call allocates.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.SampleTime)

@@ -15,8 +15,9 @@ import org.libripc.Service;
 import org.libripc.rpc.Rpc;
 
 /**
- * The other process of a benchmark: `Far DIRECTORY echo|sink|blocks|calls`. Ends with its standard
- * input, of which each byte is, for `blocks`, one block of echoes; in between it does not spin.
+ * The other process of a benchmark: `Far DIRECTORY echo|sink|blocks|calls`. It ends when its
+ * standard input ends. With `blocks`, each byte of input asks for one block of echoes; between
+ * blocks it does not spin.
  */
 final class Far {
   private Far() {}

@@ -17,8 +17,8 @@ import org.libripc.Service;
 import org.libripc.ServiceId;
 
 /**
- * A service here and one in another JVM ({@link Far}), over shared memory. That one is on core 1;
- * who measures pins itself to core 0.
+ * A service here and one in another JVM ({@link Far}), over shared memory. The other JVM is on core
+ * 1; the measuring thread pins itself to core 0.
  */
 final class Pair {
   static final String NAME = "far";
@@ -56,7 +56,7 @@ final class Pair {
     far = ServiceId.ofName(NAME);
   }
 
-  /** The other process, with the role `blocks`, answers the messages of one block from now on. */
+  /** Asks the other process, with the role `blocks`, to answer the messages of one block. */
   void beginBlock() throws IOException {
     process.getOutputStream().write('b');
     process.getOutputStream().flush();
@@ -72,7 +72,7 @@ final class Pair {
         .open();
   }
 
-  /** Keeps the calling thread on a core, where there is more than one. */
+  /** Pins the calling thread to a core, if there is more than one. */
   static void pin(int core) {
     if (Runtime.getRuntime().availableProcessors() < 2) return;
     try (Memory mask = new Memory(128)) {

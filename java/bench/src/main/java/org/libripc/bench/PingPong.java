@@ -19,8 +19,8 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * Round trip of a short message over shared memory, both sides spinning: beside `ripc bench
- * pingpong`.
+ * Round trip of a short message over shared memory with both sides spinning, to compare with `ripc
+ * bench pingpong`.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.SampleTime)

@@ -18,8 +18,8 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * Short messages one way over shared memory, 64 with each send, every payload compared: beside
- * `ripc bench rate`.
+ * Short messages one way over shared memory, 64 with each send, every payload compared. To compare
+ * with `ripc bench rate`.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.Throughput)
