@@ -336,7 +336,8 @@ function(ripc_tests_rdma_lab)
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:SocketRail.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
-:BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
+:DiagnoseSettings.ASpinTime*:BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*\
+:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
     # The tests that use the first device they find run once more, with siw.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"
