@@ -110,7 +110,7 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
 Result<Spin> read_spin(std::uint64_t option) {
   // A year: sums of times do not overflow.
   if (option != RIPC_DEFAULT_TIME) return Spin{std::min<std::uint64_t>(option, 31'536'000'000'000'000), false};
-  if (environment("RIPC_SPIN_US").empty()) return Spin{.remote_only = sysconf(_SC_NPROCESSORS_ONLN) == 1};
+  if (environment("RIPC_SPIN_US").empty()) return Spin{.remote_only = sysconf(_SC_NPROCESSORS_ONLN) < 2};
   std::uint64_t microseconds = 0;
   if (Status status = read_number("RIPC_SPIN_US", 0, 60'000'000, microseconds); !status.ok()) return status;
   return Spin{microseconds * 1000, false};

@@ -97,9 +97,9 @@ Status ItemPlan::choose(std::span<const ripc_item> items, std::size_t returns, s
   while (wire::packet_size(entries, body) > auto_limit) {
     std::size_t most = 0, largest = 0;
     for (std::size_t index = 0; index < items.size(); ++index) {
-      const auto& [data, size, kind, return_index] = items[index];
-      const bool may_leave = kind == RIPC_ITEM_AUTO || kind == RIPC_ITEM_RETURN;
-      const std::size_t saved = may_leave ? saving(size, protocols_[index]) : 0;
+      const ripc_item& item = items[index];
+      const bool may_leave = item.kind == RIPC_ITEM_AUTO || item.kind == RIPC_ITEM_RETURN;
+      const std::size_t saved = may_leave ? saving(item.size, protocols_[index]) : 0;
       if (saved == 0 || saved < most) continue;
       most = saved;
       largest = index;

@@ -44,7 +44,7 @@ class AdaptiveSpin {
   bool is_off() const noexcept { return time_ == 0; }
   // Valid until the next check.
   bool is_short() const noexcept { return is_busy_; }
-  // A peer has sent its first message.
+  // A peer has sent its first message. With one processor, waits spin while all such peers are on other hosts.
   void met(bool is_on_this_host) noexcept {
     has_local_peer_ = has_local_peer_ || is_on_this_host;
     time_ = has_local_peer_ ? spin_.any_peer() : spin_.time;
