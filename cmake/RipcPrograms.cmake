@@ -99,6 +99,7 @@ if(RIPC_BUILD_BENCH)
   endfunction()
 
   file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/bench/*.cpp")
+  ripc_drop_rdma(bench_sources)
   foreach(source IN LISTS bench_sources)
     cmake_path(GET source STEM name)
     if(NOT name MATCHES "^bench_")

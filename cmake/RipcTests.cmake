@@ -44,21 +44,26 @@ if(RIPC_SANITIZE)
   set(RIPC_TIMEOUT_FACTOR 3)
 endif()
 
+# The settings that a user's shell may have. None of them may change what is tested.
+set(RIPC_USER_SETTINGS RUNTIME_DIR TRANSPORTS RESOLVER_FILE SPIN_US PEERS SOCKET_PORTS SOCKET_ADDRESS SOCKET_INTERFACE
+  SOCKET_RECEIVE_BUFFER SOCKET_STREAMS RAILS SOCKET_BULK_CONNECTIONS VERBS_CONNECTIONS PEER_TIMEOUT_MS
+  CLUSTER_KEY_FILE GROUP_REFRESH_MS VERBS_GROUPS RESOLVERS ZOOKEEPER ZOOKEEPER_SESSION_MS IDENTITY_FILE TRUST_FILE
+  ENCRYPT)
+list(TRANSFORM RIPC_USER_SETTINGS REPLACE "(.+)" "RIPC_\\1=unset:")
+
 # ripc_add_test(NAME LABEL SECONDS COMMAND...)
 function(ripc_add_test name label seconds)
   math(EXPR timeout "${seconds} * ${RIPC_TIMEOUT_FACTOR}")
   add_test(NAME ${name} COMMAND ${ARGN})
-  # The environment tells tests where to find things. It also keeps out libripc's settings in the user's shell and the
-  # user's cluster key, which must not change what is tested. No test sends to the network (tests of the multicast
-  # resolver choose the loopback interface).
+  # The environment tells tests where to find things, and hides the user's cluster key. No test sends to the network
+  # (tests of the multicast resolver choose the loopback interface).
   set_tests_properties(${name} PROPERTIES
     LABELS "${label}"
     TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77
     ENVIRONMENT
       "RIPC_TEST_PROGRAM_DIR=${RIPC_TEST_PROGRAM_DIR};RIPC_BUILD_DIR=${PROJECT_BINARY_DIR};RIPC_SOURCE_DIR=${PROJECT_SOURCE_DIR};RIPC_MULTICAST=off;RIPC_NETWORK=key;XDG_CONFIG_HOME=${RIPC_TEST_PROGRAM_DIR}/no-config"
-    ENVIRONMENT_MODIFICATION
-      "RIPC_RUNTIME_DIR=unset:;RIPC_TRANSPORTS=unset:;RIPC_RESOLVER_FILE=unset:;RIPC_SPIN_US=unset:;RIPC_PEERS=unset:;RIPC_SOCKET_PORTS=unset:;RIPC_SOCKET_ADDRESS=unset:;RIPC_SOCKET_INTERFACE=unset:;RIPC_SOCKET_RECEIVE_BUFFER=unset:;RIPC_SOCKET_STREAMS=unset:;RIPC_RAILS=unset:;RIPC_SOCKET_BULK_CONNECTIONS=unset:;RIPC_VERBS_CONNECTIONS=unset:;RIPC_PEER_TIMEOUT_MS=unset:;RIPC_CLUSTER_KEY_FILE=unset:;RIPC_GROUP_REFRESH_MS=unset:;RIPC_VERBS_GROUPS=unset:;RIPC_RESOLVERS=unset:;RIPC_ZOOKEEPER=unset:;RIPC_ZOOKEEPER_SESSION_MS=unset:;RIPC_IDENTITY_FILE=unset:;RIPC_TRUST_FILE=unset:")
+    ENVIRONMENT_MODIFICATION "${RIPC_USER_SETTINGS}")
 endfunction()
 
 # GoogleTest's templates take long to optimise, and only the library under test must be fast.
@@ -119,9 +124,7 @@ endfunction()
 
 function(ripc_tests_unit)
   file(GLOB_RECURSE unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/*.cpp")
-  if(NOT RIPC_WITH_VERBS)
-    list(FILTER unit_sources EXCLUDE REGEX "/(transport/verbs/|capi/diagnose_verbs)")
-  endif()
+  ripc_drop_rdma(unit_sources)
   ripc_add_helpers(unit unit_sources ripc_internal)
   if(unit_sources)
     ripc_add_test_program(ripc_unit_tests ripc_unit_tests ${unit_sources})
@@ -149,10 +152,10 @@ function(ripc_tests_conformance)
       set_property(TEST conformance.${transport} APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=${transport}")
     endforeach()
     # Loopback takes 64 KiB in one datagram, which no other network does.
-    ripc_add_test(conformance.socket_ethernet conformance 600
+    ripc_add_test(conformance.socket_ethernet conformance 600 env RIPC_ENCRYPT=off
       "${PROJECT_SOURCE_DIR}/tests/conformance/ethernet-mtu" "$<TARGET_FILE:ripc_conformance_tests>")
     # The other runs encrypt messages; this one only authenticates them.
-    set_property(TEST conformance.socket_ethernet APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=socket" RIPC_ENCRYPT=off)
+    set_property(TEST conformance.socket_ethernet APPEND PROPERTY ENVIRONMENT "RIPC_TEST_TRANSPORTS=socket")
     # With the peers on another host, long items take all rails.
     ripc_add_test(conformance.socket_two_rails conformance 600
       "${PROJECT_SOURCE_DIR}/tests/conformance/two-rails" "$<TARGET_FILE:ripc_conformance_tests>")
@@ -217,9 +220,7 @@ endfunction()
 function(ripc_tests_fuzz)
   set(RIPC_FUZZ_RUNS 500000 CACHE STRING "Inputs that a fuzzer makes up in the test suite, after its corpus")
   file(GLOB fuzz_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp")
-  if(NOT RIPC_WITH_VERBS)
-    list(FILTER fuzz_sources EXCLUDE REGEX "/(introduction|grh)_fuzz")
-  endif()
+  ripc_drop_rdma(fuzz_sources)
   set(fuzz_main "${PROJECT_SOURCE_DIR}/tests/fuzz/standalone_main.cpp")
   # The only decoder under test that is not part of the library.
   add_library(ripc_file_protocol OBJECT "${PROJECT_SOURCE_DIR}/libripc/cli/file/file_protocol.cpp")
@@ -441,7 +442,7 @@ function(ripc_tests_scripts)
   if(RIPC_BUILD_EXAMPLES AND EXISTS "${run_examples}")
     ripc_add_test(examples examples 300 bash "${run_examples}" "${PROJECT_BINARY_DIR}/examples")
   endif()
-  if(TARGET ripc_conformance_tests)
+  if(RIPC_WITH_VERBS AND TARGET ripc_conformance_tests)
     ripc_tests_rdma_lab()
   endif()
   # The other half of scripts/demo takes long and checks nothing that cli.files does not.

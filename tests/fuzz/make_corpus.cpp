@@ -22,11 +22,8 @@
 #include "wire/datagram.hpp"
 #include "wire/packet.hpp"
 #include "wire/shm_control.hpp"
-#if __has_include(<rdma/rdma_cma.h>)
+#ifdef RIPC_WITH_VERBS
 #include "transport/verbs/bulk/connection_private_data.hpp"
-#define RIPC_FUZZ_HAS_VERBS 1
-#else
-#define RIPC_FUZZ_HAS_VERBS 0
 #endif
 
 namespace {
@@ -262,7 +259,7 @@ void write_call(const std::filesystem::path& folder) {
   write_header("refused_slots", {.kind = call::Kind::open, .number = 0x5eed, .code = 3});
 }
 
-#if RIPC_FUZZ_HAS_VERBS
+#ifdef RIPC_WITH_VERBS
 void write_private_data(const std::filesystem::path& folder) {
   ripc::internal::verbs::PrivateData private_data =
       ripc::internal::verbs::make_private_data(nullptr, ripc::internal::verbs::Side::dialing, {}, kSource, 3);
@@ -318,7 +315,7 @@ int main(int argc, char** argv) {
   write_bulk(folder("bulk"));
   write_call(folder("call"));
   write_file_protocol(folder("file_protocol"));
-#if RIPC_FUZZ_HAS_VERBS
+#ifdef RIPC_WITH_VERBS
   write_private_data(folder("connection_private_data"));
 #endif
   return failed ? 1 : 0;

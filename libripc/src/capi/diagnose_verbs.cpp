@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The self-check of the RDMA transport: which devices, ports and addresses can be used, and what is wrong with the
 // others.
-#ifdef RIPC_WITH_VERBS
-
 #include "capi/diagnose_verbs.hpp"
 
 #include <linux/capability.h>
@@ -123,5 +121,3 @@ void check_verbs(Report& report) {
 }
 
 }  // namespace ripc::internal::capi
-
-#endif

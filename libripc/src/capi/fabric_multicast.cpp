@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifdef RIPC_WITH_VERBS
-
 #include "capi/fabric_multicast.hpp"
 
 #include <algorithm>
@@ -39,5 +37,3 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
 }
 
 }  // namespace ripc::internal::capi
-
-#endif

@@ -2,8 +2,6 @@
 // The multicast resolver's network over RDMA devices, made from the resolver's options.
 #pragma once
 
-#ifdef RIPC_WITH_VERBS
-
 #include <memory>
 
 #include "base/status.hpp"
@@ -18,5 +16,3 @@ Result<resolver::MulticastResolver::Networks> fabric_networks(const resolver::Mu
                                                               const std::shared_ptr<const verbs::DeviceList>& devices);
 
 }  // namespace ripc::internal::capi
-
-#endif
