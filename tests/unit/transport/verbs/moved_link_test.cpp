@@ -175,6 +175,14 @@ TEST_F(MovedLinks, LetGoOfTheirDevices) {
       << " of " << users_here << ", " << there.use_count() << " of " << users_there;
 }
 
+// The thread that opens a link greets its peer meanwhile.
+TEST_F(MovedLinks, CountAsNotGreetedWithoutADevice) {
+  ASSERT_TRUE(link().was_greeted());
+  ASSERT_NO_FATAL_FAILURE(move_away());
+  link().greet();
+  EXPECT_FALSE(link().was_greeted());
+}
+
 TEST_F(MovedLinks, HaveNoRoomUntilTheyHaveArrived) {
   const remote::SessionPointer here = link().session();
   {

@@ -87,9 +87,14 @@ void DatagramChannel::greet(const Attachment& attachment) noexcept {
                                 {.kind = wire::datagram::Kind::greeting, .token = attachment.token}, {});
 }
 
-void DatagramChannel::greet() noexcept { greet(*attachment_); }
+void DatagramChannel::greet() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (attachment_) greet(*attachment_);
+}
 
 bool DatagramChannel::was_greeted() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!attachment_) return false;
   if (!attachment_->greeted.load(std::memory_order_acquire)) attachment_->sender->read_credits();
   return attachment_->greeted.load(std::memory_order_acquire);
 }
@@ -106,7 +111,7 @@ void DatagramChannel::probes_unanswered() noexcept {
     hooks_.unreachable();
     return;
   }
-  greet();
+  greet(*attachment_);
 }
 
 // ---- Where it goes when its session has moved ----------------------------------------------------------------

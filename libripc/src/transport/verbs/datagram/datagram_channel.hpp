@@ -73,7 +73,8 @@ class DatagramChannel final : public remote::LinkChannel {
   void check_path() noexcept override;
   void leave() noexcept override {}
   void handle(const wire::session_control::Frame& frame) noexcept override;
-  // Sends a greeting to the peer's responder; and tells whether an answer has come since the channel was made.
+  // Any. Sends a greeting to the peer's responder; and tells whether an answer has come since the channel was made. The
+  // session may move meanwhile; a channel that has left its device was not greeted.
   void greet() noexcept;
   bool was_greeted() noexcept;
   // Responder. The peer has answered a request for an attachment with this sender and token. False: it was not asked.
