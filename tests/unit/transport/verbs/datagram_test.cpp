@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <string>
 
 #include "nodes.hpp"
+#include "support/waiting.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 namespace ripc::internal::verbs {
@@ -233,6 +235,36 @@ TEST_F(Datagrams, AReceiverThatDoesNotReadStopsItsSenderAndLosesNothing) {
   const std::size_t sent = fill_and_read(8, 100'000);
   EXPECT_GE(sent, 1024u);
   EXPECT_LT(sent, 100'000u);
+}
+
+TEST_F(Datagrams, ASenderLivesAsLongAsItsResponderUsesIt) {
+  const DevicePort port = devices_->ports().front();
+  const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
+  std::shared_ptr<DatagramSender> sender =
+      DatagramSender::create(port, std::make_shared<Registrar>(port.device, client_->pool()), *loop).value();
+  std::promise<void> reads, goes_on;
+  sender->listen(5, 6, nullptr, [&](const wire::datagram::Header&) {
+    reads.set_value();
+    goes_on.get_future().wait();
+  });
+  std::thread responder([&] { loop->run(); });
+  // From now on the responder reads what an event reports.
+  std::promise<void> watches;
+  loop->post([&] { watches.set_value(); });
+  watches.get_future().wait();
+  const DatagramAddress own = sender->address();
+  const DatagramRoute route{.handle = sender->find_handle(own.gid, own.lid).value(),
+                            .queue_pair = own.queue_pair,
+                            .queue_key = own.queue_key};
+  EXPECT_EQ(sender->send(route, {.kind = wire::datagram::Kind::greeting, .token = 6, .credit_link = 5}, {}), RIPC_OK);
+  reads.get_future().wait();
+  const std::weak_ptr<DatagramSender> used = sender;
+  sender.reset();
+  EXPECT_FALSE(used.expired());
+  goes_on.set_value();
+  EXPECT_TRUE(support::eventually([&] { return used.expired(); }));
+  loop->stop();
+  responder.join();
 }
 
 TEST_F(Datagrams, ASendersQueuePairInErrorIsStartedAgain) {

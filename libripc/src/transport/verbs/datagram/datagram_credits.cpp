@@ -122,7 +122,10 @@ Status DatagramSender::watch(std::uint32_t link, std::function<void()> look) {
 // Responder.
 Status DatagramSender::watch_queue() {
   if (watching_) return {};
-  Status status = loop_.add(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_event(); });
+  Status status = loop_.add(queue_->fd(), EPOLLIN, [weak = weak_from_this()](std::uint32_t) {
+    // Its last user may be another thread, and may let go of it meanwhile.
+    if (const auto self = weak.lock()) self->on_event();
+  });
   watching_ = status.ok();
   return status;
 }
