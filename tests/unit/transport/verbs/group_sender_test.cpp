@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "../spi_calls.hpp"
@@ -227,6 +228,24 @@ TEST_F(GroupSends, AServicesQueuePairsInErrorAreStartedAgainAndWhatTheyMissedIsC
   }
   EXPECT_GE(count_of(1, "again"), 1u);
   EXPECT_GE(port->statistics().lost, 1u) << "the first of them";
+}
+
+TEST_F(GroupSends, AReturnedDeviceJoinsThoughTheMembershipOfTheRemovedOneIsStillHeld) {
+  const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
+  const auto memberships = GroupMemberships::start(devices_->library(), *loop, [] {}).value();
+  const auto joins = [&](const MembershipPointer& membership) {
+    return loop->run_until([&] { return membership->joined() != nullptr; }, Deadline::after(kLimit));
+  };
+  const DevicePort removed = devices_->ports().front();
+  const MembershipPointer held = memberships->join(removed, kGroup);
+  ASSERT_TRUE(joins(held));
+  memberships->forget(*removed.device);
+  // It is opened anew, as when it has come back.
+  const auto opened = DeviceList::open().value();
+  const auto returned = opened->port_of(removed.ip);
+  ASSERT_TRUE(returned);
+  EXPECT_TRUE(joins(memberships->join(*returned, kGroup)));
+  EXPECT_EQ(held->joined(), nullptr);
 }
 
 TEST(GroupAddresses, AreOfTheOrganizationAndTheSameForTheSameGroup) {

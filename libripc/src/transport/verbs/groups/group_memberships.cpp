@@ -50,7 +50,9 @@ MembershipPointer GroupMemberships::join(const DevicePort& port, ripc_service_id
   MembershipPointer membership;
   for (const auto& [number, weak] : by_number_) {
     const MembershipPointer known = weak.lock();
-    if (known && known->port().ip == port.ip && known->group_.same_ip(address)) membership = known;
+    // Users of a device that was removed may still hold theirs.
+    if (known && known->port().device == port.device && known->port().ip == port.ip && known->group_.same_ip(address))
+      membership = known;
   }
   if (!membership) membership = std::make_shared<GroupMembership>(port, address);
   if (!membership->id_ && monotonic_now() >= membership->retry_at_) begin(membership);
