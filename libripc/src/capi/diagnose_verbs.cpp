@@ -13,6 +13,8 @@
 #include <cstring>
 #include <string>
 
+#include "remote/session/endpoint.hpp"
+
 namespace ripc::internal::capi {
 
 namespace {
@@ -31,15 +33,24 @@ std::string interface_of(const PortInfo& port) {
   return {};
 }
 
-void check_permissions(Report& report, const DeviceInfo& device) {
+// Whether an address may lead to the port, according to its interface.
+bool may_have_address(const PortInfo& port) {
+  const std::string interface = interface_of(port);
+  return interface.empty() || !remote::own_addresses(interface).empty();
+}
+
+// Whether this process may open the device.
+bool check_permissions(Report& report, const DeviceInfo& device) {
   const std::string subject = "rdma " + device.name;
+  if (verbs::may_open(device)) return true;
   if (device.node.empty()) {
     report.add(Level::limited, subject, "the kernel offers it to no program", "load the kernel module ib_uverbs");
-  } else if (access(device.node.c_str(), R_OK | W_OK) != 0) {
+  } else {
     const std::string reason = std::strerror(errno);
     report.add(Level::limited, subject, device.node + " cannot be opened: " + reason,
                "make it readable and writable for this user; in a container, pass it in: --device " + device.node);
   }
+  return false;
 }
 
 // Whether the limit does not apply to this process. Root does not always have that right, for example in a container.
@@ -114,8 +125,11 @@ void check_verbs(Report& report) {
     report.add(Level::limited, "rdma", opened.status().text(), "until then the socket transport is used; docs/rdma.md");
   const std::vector<verbs::DevicePort> paths = opened.ok() ? (*opened)->ports() : std::vector<verbs::DevicePort>();
   for (const DeviceInfo& device : devices) {
-    check_permissions(report, device);
-    for (const PortInfo& port : device.ports) check_port(report, paths, device, port);
+    const bool is_listed = check_permissions(report, device) && opened.ok();
+    for (const PortInfo& port : device.ports) {
+      // Otherwise a finding above says why a port that works cannot be used.
+      if (is_listed || !port.active() || !may_have_address(port)) check_port(report, paths, device, port);
+    }
   }
   check_locked_memory(report);
 }

@@ -5,15 +5,22 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../base/process_helpers.hpp"
+#include "capi/diagnose.hpp"
+#include "transport/verbs/device/device_list.hpp"
 
 namespace ripc::internal::capi {
 namespace {
@@ -75,6 +82,45 @@ TEST_F(DiagnosePort, ThatIsDownIsNotUsed) {
   const ripc_finding found = finding(std::span(&path_, 1));
   EXPECT_EQ(found.level, static_cast<std::uint32_t>(Level::limited));
   EXPECT_NE(std::string(found.text).find("DOWN"), std::string::npos) << found.text;
+}
+
+bool says(const std::vector<ripc_finding>& findings, std::string_view what) {
+  return std::ranges::any_of(findings, [&](const ripc_finding& finding) {
+    return std::string_view(finding.text).find(what) != std::string_view::npos;
+  });
+}
+
+TEST(DiagnoseVerbs, SaysThatADeviceCannotBeOpenedAndDoesNotBlameItsAddresses) {
+  if (std::getenv("RIPC_TEST_MAY_CUT") == nullptr) GTEST_SKIP() << "changes a device's rights: for the RDMA lab";
+  const std::vector<verbs::DeviceInfo> devices = verbs::read_sysfs_devices();
+  ASSERT_FALSE(devices.empty());
+  const std::string& node = devices.front().node;
+  ASSERT_EQ(::chmod(node.c_str(), 0600), 0);
+  EXPECT_EQ(test::run_in_child([&] {
+              constexpr uid_t kNobody = 65534;
+              CHILD_CHECK(::setresuid(kNobody, kNobody, kNobody) == 0);
+              const auto findings = findings_of(check_verbs);
+              CHILD_CHECK(says(findings, node + " cannot be opened"));
+              CHILD_CHECK(!says(findings, "IP address"));
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(::chmod(node.c_str(), 0666), 0);
+}
+
+TEST(DiagnoseVerbs, DoesNotBlameTheAddressesIfItCannotLookAtThem) {
+  if (!verbs::DeviceList::open().ok()) GTEST_SKIP() << "no RDMA device can be used";
+  EXPECT_EQ(test::run_in_child([] {
+              // Enough for the list of devices, but not for opening one.
+              const int next = ::dup(0);
+              CHILD_CHECK(next >= 0 && ::close(next) == 0);
+              const rlimit limit{static_cast<rlim_t>(next) + 4, static_cast<rlim_t>(next) + 4};
+              CHILD_CHECK(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+              const auto findings = findings_of(check_verbs);
+              CHILD_CHECK(says(findings, "ulimit -n") && !says(findings, "no IP address"));
+              return 0;
+            }),
+            0);
 }
 
 TEST(DiagnoseLockedMemory, TheLimitCountsForRootWithoutTheRightToLockAnything) {

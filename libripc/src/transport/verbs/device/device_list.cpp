@@ -116,7 +116,10 @@ Result<DevicePointer> device_of(const std::shared_ptr<const VerbsLibrary>& libra
 Status find_ports(const std::shared_ptr<const VerbsLibrary>& library, std::vector<DevicePort>& ports) {
   const std::vector<DeviceInfo> listed = read_sysfs_devices();
   ChannelPointer channel(nullptr, library->destroy_event_channel);
-  std::string why = "No interface of an RDMA device has an IP address: give it one (`ip address add`).";
+  std::string why = std::ranges::any_of(listed, may_open)
+                        ? "No interface of an RDMA device has an IP address: give it one (`ip address add`; "
+                          "InfiniBand: load ib_ipoib first)."
+                        : "No RDMA device can be opened: allow this user to read and write /dev/infiniband/uverbs*.";
   for (const std::string& ip : remote::own_addresses({})) {
     remote::Endpoint endpoint;
     if (!remote::Endpoint::parse(ip, 0, endpoint) || endpoint.is_loopback()) continue;

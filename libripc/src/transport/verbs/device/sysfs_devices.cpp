@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/device/sysfs_devices.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -85,6 +87,10 @@ std::vector<DeviceInfo> read_sysfs_devices(const std::string& sys) {
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+bool may_open(const DeviceInfo& device) {
+  return !device.node.empty() && access(device.node.c_str(), R_OK | W_OK) == 0;
 }
 
 std::string kind_of(const DeviceInfo& device, const PortInfo& port) {

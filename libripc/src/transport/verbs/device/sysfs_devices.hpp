@@ -33,6 +33,9 @@ struct DeviceInfo {
 // Sorted by name. `sys`: where sysfs is mounted.
 std::vector<DeviceInfo> read_sysfs_devices(const std::string& sys = "/sys");
 
+// Whether this process may open the device. False: errno says why, if the device has a file.
+bool may_open(const DeviceInfo& device);
+
 // "RoCE", "InfiniBand" or "iWARP".
 std::string kind_of(const DeviceInfo& device, const PortInfo& port);
 
