@@ -281,8 +281,9 @@ public final class ByteStream implements AutoCloseable {
   @Override
   public void close() {
     if (closed.getAndSet(true)) return;
-    out.close(in.isAtEnd());
-    in.close();
+    boolean complete = in.isAtEnd();
+    in.close(); // first: a reader must not find memory that the other half gives back
+    out.close(complete);
     dropLife();
     multiplexer.remove(this);
     refused(new ClosedChannelException());

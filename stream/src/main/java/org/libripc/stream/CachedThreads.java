@@ -9,7 +9,7 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /** The threads of a service without an executor: daemons, as many as are needed, and one timer. */
-final class CachedThreads implements StreamExecutor, AutoCloseable {
+class CachedThreads implements StreamExecutor, AutoCloseable {
   private static final ThreadFactory DAEMONS =
       task -> {
         Thread thread = new Thread(task, "ripc-stream");

@@ -17,7 +17,7 @@ final class GatherList {
   private static final int SMALL = 1024;
 
   /** Items of one message, besides the header. */
-  private static final int MOST = 60;
+  static final int MOST = 60;
 
   private final List<ByteBuffer> parts = new ArrayList<>();
   private final boolean reliable;

@@ -31,7 +31,7 @@ final class InFlight {
       this.read = read;
       this.ticket = ticket;
       this.quiet = quiet;
-      complete = written || !quiet && isTaken(ticket);
+      complete = written;
     }
 
     void complete() {

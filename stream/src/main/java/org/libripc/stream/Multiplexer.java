@@ -38,6 +38,8 @@ import org.slf4j.LoggerFactory;
 final class Multiplexer implements TaskSource {
   private static final Logger LOG = LoggerFactory.getLogger(Multiplexer.class);
   private static final int FILLER_BYTES = 64;
+  // What a return buffer that is offered with a message takes of its size.
+  private static final int OFFER_BYTES = 64;
   // After this many messages received in a row, the streams that wait for room are checked too.
   private static final int ROOM_EVERY = 64;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
@@ -201,7 +203,8 @@ final class Multiplexer implements TaskSource {
   int shortLimit(ServiceId peer) {
     Ripc ripc = service.ripc();
     boolean withoutLoss = ripc.findPath(peer).transport().equals("shm");
-    int limit = (int) Math.min(service.shortLimit(peer, 8), options.shortLimit());
+    long most = Math.max(0, service.shortLimit(peer, GatherList.MOST + 1) - OFFER_BYTES);
+    int limit = (int) Math.min(most, options.shortLimit());
     return withoutLoss ? limit : -limit;
   }
 

@@ -53,6 +53,7 @@ final class Outbound {
   private int shortLimit;
   private boolean reliable; // short messages always arrive
   private final WriterWait wait;
+  private boolean unsent; // the last flush could not send all
   private boolean ended;
   private boolean closed;
   private IOException failure;
@@ -160,12 +161,12 @@ final class Outbound {
       inFlight.advance(buffers);
       long ahead = inFlight.bytes();
       wait.forTicket();
-      for (long left = GatherList.remaining(buffers) - ahead; left > 0; ) {
-        long bytes = sendData(buffers, ahead, left, lent);
-        if (bytes == 0) break;
+      long left = GatherList.remaining(buffers) - ahead;
+      for (long bytes = 1; left > 0 && bytes > 0; left -= bytes) {
+        bytes = sendData(buffers, ahead, left, lent);
         ahead += bytes;
-        left -= bytes;
       }
+      unsent = left > 0;
       inFlight.advance(buffers);
       boolean complete = GatherList.remaining(buffers) == 0;
       if (!complete && inFlight.hasQuiet()) multiplexer.poller.add(this);
@@ -192,7 +193,9 @@ final class Outbound {
     RegisteredBuffer copy = null;
     Ticket ticket;
     try {
-      boolean offering = returnBuffers.attachTo(message);
+      // The other side keeps a message that offers a buffer until it answers: no write waits for
+      // it.
+      boolean offering = mode.isWritten && returnBuffers.attachTo(message);
       if (mode == SendMode.COPY) {
         copy = multiplexer.ripc().lease((int) parts.bytes());
         multiplexer.copied.add(parts.bytes());
@@ -234,10 +237,12 @@ final class Outbound {
   private void sent(SendMode mode, long bytes, boolean awaited, Ticket ticket) {
     boolean quiet = reliable && mode.kind == ItemKind.LONG;
     long read = awaited ? credit.end() : 0;
-    InFlight.Write write = inFlight.add(bytes, read, mode.isWritten, quiet, ticket);
+    // Looked at once: a ticket that ended between two looks would be neither complete nor watched.
+    boolean taken = !quiet && InFlight.isTaken(ticket);
+    InFlight.Write write = inFlight.add(bytes, read, mode.isWritten || taken, quiet, ticket);
     if (quiet) {
       multiplexer.unacked.settleLater();
-    } else if (!InFlight.isTaken(ticket)) {
+    } else if (!taken) {
       watch(ticket, write);
     }
   }
@@ -296,7 +301,8 @@ final class Outbound {
     IOException broken = null;
     try (AutoLock l = lock.held()) {
       before.run();
-      if (controls.send()) wakeWriter();
+      controls.send();
+      wakeWriter(); // also without room: a close ends its wait
     } catch (RipcException problem) {
       broken = new IOException(problem);
     }
@@ -419,13 +425,15 @@ final class Outbound {
   }
 
   /**
-   * Ends the sending half. Bytes that the writer has not got back are withdrawn, and the other side
-   * is told that the stream broke off; without such bytes it is told that the stream is closed.
+   * Ends the sending half. Bytes that the writer has not got back are withdrawn. The other side is
+   * told that the stream broke off if bytes were withdrawn or not even sent, else that it is
+   * closed.
    *
    * @param complete whether the other side knows already, because both streams have ended
    */
   void close(boolean complete) {
     List<Ticket> withdrawn;
+    boolean brokenOff;
     boolean gone;
     boolean wasEnded;
     try (AutoLock l = lock.held()) {
@@ -436,11 +444,12 @@ final class Outbound {
       ended = true;
       inFlight.poll();
       withdrawn = inFlight.takeUnfinished();
+      brokenOff = unsent || !withdrawn.isEmpty();
       returnBuffers.end();
     }
     returnBuffers.close();
     for (Ticket each : withdrawn) each.cancel(false);
-    if (!withdrawn.isEmpty()) {
+    if (brokenOff) {
       control(Frame.Type.RESET, 0, Frame.Reason.ABORTED);
     } else if (!gone && !(complete && wasEnded)) {
       control(Frame.Type.CLOSE, Frame.END, Frame.Reason.NONE);

@@ -85,7 +85,7 @@ public record StreamOptions(
 
   /** The bytes that a service's queue needs for messages of the short limit. */
   int queueBytes() {
-    int wanted = Integer.highestOneBit(Math.max(8192, QUEUED * shortLimit) - 1) << 1;
-    return Math.min(wanted, 64 << 20);
+    long wanted = Math.min(Math.max(8192, (long) QUEUED * shortLimit), 64 << 20);
+    return Integer.highestOneBit((int) wanted - 1) << 1;
   }
 }

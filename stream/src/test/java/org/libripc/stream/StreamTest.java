@@ -17,13 +17,16 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Random;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -89,6 +92,11 @@ class StreamTest {
         StreamService.builder(serverContext.service().name("stream-test")).acceptor(opened::add);
     change.accept(builder);
     server = builder.start();
+  }
+
+  private void restartClient(StreamOptions options) {
+    client.close();
+    client = StreamService.builder(clientContext.service()).options(options).start();
   }
 
   private ByteStream connect() throws Exception {
@@ -277,5 +285,144 @@ class StreamTest {
     assertFalse(here.isOpen());
     assertEquals(0, read(there, 1).length);
     assertEquals(0, server.streams().size());
+  }
+
+  @Test
+  void aWriteThatACloseBreaksOffIsNoEndOfTheStream() throws Exception {
+    serve(builder -> {});
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    CompletableFuture<Void> written = there.write(ByteBuffer.wrap(bytes(pattern(5_000_000))));
+    assertFalse(written.isDone());
+    there.close();
+    assertInstanceOf(IOException.class, failure(written));
+    assertThrows(IOException.class, () -> read(here, 5_000_000));
+  }
+
+  @Test
+  void aCloseEndsAWriteForWhichThereIsNoRoom() throws Exception {
+    CountDownLatch inside = new CountDownLatch(1);
+    CountDownLatch go = new CountDownLatch(1);
+    serve(builder -> builder.options(StreamOptions.DEFAULT.withShortLimit(1024)));
+    ByteStream there = connect();
+    accepted()
+        .listen(
+            new ByteStream.Listener() {
+              @Override
+              public void used() {
+                inside.countDown();
+                try {
+                  go.await();
+                } catch (InterruptedException interrupted) {
+                  Thread.currentThread().interrupt();
+                }
+              }
+
+              @Override
+              public void stopping() {}
+            });
+    try {
+      CompletableFuture<Void> written = there.write(pattern(1000));
+      assertTrue(inside.await(LIMIT, TimeUnit.SECONDS));
+      for (int count = 0; written.isDone(); ++count) {
+        assertTrue(count < 10_000, "it stops");
+        written = there.write(pattern(1000));
+      }
+      there.close();
+      assertInstanceOf(IOException.class, failure(written));
+    } finally {
+      go.countDown();
+    }
+  }
+
+  @Test
+  void manySmallPartsTravelNearTheShortLimit() throws Exception {
+    serve(builder -> builder.options(StreamOptions.DEFAULT.withShortLimit(1024)));
+    restartClient(StreamOptions.DEFAULT.withShortLimit(1 << 20).withReturnBytes(4096));
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    int limit = (int) client.service().shortLimit(SERVER, 8);
+    for (int count : new int[] {60, 1}) {
+      for (int size = limit - 400; size <= limit; size += 20) {
+        ByteBuffer[] parts = new ByteBuffer[count];
+        Arrays.setAll(parts, index -> pattern(1));
+        parts[0] = pattern(size - Frame.BYTES - count + 1);
+        CompletableFuture<Void> written = there.write(parts);
+        assertEquals(size - Frame.BYTES, read(here, size - Frame.BYTES).length);
+        get(written);
+        get(here.write(pattern(2000)));
+        read(there, 2000);
+      }
+    }
+  }
+
+  // The other side keeps a message that offers a return buffer until it answers.
+  @Test
+  void aLargeWriteNeedsNoAnswerToBeComplete() throws Exception {
+    serve(builder -> {});
+    restartClient(StreamOptions.DEFAULT.withReturnBytes(100_000));
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    try (RegisteredBuffer memory = clientContext.lease(300_000)) {
+      CompletableFuture<Void> written = there.write(memory.buffer().put(pattern(300_000)).flip());
+      assertArrayEquals(bytes(pattern(300_000)), read(here, 300_000));
+      get(written);
+    }
+  }
+
+  // Whoever reads while another thread closes the stream must not see what others write into memory
+  // that the stream has given back.
+  @Test
+  void memoryThatIsGivenBackIsNotRead() throws Exception {
+    serve(builder -> {});
+    AtomicReference<Runnable> atEachTask = new AtomicReference<>(() -> {});
+    client.close();
+    CachedThreads threads =
+        new CachedThreads() {
+          @Override
+          public void execute(Runnable task) {
+            atEachTask.get().run();
+            super.execute(task);
+          }
+        };
+    client =
+        StreamService.builder(clientContext.service())
+            .executor(threads)
+            .options(StreamOptions.DEFAULT.withReturnBytes(100_000))
+            .start();
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    get(there.write(pattern(1)));
+    read(here, 1);
+    CompletableFuture<Void> answered = here.write(pattern(10), pattern(100_000));
+    CompletableFuture<Void> readable = new CompletableFuture<>();
+    there.onReadable(() -> readable.complete(null));
+    get(readable);
+    get(answered);
+    assertEquals(1, client.returnedParts());
+    assertFalse(there.write(ByteBuffer.wrap(bytes(pattern(5_000_000)))).isDone());
+    ByteBuffer seen = ByteBuffer.allocate(200_000);
+    atEachTask.set(
+        () -> {
+          atEachTask.set(() -> {});
+          try (RegisteredBuffer reused = clientContext.lease(100_000)) {
+            reused.buffer().put(new byte[100_000]);
+            there.read(seen);
+          } catch (IOException closed) {
+            seen.clear();
+          }
+        });
+    there.close();
+    if (seen.position() == 100_010) {
+      assertArrayEquals(bytes(pattern(100_000)), Arrays.copyOfRange(seen.array(), 10, 100_010));
+    }
+    threads.close();
+  }
+
+  @Test
+  void aLargeShortLimitMakesALargeQueue() {
+    assertEquals(64 << 20, StreamOptions.DEFAULT.withShortLimit(17 << 20).queueBytes());
+    assertEquals(64 << 20, StreamOptions.DEFAULT.withShortLimit(32 << 20).queueBytes());
+    assertEquals(64 << 20, StreamOptions.DEFAULT.withShortLimit(64 << 20).queueBytes());
   }
 }
