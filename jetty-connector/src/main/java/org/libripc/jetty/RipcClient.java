@@ -197,6 +197,7 @@ public final class RipcClient extends ContainerLifeCycle {
     if (getBean(Scheduler.class) == null) addBean(scheduler);
     ServiceBuilder builder = ripc.service();
     if (serviceName != null) builder.name(serviceName);
+    removeBean(component); // of a start that has failed
     component =
         new StreamComponent(StreamService.builder(builder).options(options), executor, scheduler);
     addBean(component, true);

@@ -277,6 +277,7 @@ public final class RipcConnector extends AbstractConnector {
             .peerAccess(peerAccess)
             .maxStreams(maxConnections)
             .accepting(isAccepting());
+    removeBean(component); // of a start that has failed
     component = new StreamComponent(settings, super.getExecutor(), getScheduler());
     addBean(component, true);
     tellPeers();

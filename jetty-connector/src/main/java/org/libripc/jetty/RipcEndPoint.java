@@ -130,7 +130,9 @@ public final class RipcEndPoint extends AbstractEndPoint {
     if (!isOpen()) throw new EofException("the connection is closed");
     long before = BufferUtil.remaining(buffers);
     try {
-      return stream.flush(writing == Thread.currentThread(), buffers);
+      boolean complete = stream.flush(writing == Thread.currentThread(), buffers);
+      if (complete) writing = null; // the callback of the write may flush, too
+      return complete;
     } catch (IOException broken) {
       throw new EofException(broken);
     } finally {

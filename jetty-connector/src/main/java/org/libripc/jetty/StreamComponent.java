@@ -32,7 +32,12 @@ final class StreamComponent extends ContainerLifeCycle {
   @Override
   protected void doStart() throws Exception {
     lease = ThreadPoolBudget.leaseFrom(executor, this, StreamService.RECEIVING_THREADS);
-    streams = builder.executor(new JettyExecutor(executor, scheduler)).start();
+    try {
+      streams = builder.executor(new JettyExecutor(executor, scheduler)).start();
+    } catch (Throwable problem) {
+      lease.close();
+      throw problem;
+    }
     super.doStart();
   }
 

@@ -28,6 +28,7 @@ import org.eclipse.jetty.io.ArrayByteBufferPool;
 import org.eclipse.jetty.jmx.MBeanContainer;
 import org.eclipse.jetty.server.HttpConfiguration;
 import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.util.component.LifeCycle;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 import org.eclipse.jetty.util.thread.QueuedThreadPool;
 import org.eclipse.jetty.util.thread.ScheduledExecutorScheduler;
@@ -37,6 +38,9 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.libripc.Ripc;
+import org.libripc.RipcException;
+import org.libripc.Service;
+import org.libripc.ServiceId;
 import org.libripc.stream.StreamService;
 
 /** What Jetty expects of its components. */
@@ -80,6 +84,31 @@ class EmbeddingTest {
     server.addConnector(new RipcConnector(server, ripc, "of the budget"));
     IllegalStateException few = assertThrows(IllegalStateException.class, server::start);
     assertTrue(few.getMessage().contains("Insufficient"), few.getMessage());
+  }
+
+  @Test
+  void aStartMayFailAndBeTriedAgain() throws Exception {
+    QueuedThreadPool threads = new QueuedThreadPool();
+    server = new Server(threads);
+    RipcConnector connector = new RipcConnector(server, ripc, "taken");
+    server.addConnector(connector);
+    RipcClient client = new RipcClient(ripc, threads, null);
+    client.setServiceName("taken");
+    threads.start();
+    int leased = threads.getThreadPoolBudget().getLeasedThreads();
+    try (Service other = ripc.service().name("taken").register()) {
+      assertEquals(ServiceId.ofName("taken"), other.id());
+      for (LifeCycle each : List.of(connector, client)) {
+        assertThrows(RipcException.class, each::start);
+        assertThrows(RipcException.class, each::start);
+      }
+      assertEquals(leased, threads.getThreadPoolBudget().getLeasedThreads());
+    }
+    client.start();
+    assertEquals(ServiceId.ofName("taken"), client.getServiceId());
+    client.stop();
+    server.start();
+    assertEquals(ServiceId.ofName("taken"), connector.getServiceId());
   }
 
   @Test

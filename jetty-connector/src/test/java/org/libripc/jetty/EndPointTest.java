@@ -6,9 +6,19 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.eclipse.jetty.io.AbstractConnection;
+import org.eclipse.jetty.io.Connection;
 import org.eclipse.jetty.io.Content;
+import org.eclipse.jetty.io.EndPoint;
+import org.eclipse.jetty.server.AbstractConnectionFactory;
+import org.eclipse.jetty.server.ConnectionFactory;
+import org.eclipse.jetty.server.Connector;
 import org.eclipse.jetty.util.BufferUtil;
+import org.eclipse.jetty.util.Callback;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -60,5 +70,63 @@ class EndPointTest extends HttpPairTest {
       }
       assertTrue(connection.readUntil("whole").startsWith("HTTP/1.1 200"));
     }
+  }
+
+  @Test
+  void whatFlushHasTakenInACallbackIsTheCallersAgain() throws Exception {
+    startServer(Handlers.path(), ignored -> {});
+    int size = 2 * StreamOptions.DEFAULT.copyLimit();
+    try (RawConnection connection = raw()) {
+      RipcEndPoint endPoint = ((RawConnection.Stream) connection).endPoint;
+      ByteBuffer body = ByteBuffer.allocateDirect(size);
+      CompletableFuture<Integer> taken = new CompletableFuture<>();
+      endPoint.write(
+          Callback.from(
+              () -> {
+                try {
+                  endPoint.flush(body);
+                  taken.complete(body.position());
+                } catch (IOException problem) {
+                  taken.completeExceptionally(problem);
+                }
+              },
+              taken::completeExceptionally),
+          BufferUtil.toBuffer("GET /a HTTP/1.1\r\nHost: x\r\n\r\n"));
+      assertTrue(taken.get(LIMIT, TimeUnit.SECONDS) > 0, "what was sent is taken");
+    }
+  }
+
+  @Test
+  void aConnectionThatCannotBeOpenedIsForgotten() throws Exception {
+    ConnectionFactory failing =
+        new AbstractConnectionFactory("failing") {
+          @Override
+          public Connection newConnection(Connector by, EndPoint endPoint) {
+            return new AbstractConnection(endPoint, by.getExecutor()) {
+              @Override
+              public void onOpen() {
+                super.onOpen();
+                throw new IllegalStateException("as a test wants it");
+              }
+
+              @Override
+              public void onFillable() {}
+            };
+          }
+        };
+    startServer(
+        Handlers.path(),
+        changed -> {
+          changed.addConnectionFactory(failing);
+          changed.setDefaultProtocol("failing");
+          changed.setIdleTimeout(0);
+        });
+    try (RawConnection connection = raw()) {
+      connection.readAll();
+    } catch (Exception broken) {
+      // it may be refused, or end
+    }
+    assertTrue(eventually(() -> ((RipcConnector) connector).getConnections() == 0));
+    assertTrue(eventually(() -> connector.getConnectedEndPoints().isEmpty()), "it is forgotten");
   }
 }

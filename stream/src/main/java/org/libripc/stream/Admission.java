@@ -247,7 +247,7 @@ final class Admission {
       warnings.warn("A connection of " + stream.peer() + " cannot be made", problem);
       multiplexer.refuse(stream.peer(), stream.number(), Frame.Reason.ABORTED);
       stream.fail(new IOException(problem));
-      stream.close();
+      stream.stop();
     }
   }
 

@@ -36,7 +36,7 @@ public final class ByteStream implements AutoCloseable {
     /** The other side has sent something. Called in the receiving thread: must not block. */
     void used();
 
-    /** The service is ending: must close the stream now. */
+    /** The service is ending, or the acceptor has failed: must close the stream now. */
     void stopping();
   }
 
@@ -290,7 +290,7 @@ public final class ByteStream implements AutoCloseable {
     wakeReader();
   }
 
-  /** Called when the service ends. */
+  /** Called when the service ends, or the acceptor has failed. */
   void stop() {
     Listener current = listener;
     if (current != null) current.stopping();
