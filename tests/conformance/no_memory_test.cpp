@@ -64,6 +64,32 @@ TEST_P(NoMemoryTest, ALongMessageIsSentWithItsTicketOrIsNot) {
   }
 }
 
+TEST_P(NoMemoryTest, OfSeveralLongMessagesTheSenderLearnsWhichWereSent) {
+  ASSERT_EQ(send_text(client_, server_id(), "first"), RIPC_OK);
+  (void)receive(server_);
+  const ripc_item item = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
+  const std::array<ripc_outgoing, 3> messages{{{&item, 1, 0}, {&item, 1, 1}, {&item, 1, 2}}};
+  std::array<ripc_ticket*, 3> tickets{};
+  std::size_t sent = 0;
+  fail_each(
+      [&] {
+        return ripc_send_many(client_.get(), server_id(), messages.data(), messages.size(), nullptr, tickets.data(),
+                              &sent);
+      },
+      [&](ripc_status status) {
+        EXPECT_EQ(sent == messages.size(), status == RIPC_OK);
+        for (std::size_t index = 0; index < messages.size(); ++index) {
+          const Ticket owner(tickets[index]);
+          ASSERT_EQ(owner != nullptr, index < sent) << index << " of " << sent;
+          if (!owner) continue;
+          post();
+          EXPECT_TRUE(holds(view_of(receive(server_), 0), RIPC_VIEW_WINDOW, data_));
+          EXPECT_EQ(final_status(owner), RIPC_OK);
+        }
+        expect_empty();
+      });
+}
+
 TEST_P(NoMemoryTest, ATicketCanBeWaitedForAndWithdrawn) {
   const ripc_item item = item_at(data_.data(), kLong, RIPC_ITEM_LONG);
   ripc_ticket* ticket = nullptr;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 namespace ripc::internal::core {
@@ -77,7 +78,11 @@ Status Sender::send_many(const SendArguments& each, std::span<const ripc_outgoin
       arguments.tag = message.tag;
       arguments.items = {message.items, message.count};
       arguments.more = is_long(sent) && is_long(sent + 1);
-      status = send(arguments, tickets.empty() ? nullptr : &tickets[sent]);
+      try {
+        status = send(arguments, tickets.empty() ? nullptr : &tickets[sent]);
+      } catch (const std::bad_alloc&) {
+        status = RIPC_NO_MEMORY;  // the caller must learn of the messages before this one
+      }
       if (status.ok()) {
         some_wait = arguments.more;
         ++sent;
