@@ -405,5 +405,15 @@ TEST_P(Receive, MaxMessagesBoundsWhatIsHeld) {
   EXPECT_EQ(ripc_message_get_tag(receive(small).get()), 4u);
 }
 
+TEST_P(Receive, AMessageOnItsWayIsNotOneThatIsHeld) {
+  const Service small = make_service(server_context_, [](ripc_service_options& options) { options.max_messages = 1; });
+  const Bytes data = pattern(std::size_t{16} << 20, 1);
+  Bytes window(data.size());
+  ASSERT_EQ(ripc_window_post(small.get(), window.data(), window.size(), 7), RIPC_OK);
+  const Ticket ticket = send_long(client_, id_of(small), {item(data, RIPC_ITEM_LONG)});
+  EXPECT_TRUE(holds(view_of(receive(small), 0), RIPC_VIEW_WINDOW, data));
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+}
+
 }  // namespace
 }  // namespace conformance

@@ -72,7 +72,8 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
       if (life_.take_interrupt()) return RIPC_INTERRUPTED;
       if (life_.take_end_wait()) return RIPC_TIMEOUT;
     }
-    if (pool_->exhausted()) return RIPC_LIMIT;
+    // The application holds all messages, unless some are still on their way.
+    if (long_receives_.empty() && pool_->exhausted()) return RIPC_LIMIT;
     if (out_of_memory_) [[unlikely]]
       return RIPC_NO_MEMORY;
     if (timeout == 0) return receive_nothing(count);
