@@ -274,6 +274,11 @@ TEST_P(Lend, ABorrowerCannotWriteToTheSendersMemory) {
   puppet.tell("scribble");
   const int status = puppet.finish();
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << "the write must end the process";
+  // A large one may lie in memory of its own.
+  std::size_t limit = 0;
+  ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 1, &limit), RIPC_OK);
+  ASSERT_EQ(send(client_, server_id(), {item(pattern(limit, 2), RIPC_ITEM_SHORT)}), RIPC_OK);
+  EXPECT_EQ(ripc_message_hold_views(receive(server_, RIPC_RECEIVE_LEND).get(), &hold), RIPC_EMPTY);
   EXPECT_EQ(std::memcmp(pooled_.get(), data_.data(), data_.size()), 0);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/state/message.hpp"
 
+#include <algorithm>
 #include <new>
 
 namespace ripc::internal::core {
@@ -128,8 +129,9 @@ void MessagePool::release_prepared(Message* message) noexcept {
 }
 
 Result<std::unique_ptr<ViewHold>> hold_views(const Message& message) {
+  const auto is_lent = [](const ripc_item_view& item) { return item.kind == RIPC_VIEW_LENT; };
+  if (std::none_of(message.items, message.items + message.item_count, is_lent)) return RIPC_EMPTY;
   const Message::Attachments* attachments = message.attachments.get();
-  if (attachments == nullptr || (attachments->views.empty() && attachments->leases.empty())) return RIPC_EMPTY;
   auto hold = std::make_unique<ViewHold>();
   hold->views = attachments->views;
   for (const std::byte* lease : attachments->leases) {
