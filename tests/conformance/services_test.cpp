@@ -425,6 +425,10 @@ TEST_P(Services, OfManyAllAreRegisteredOrNone) {
     ripc_service_info info = initialized(ripc_service_info_init);
     EXPECT_EQ(ripc_resolve(holder.get(), id, &info), RIPC_NO_SERVICE) << id;
   }
+  options[1].queue_bytes = 5000;
+  EXPECT_EQ(ripc_service_register_many(context.get(), options.data(), options.size(), handles.data()),
+            RIPC_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(ripc_last_error()).find("Service 1"), std::string::npos) << ripc_last_error();
   options[3].size = sizeof(std::size_t) + 1;
   EXPECT_EQ(ripc_service_register_many(context.get(), options.data(), options.size(), handles.data()),
             RIPC_INVALID_ARGUMENT)

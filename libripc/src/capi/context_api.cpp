@@ -227,7 +227,9 @@ ripc_status ripc_service_register_many(ripc_context* context, const ripc_service
       auto known = blank<ripc_service_options>();
       if (!read_sized(given, known) || given->size != options->size) return bad_size("ripc_service_options");
       Result<core::ServiceOptions> effective = read(known);
-      if (!effective.ok()) return effective.status();
+      if (!effective.ok())
+        return Status(effective.status().code(),
+                      "Service " + std::to_string(index) + ": " + std::string(effective.status().text()));
       wanted.push_back(std::move(*effective));
     }
     std::vector<core::Service*> registered(count);
