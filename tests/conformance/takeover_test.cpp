@@ -127,6 +127,25 @@ TEST_P(Takeover, TakeoverWakesTheOldHoldersReceive) {
   receiver.join();
 }
 
+TEST_P(Takeover, AFencedServiceGetsNoMessagesEvenIfNobodyElseHasItsId) {
+  const Service old_holder = make_service(context_, kTakenId);
+  const Context client_context = make_context();
+  const Service client = make_service(client_context);
+  // The client knows from now on where the answer to this message goes, without a resolver.
+  ASSERT_EQ(send_text(old_holder, id_of(client), "who I am"), RIPC_OK);
+  (void)receive(client);
+  {
+    const Context context = make_context();
+    (void)make_service(context, [](ripc_service_options& options) {
+      options.id = kTakenId;
+      options.takeover = 1;
+    });
+  }
+  ripc_message* message = nullptr;
+  ASSERT_EQ(ripc_receive(old_holder.get(), 0, kLimit, &message), RIPC_FENCED);
+  EXPECT_EQ(send_text(client, kTakenId, "lost"), RIPC_NO_SERVICE);
+}
+
 TEST_P(Takeover, UnregisteringAFencedServiceLeavesTheNewHolderAlone) {
   const Context other = make_context();
   const Service sender = make_service(context_);

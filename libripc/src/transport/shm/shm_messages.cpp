@@ -138,7 +138,7 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
                                                             UniqueFd& doorbell_descriptor) {
   const std::lock_guard lock(mutex_);
   ShmPort* const found = ports_.find(message.service);
-  if (found == nullptr) return RIPC_NO_SERVICE;
+  if (found == nullptr || found->closed()) return RIPC_NO_SERVICE;
   if (peer->sources.contains(message.link)) return RIPC_CORRUPT;
   ShmPort& port = *found;
   const spi::PortOptions& options = port.options();
@@ -155,15 +155,14 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
   UniqueFd doorbell(bell[0]);
   doorbell_descriptor.reset(bell[1]);
 
-  wire::shm_control::Opened opened{
-      .request = message.request,
-      .status = RIPC_OK,
-      .link = message.link,
-      .incarnation = port.incarnation(),
-      .cells = geometry.cells,
-      .data_bytes = geometry.data_bytes,
-      .state_slot = port.state().index_in_page(),
-      .flags = port.state().line().registration.load(std::memory_order_relaxed) & ~kSenderMustFence};
+  wire::shm_control::Opened opened{.request = message.request,
+                                   .status = RIPC_OK,
+                                   .link = message.link,
+                                   .incarnation = port.incarnation(),
+                                   .cells = geometry.cells,
+                                   .data_bytes = geometry.data_bytes,
+                                   .state_slot = port.state().index_in_page(),
+                                   .flags = port.registration() & ~kSenderMustFence};
   if (must_fence_) opened.flags |= kSenderMustFence;
   memory_descriptor = std::move(memory->fd);
   descriptors = {memory_descriptor.get(), doorbell_descriptor.get(), port.state().page_descriptor()};

@@ -41,6 +41,7 @@ ShmPort::ShmPort(const spi::PortOptions& options, EventSet& events, ServiceState
       events_(events),
       state_(std::move(state)),
       line_(&state_.line()),
+      registration_(line_->registration.load(std::memory_order_relaxed)),
       closed_(std::move(closed)) {
   // The line may have belonged to another service before; this service starts awake.
   line_->sleep_epoch.fetch_and(~(kAsleep | kFenceNeeded), std::memory_order_seq_cst);

@@ -29,6 +29,9 @@ class ShmPort final : public spi::Port {
 
   // ---- For the transport, in the responder ----
   const ServiceStateTable::Slot& state() const noexcept { return state_; }
+  // What the state line says as long as the service is open.
+  std::uint32_t registration() const noexcept { return registration_; }
+  bool closed() const noexcept { return line_->registration.load(std::memory_order_acquire) != registration_; }
   Status add_source(std::shared_ptr<ShmSource> source);
   bool has(const ShmSource& source) const noexcept;
   // Its sources, also those that are dead and not yet emptied by the receiver.
@@ -59,6 +62,7 @@ class ShmPort final : public spi::Port {
   EventSet& events_;
   ServiceStateTable::Slot state_;
   ServiceLine* line_;
+  const std::uint32_t registration_;
   std::function<void(ShmPort&)> closed_;
 
   mutable std::mutex mutex_;
