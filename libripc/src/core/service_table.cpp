@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "base/group_id.hpp"
 #include "base/loop_wait.hpp"
@@ -78,7 +79,7 @@ Result<Service*> ServiceTable::add(const ServiceOptions& wanted) {
 
 Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
   const Registering registering(*this, options.id);
-  const std::shared_ptr<Service> present = find(options.id);
+  std::shared_ptr<Service> present = find(options.id);
   if (present) {
     if (Status status = check_present(*present, options); !status.ok()) return status;
   }
@@ -86,13 +87,14 @@ Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
   if (!events.ok()) return events.status();
   auto service = std::make_shared<Service>(context_, options, std::move(*events));
   Service* const handle = service.get();
-  decltype(displaced_) displaced;
-  if (present) displaced.push_back(present);
+  decltype(displaced_) displaced(1);
   // Entered before the service can be found: a notification or a fence may arrive at once.
   {
     const std::lock_guard lock(mutex_);
-    services_[options.id] = service;
-    displaced_.splice(displaced_.end(), displaced);
+    // The present one may have been unregistered since the first look.
+    present = std::exchange(services_[options.id], service);
+    displaced.front() = present;
+    if (present) displaced_.splice(displaced_.end(), displaced);
   }
   Status status;
   try {

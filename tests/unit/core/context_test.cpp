@@ -9,9 +9,11 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <latch>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "core/register_many.hpp"
@@ -108,6 +110,32 @@ TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {
   options.takeover = true;
   EXPECT_TRUE((*context)->services().add(options).ok());
   EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_FENCED);
+}
+
+TEST_F(Contexts, AHolderThatEndsDuringATakeoverThatFailsLeavesTheIdFree) {
+  FakeResolver* resolver = nullptr;
+  Result<std::unique_ptr<Context>> context = make(resolver);
+  ASSERT_TRUE(context.ok());
+  ServiceTable& services = (*context)->services();
+  ServiceOptions options;
+  options.id = 42;
+  for (int round = 0; round < 2000; ++round) {
+    resolver->publication = {};
+    options.takeover = false;
+    const Result<Service*> holder = services.add(options);
+    ASSERT_TRUE(holder.ok()) << "round " << round << ": " << holder.status().text();
+    resolver->publication = RIPC_TIMEOUT;
+    options.takeover = true;
+    std::latch start(2);
+    std::jthread ending([&] {
+      start.arrive_and_wait();
+      // Each round ends the holder at another moment of the takeover.
+      for (int pause = round % 100; pause > 0; --pause) cpu_pause();
+      services.remove(*holder);
+    });
+    start.arrive_and_wait();
+    EXPECT_EQ(services.add(options).status().code(), RIPC_TIMEOUT);
+  }
 }
 
 TEST_F(Contexts, ARandomIdThatAnotherHasIsReplacedByAnotherOne) {
