@@ -212,6 +212,30 @@ TEST_P(Identities, AMemberThatMayNotCallAnyMoreLosesItsOpenLink) {
   EXPECT_TRUE(eventually([&] { return send_text(client, id_of(bank), "hello") == RIPC_REFUSED; })) << ripc_last_error();
 }
 
+TEST_P(Identities, AMemberKeepsItsLinkThoughItMayNotCallAServiceToWhichItHadOneBefore) {
+  trust("holds=* calls=bank,till,open.*");
+  const Context context = make_trusting_context();
+  Service bank = named(context, "bank");
+  const Service open = named(context, "open.door");
+  const Service till = named(context, "till");
+  const Context first = make_context();
+  const Service client = make_service(first);
+  const Context second = make_context();
+  const Service refused = make_service(second);
+  for (const Service* service : std::initializer_list<const Service*>{&bank, &open}) {
+    ASSERT_EQ(send_text(client, id_of(*service), "hello"), RIPC_OK) << ripc_last_error();
+    (void)receive(*service);
+  }
+  ASSERT_EQ(send_text(refused, id_of(till), "hello"), RIPC_OK) << ripc_last_error();
+  bank.reset();
+  bank = named(context, "bank");
+  trust("holds=* calls=open.*");
+  ASSERT_TRUE(eventually([&] { return send_text(refused, id_of(till), "hello") == RIPC_REFUSED; }));
+  ripc_message* message = nullptr;
+  EXPECT_EQ(ripc_receive(open.get(), 0, 0, &message), RIPC_EMPTY);
+  EXPECT_EQ(statistics_of(open).senders, 1U);
+}
+
 TEST_P(Identities, AMemberThatIsRemovedIsNoOneOnItsOpenLinksToo) {
   trust("holds=*");
   const Context context = make_trusting_context();

@@ -172,16 +172,15 @@ Result<wire::shm_control::Opened> ShmTransport::accept_link(const PeerPointer& p
                                                              .locator = peer->locator,
                                                              .peers = &peer_table_,
                                                              .peer = peer->entry,
+                                                             .service = message.service,
                                                              .link = message.link,
                                                              .geometry = geometry,
                                                              .memory = std::move(memory->mapping),
                                                              .doorbell = std::move(doorbell)});
-  peer->source_services[message.link] = message.service;
   peer->sources[message.link] = source;
   Status status = port.add_source(std::move(source));
   if (status.ok()) return opened;
   peer->sources.erase(message.link);
-  peer->source_services.erase(message.link);
   return status;
 }
 
@@ -193,7 +192,7 @@ bool ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Arena& m
   if (!status.ok()) return false;
   // Pulls may be waiting for it.
   const std::lock_guard lock(mutex_);
-  for (const auto& [link, service] : peer->source_services) wake_port(service);
+  for (const auto& [link, source] : peer->sources) wake_port(source->service());
   return true;
 }
 
@@ -221,9 +220,8 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::CloseLin
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->mark_dead();
-  wake_port(service_of(*peer, message.link));
+  wake_port(found->second->service());
   peer->sources.erase(found);
-  peer->source_services.erase(message.link);
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::LinkClosed& message) {
@@ -248,7 +246,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::BounceDa
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->bounce_arrived(message);
-  wake_port(service_of(*peer, message.link));
+  wake_port(found->second->service());
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Control& message) {
@@ -256,7 +254,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::Control&
   {
     const std::lock_guard lock(mutex_);
     const auto found = peer->sources.find(message.link);
-    if (found == peer->sources.end() || service_of(*peer, message.link) != message.destination) return;
+    if (found == peer->sources.end() || found->second->service() != message.destination) return;
     source = found->second;
   }
   host_->control_packet(*source, message.destination, message.packet);

@@ -31,7 +31,8 @@ class ShmSource final : public spi::Source {
     std::string locator;        // of the peer
     const spi::PeerTable* peers = nullptr;
     const spi::Peer* peer = nullptr;
-    std::uint64_t link = 0;  // the peer's name for it
+    ripc_service_id service = 0;  // of ours, to which the link leads
+    std::uint64_t link = 0;       // the peer's name for it
     Geometry geometry;
     Mapping memory;
     UniqueFd doorbell;
@@ -50,6 +51,7 @@ class ShmSource final : public spi::Source {
   void tell_room() noexcept;  // any thread
 
   // ---- For the transport ----
+  ripc_service_id service() const noexcept { return parts_.service; }
   std::uint64_t link() const noexcept { return parts_.link; }
   int doorbell() const noexcept { return parts_.doorbell.get(); }
   const std::shared_ptr<ControlConnection>& connection() const noexcept { return parts_.connection; }

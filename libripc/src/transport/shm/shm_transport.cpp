@@ -311,7 +311,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
     channels.swap(peer->channels);
     for (const auto& [link, source] : peer->sources) {
       source->mark_dead();
-      wake_port(service_of(*peer, link));
+      wake_port(source->service());
     }
     peer->sources.clear();
     questions_.end(peer, RIPC_PEER_DEAD);
@@ -339,7 +339,7 @@ void ShmTransport::look_at_trust() noexcept try {
       refused.push_back(peer);
       for (const auto& [link, source] : peer->sources) {
         source->cut_off();
-        ports_.for_each_of(service_of(*peer, link), [](ShmPort& port) { port.look_for_cut_off(); });
+        ports_.for_each_of(source->service(), [](ShmPort& port) { port.look_for_cut_off(); });
       }
     }
   }
@@ -351,9 +351,10 @@ void ShmTransport::look_at_trust() noexcept try {
 
 bool ShmTransport::is_still_admitted(const Peer& peer) const {
   if (!peer_table_.has_identity(*peer.entry)) return false;
-  return std::all_of(peer.source_services.begin(), peer.source_services.end(), [&](const auto& entry) {
-    const ShmPort* const port = ports_.find(entry.second);
-    return port == nullptr || peer_table_.may_call(*peer.entry, port->options().name, entry.second);
+  return std::all_of(peer.sources.begin(), peer.sources.end(), [&](const auto& entry) {
+    const ripc_service_id service = entry.second->service();
+    const ShmPort* const port = ports_.find(service);
+    return port == nullptr || peer_table_.may_call(*peer.entry, port->options().name, service);
   });
 }
 
@@ -417,19 +418,13 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
     ports_.remove(id, closing);
     // A service that took the ID over has a port of its own, and sources of its own.
     for (const PeerPointer& peer : peers_) {
-      std::erase_if(peer->sources, [&](const auto& entry) {
-        return service_of(*peer, entry.first) == id && closing.has(*entry.second);
-      });
+      std::erase_if(peer->sources,
+                    [&](const auto& entry) { return entry.second->service() == id && closing.has(*entry.second); });
     }
   });
   const std::lock_guard lock(mutex_);
   ports_.add(options.id, *port);
   return std::unique_ptr<spi::Port>(std::move(port));
-}
-
-ripc_service_id ShmTransport::service_of(const Peer& peer, std::uint64_t link) noexcept {
-  const auto found = peer.source_services.find(link);
-  return found == peer.source_services.end() ? 0 : found->second;
 }
 
 void ShmTransport::wake_port(ripc_service_id service) noexcept {

@@ -71,7 +71,6 @@ class ShmTransport final : public spi::Transport {
     const spi::Peer* entry = nullptr;  // who it is
     std::map<std::uint64_t, std::weak_ptr<ShmChannel>> channels;
     std::unordered_map<std::uint64_t, std::shared_ptr<ShmSource>> sources;  // by the peer's link
-    std::unordered_map<std::uint64_t, ripc_service_id> source_services;
   };
   using PeerPointer = std::shared_ptr<Peer>;
 
@@ -136,8 +135,6 @@ class ShmTransport final : public spi::Transport {
                                                 UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
   void wake_port(ripc_service_id service) noexcept;  // under the mutex
-  // Under the mutex. The service of ours to which the peer's link leads.
-  static ripc_service_id service_of(const Peer& peer, std::uint64_t link) noexcept;
 
   std::shared_ptr<RuntimeDirectory> directory_;
   TransportOptions options_;
