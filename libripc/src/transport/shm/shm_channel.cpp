@@ -324,12 +324,19 @@ spi::Channel::Description ShmChannel::describe(Deadline) {
   return {text + "; pool memory is mapped, other memory bounced: " + reason_of(reach), {}};
 }
 
-bool ShmChannel::mark_dead() noexcept {
+bool ShmChannel::mark_closed() noexcept {
   if (!set_end(RIPC_PEER_DEAD)) return false;
   cancel_timers();
-  transfers_.peer_died();
+  transfers_.link_closed();
   grants_.peer_died();
   return true;
+}
+
+bool ShmChannel::mark_dead() noexcept {
+  const bool is_first = mark_closed();
+  transfers_.peer_died();
+  if (!is_first) transfers_finished();
+  return is_first;
 }
 
 wire::shm_control::BounceData ShmChannel::serve_bounce(const wire::shm_control::BounceRequest& request,
@@ -350,7 +357,8 @@ wire::shm_control::BounceData ShmChannel::serve_bounce(const wire::shm_control::
     return answer;
   }
   ExposedItem item{};
-  if (request.length > bounce_.size() || !transfers_.find(Key::from(request.key), item) || request.offset > item.size ||
+  const auto found = transfers_.find(Key::from(request.key), item);
+  if (!found || request.length > bounce_.size() || request.offset > item.size ||
       request.length > item.size - request.offset) {
     answer.status = RIPC_REVOKED;
     answer.length = 0;

@@ -99,24 +99,27 @@ ripc_status TransferOwner::revoke(Key key, bool& is_read) noexcept {
   return RIPC_REVOKED;
 }
 
-void TransferOwner::peer_died() noexcept {
+void TransferOwner::end_all(bool but_lent) noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
   // Spinning waiters look only at the word: any other generation sends them to the lock, under which they learn of the
   // end. What the peer had finished stays finished.
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const std::uint32_t generation = slots_[slot].generation;
     if (slots_[slot].used && is_finished(slot)) continue;
-    control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);
+    std::atomic<std::uint64_t>& shared = control_->transfers[slot];
+    if (but_lent && shared.load(std::memory_order_acquire) == word(generation, TransferState::lent)) continue;
+    shared.store(word(generation + 1, TransferState::free), std::memory_order_release);
   }
 }
 
-bool TransferOwner::find(Key key, ExposedItem& item) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (dead_ || key.slot >= slots_.size()) return false;
+std::unique_lock<std::mutex> TransferOwner::find(Key key, ExposedItem& item) noexcept {
+  std::unique_lock lock(mutex_);
+  if (dead_ || key.slot >= slots_.size()) return {};
   const Slot& slot = slots_[key.slot];
-  if (!slot.used || slot.revoked || slot.generation != key.generation || key.item >= slot.items.size()) return false;
+  if (!slot.used || slot.revoked || slot.generation != key.generation || key.item >= slot.items.size()) return {};
   item = slot.items[key.item];
-  return true;
+  return lock;
 }
 
 bool TransferOwner::is_finished(std::size_t slot) noexcept {

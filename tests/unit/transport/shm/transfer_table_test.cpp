@@ -5,6 +5,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -177,6 +180,23 @@ TEST(Transfer, FindsItsItemsWhileItIsExposed) {
   EXPECT_FALSE(ends.owner.find(Key::from(UINT64_MAX), item)) << "no such slot";
   EXPECT_EQ(ends.revoke(key), RIPC_REVOKED);
   EXPECT_FALSE(ends.owner.find(key, item));
+}
+
+TEST(Transfer, DoesNotEndWhileItsOwnerReadsItsMemoryForThePeer) {
+  Ends ends;
+  const std::array<std::byte, 8> bytes{};
+  const std::array<ExposedItem, 1> items{{{bytes.data(), bytes.size(), 0, 0}}};
+  Key key{};
+  ASSERT_EQ(ends.owner.expose(items, key), RIPC_OK);
+  ASSERT_EQ(ends.taker.begin(key), RIPC_OK);
+  ExposedItem item{};
+  std::unique_lock<std::mutex> reading = ends.owner.find(key, item);
+  ASSERT_TRUE(reading);
+  EXPECT_EQ(ends.taker.finish(key, RIPC_OK, ends.tell), RIPC_OK);
+  std::future<ripc_status> end = std::async(std::launch::async, [&] { return ends.owner.status(key); });
+  EXPECT_EQ(end.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  reading.unlock();
+  EXPECT_EQ(end.get(), RIPC_OK);
 }
 
 TEST(Transfer, OfSlotsThatDoNotExistIsCorrupt) {
