@@ -236,7 +236,8 @@ class Service {
   Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
     return finish(ripc_wait_room(handle_.get(), to, detail::to_c(timeout)));
   }
-  // The same for users of fd(). Returns at once; the descriptor becomes readable when there is room.
+  // The same for users of fd(). Returns at once; the descriptor becomes readable when there is room. A receive that
+  // finds no message takes that event: call this after it, just before the wait.
   Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_.get(), to)); }
 
   // Makes the service a member of a group. RIPC_OK also if it is one already. When this returns, sends of this context
