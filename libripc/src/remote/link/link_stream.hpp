@@ -81,6 +81,7 @@ class StreamReceiver {
   explicit StreamReceiver(SecureSocket connection);
 
   int fd() const noexcept { return connection_.fd(); }
+  bool has_buffered() const noexcept { return connection_.has_buffered(); }
 
   enum class Outcome : std::uint8_t { data, nothing, ended, no_room };
   // Reads what is there, as far as there is room: one system call. A large record takes memory of the sink. Ended:

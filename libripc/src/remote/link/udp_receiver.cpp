@@ -262,14 +262,19 @@ bool UdpReceiver::fetch(UdpSource& source) noexcept {
 bool UdpReceiver::is_due(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept {
   if (stream.is_due) return true;
   spi::Bytes datagram;
-  if (stream.front(datagram) == RIPC_OK && datagram.empty() && !fill(source, stream, sink)) return false;
+  // No event tells of what was read already, so this reads until the packet is whole or nothing is left.
+  while (stream.front(datagram) == RIPC_OK && datagram.empty()) {
+    if (!fill(source, stream, sink)) return false;
+  }
   wire::datagram::Header header;
-  if (stream.front(datagram) == RIPC_OK && datagram.empty()) return false;
   const Nanoseconds now = monotonic_now();
   if (stream.due_at == 0) stream.due_at = now + kReorderTimeout;
   stream.is_due =
       wire::datagram::decode(datagram, header) != RIPC_OK || source.is_next(header.sequence) || now >= stream.due_at;
-  if (!stream.is_due) port_.events().wake();
+  if (!stream.is_due) {
+    unscanned_ = polled_.size();
+    port_.events().wake();
+  }
   return stream.is_due;
 }
 
@@ -317,8 +322,8 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
       }
       if (datagram.empty()) {
         // The packets sent just now are not there yet, but a receiver that waits for the first packet should have it
-        // now.
-        if (taken != 0 || !fill(source, stream, sink)) return taken;
+        // now. No event tells of what the connection has read and not given out.
+        if ((taken != 0 && !stream.has_buffered()) || !fill(source, stream, sink)) return taken;
         continue;
       }
       stream.packet = source.accept(datagram, source.token(), port_.counters());

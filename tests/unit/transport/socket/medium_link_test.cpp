@@ -18,7 +18,7 @@ bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::k
 
 class MediumLink : public LinkEnds {
  protected:
-  explicit MediumLink(bool seals = false) : LinkEnds(true, seals) {}
+  explicit MediumLink(bool seals = false) : LinkEnds(true, seals), seals_(seals) {}
   // A channel that has grown a connection, from which a packet was taken.
   std::shared_ptr<remote::UdpChannel> grown() {
     const auto channel = sender_.channel(receiver_);
@@ -27,7 +27,36 @@ class MediumLink : public LinkEnds {
     sink_.packets.clear();
     return channel;
   }
+  // Links of other senders: together with a further one, more than are read directly.
+  void add_other_links() {
+    for (int count = 0; count < 4; ++count) {
+      others_.push_back(std::make_unique<Node>(options(true, seals_)));
+      other_channels_.push_back(others_.back()->channel(receiver_));
+      ASSERT_NE(other_channels_.back(), nullptr);
+    }
+  }
+  // Takes all datagrams out of the sockets of this process, as a network that loses them.
+  static std::size_t lose_datagrams() {
+    std::size_t lost = 0;
+    for (int fd = 0; fd < 1024; ++fd) {
+      int type = 0;
+      socklen_t size = sizeof type;
+      if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_DGRAM) continue;
+      std::byte none;
+      while (recv(fd, &none, 1, MSG_DONTWAIT | MSG_TRUNC) > 0) ++lost;
+    }
+    return lost;
+  }
+
+  const bool seals_;
+  std::vector<std::unique_ptr<Node>> others_;
+  std::vector<std::shared_ptr<remote::UdpChannel>> other_channels_;
   spi::Source* source_ = nullptr;  // of that channel
+};
+
+class SealedMediumLink : public MediumLink {
+ protected:
+  SealedMediumLink() : MediumLink(true) {}
 };
 
 // Plain and sealed.
@@ -280,6 +309,47 @@ TEST_F(MediumLink, IsReceivedBesideMoreLinksThanAreReadDirectly) {
     }
     ASSERT_TRUE(poll_until(8 * static_cast<std::size_t>(round + 1))) << round;
   }
+}
+
+// The receiver has read the packet already, so the system does not tell that the link has something.
+TEST_F(MediumLink, APacketBehindALostDatagramArrivesBesideMoreLinksThanAreReadDirectly) {
+  ASSERT_NO_FATAL_FAILURE(add_other_links());
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_EQ(send_text(*channel, "lost"), RIPC_OK);
+  ASSERT_GE(lose_datagrams(), 1u);
+  ASSERT_TRUE(grows(*channel));
+  ASSERT_EQ(send_text(*channel, "after it"), RIPC_OK);
+  ASSERT_TRUE(poll_until(1));
+  EXPECT_EQ(sink_.packets[0].second, "after it");
+  EXPECT_EQ(port_->statistics().lost, 1u);
+}
+
+// The last records of both have been read when the first packet is whole.
+TEST_F(SealedMediumLink, TheSecondOfTwoPacketsArrivesBesideMoreLinksThanAreReadDirectly) {
+  ASSERT_NO_FATAL_FAILURE(add_other_links());
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::string medium(40'000, 'm');
+  ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
+  ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
+  ASSERT_TRUE(poll_until(2));
+  EXPECT_EQ(sink_.packets[1].second, medium);
+}
+
+// Its last record is read together with others, and stays where no event tells of it.
+TEST_F(SealedMediumLink, ASleepingReceiverTakesTheFirstPacketOfAConnectionWhole) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_TRUE(grows(*channel));
+  const std::string medium(80'000, 'm');
+  ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
+  while (sink_.packets.empty()) {
+    ASSERT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
+    events_.drain();
+    (void)port_->poll(sink_, 64);
+  }
+  EXPECT_EQ(sink_.packets[0].second, medium);
 }
 
 TEST_F(MediumLink, WhatWasSentArrivesThoughTheSenderHasEnded) {
