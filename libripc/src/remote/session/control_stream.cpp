@@ -16,15 +16,17 @@ namespace {
 // The most frames, and bytes of frames, that the peer has not acknowledged.
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 20;
+constexpr std::size_t kReservedBytes = 128;  // of each frame of the reserve
 constexpr std::uint64_t kAcknowledgeAfter = 64;
 constexpr std::size_t kAcknowledgeBytes = kMaxKeptBytes / 8;
 
 }  // namespace
 
-ripc_status ControlStream::send_bytes(std::vector<std::byte> frame) {
+ripc_status ControlStream::send_bytes(std::size_t reserve, std::vector<std::byte> frame) {
   const std::lock_guard lock(mutex_);
   if (is_broken()) return RIPC_PEER_DEAD;
-  if (kept_.size() >= kMaxKept || kept_bytes_ + frame.size() > kMaxKeptBytes) return RIPC_AGAIN;
+  if (kept_.size() >= kMaxKept + reserve || kept_bytes_ + frame.size() > kMaxKeptBytes + reserve * kReservedBytes)
+    return RIPC_AGAIN;
   kept_.push_back(std::move(frame));
   kept_bytes_ += kept_.back().size();
   if (next_ == kept_.end()) next_ = std::prev(kept_.end());

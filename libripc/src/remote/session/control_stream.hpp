@@ -31,18 +31,15 @@ class ControlStream {
   // limit. RIPC_OK, RIPC_AGAIN (too many frames are not acknowledged; nothing was sent), RIPC_NO_MEMORY (nothing was
   // sent), RIPC_PEER_DEAD (the stream is broken; nothing was sent), RIPC_TOO_LARGE, RIPC_INVALID_ARGUMENT.
   template <typename T>
-  ripc_status send(const T& frame) noexcept try {
-    std::vector<std::byte> bytes;
-    const ripc_status status = wire::session_control::encode(frame, bytes);
-    return status == RIPC_OK ? send_bytes(std::move(bytes)) : status;
-  } catch (const std::bad_alloc&) {
-    return RIPC_NO_MEMORY;
+  ripc_status send(const T& frame) noexcept {
+    return send_within(0, frame);
   }
-  // Any thread. The same for a frame that the peer waits for, or cannot do without: if there is no memory for it, the
-  // stream breaks.
+  // Any thread. The same for a frame that the peer waits for, or cannot do without. It finds room that send() leaves:
+  // if that is taken, too, or there is no memory, the stream breaks.
   template <typename T>
   void tell(const T& frame) noexcept {
-    if (send(frame) == RIPC_NO_MEMORY) break_off();
+    const ripc_status status = send_within(kReserve, frame);
+    if (status == RIPC_NO_MEMORY || status == RIPC_AGAIN) break_off();
   }
 
   // Any thread. Breaks the stream: something is missing in it, so its session cannot go on. The responder finds the
@@ -76,13 +73,26 @@ class ControlStream {
   void acknowledged(std::uint64_t frames) noexcept;
   // Whether enough frames or bytes have come since the last acknowledgement to make the next one worthwhile.
   bool should_acknowledge() const noexcept;
-  void note_acknowledgement() noexcept {
+  // Without room that send() leaves, two sides that have sent all that they may would never acknowledge anything.
+  void acknowledge() noexcept {
+    (void)send_within(kReserve / 2, wire::session_control::Heartbeat{.received = received_});
     last_acknowledged_ = received_;
     unacknowledged_bytes_ = 0;
   }
 
  private:
-  ripc_status send_bytes(std::vector<std::byte> frame);
+  // Frames that send() leaves room for. Acknowledgements, which go on for as long as a peer is stopped, take half.
+  static constexpr std::size_t kReserve = 1024;
+
+  template <typename T>
+  ripc_status send_within(std::size_t reserve, const T& frame) noexcept try {
+    std::vector<std::byte> bytes;
+    const ripc_status status = wire::session_control::encode(frame, bytes);
+    return status == RIPC_OK ? send_bytes(reserve, std::move(bytes)) : status;
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
+  ripc_status send_bytes(std::size_t reserve, std::vector<std::byte> frame);
   void write_locked() noexcept;
   void drop_acknowledged_locked(std::uint64_t frames) noexcept;
 

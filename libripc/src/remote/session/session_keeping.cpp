@@ -388,10 +388,7 @@ void SessionTransport::read_frames(const SessionPointer& session, std::uint32_t 
   }
   // Data that was read already makes no event.
   if (more) loop_->post([this, session] { on_event(session, 0); });
-  if (session->stream.should_acknowledge()) {
-    (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
-    session->stream.note_acknowledgement();
-  }
+  if (session->stream.should_acknowledge()) session->stream.acknowledge();
 }
 
 void SessionTransport::control_lost(const SessionPointer& session, Nanoseconds patience) noexcept {

@@ -73,8 +73,7 @@ void SessionTransport::tick() {
   }
   for (const SessionPointer& session : sessions) {
     if (!session->stream.attached()) continue;
-    (void)session->stream.send(wire::session_control::Heartbeat{.received = session->stream.received()});
-    session->stream.note_acknowledgement();
+    session->stream.acknowledge();
     for (const auto& channel : session->channels()) channel->check_path();
   }
   timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);

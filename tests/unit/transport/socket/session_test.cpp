@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
@@ -277,6 +279,72 @@ TEST(Session, ALostControlConnectionIsMadeAgainAndNothingThatWasSaidIsLost) {
   EXPECT_TRUE(channel->alive());
   EXPECT_EQ(client.host().losses(), 0);
   EXPECT_EQ(send_text(*channel, "still there"), RIPC_OK);
+}
+
+ripc_status send_control(spi::Channel& channel) {
+  const spi::Bytes bytes = std::as_bytes(std::span("x", 1));
+  return channel.send({.kind = spi::Outgoing::Kind::control, .packet = std::span(&bytes, 1)});
+}
+
+// Keeps the responder of a node from running while it lives.
+class Halt {
+ public:
+  explicit Halt(Node& node) {
+    node.loop().post([this] {
+      halted_ = true;
+      while (!over_) std::this_thread::yield();
+      left_ = true;
+    });
+    EXPECT_TRUE(eventually([&] { return halted_.load(); }));
+  }
+  ~Halt() {
+    over_ = true;
+    EXPECT_TRUE(eventually([&] { return left_.load(); }));
+  }
+
+ private:
+  std::atomic<bool> halted_{false}, over_{false}, left_{false};
+};
+
+// Two nodes with a link in each direction.
+class FullControl : public ::testing::Test {
+ protected:
+  static TransportOptions impatient() {
+    TransportOptions options;
+    options.peer_timeout = 800'000'000;  // so that there are many heartbeats
+    return options;
+  }
+  static void fill(spi::Channel& channel) {
+    while (send_control(channel) == RIPC_OK) continue;
+    EXPECT_EQ(send_control(channel), RIPC_AGAIN);
+  }
+
+  Node one_{impatient()}, two_{impatient()};
+  EventSet events_ = make_events(), other_events_ = make_events();
+  std::unique_ptr<remote::UdpPort> port_ = one_.open_port(events_), other_port_ = two_.open_port(other_events_, 8);
+  std::shared_ptr<remote::UdpChannel> there_ = two_.channel(one_), back_ = one_.channel(two_, 8);
+};
+
+TEST_F(FullControl, BothSidesGoOnThoughBothHaveSentAllThatMayBeUnderWay) {
+  {
+    const Halt one(one_);
+    const Halt two(two_);
+    fill(*there_);
+    fill(*back_);
+  }
+  EXPECT_TRUE(eventually([&] { return there_->session()->stream.has_room() && back_->session()->stream.has_room(); }));
+  EXPECT_EQ(send_control(*there_), RIPC_OK);
+  EXPECT_EQ(send_control(*back_), RIPC_OK);
+}
+
+TEST_F(FullControl, TheEndOfAServiceIsTold) {
+  {
+    const Halt two(two_);
+    fill(*back_);
+    port_.reset();
+  }
+  EXPECT_TRUE(eventually([&] { return !there_->alive(); }));
+  EXPECT_EQ(send_text(*there_, "x"), RIPC_CLOSED);
 }
 
 }  // namespace
