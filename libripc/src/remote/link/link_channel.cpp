@@ -68,7 +68,7 @@ void LinkChannel::run_deferred_work() noexcept {
 }
 
 LinkChannel::~LinkChannel() {
-  parts_.session->remove_channel(parts_.link);
+  (void)parts_.session->remove_channel(parts_.link);
   parts_.session->bulk->end_owner(parts_.link);
   if (ended() != RIPC_OK) return;
   parts_.session->stream.tell(wire::session_control::CloseLink{.link = parts_.link, .sequence = sequence_});

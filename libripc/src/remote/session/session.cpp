@@ -59,14 +59,22 @@ std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> Session::take_chan
   return taken;
 }
 
-void Session::add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) {
+void Session::expect_channel(std::uint32_t link) {
   const std::lock_guard lock(mutex_);
-  channels_[link] = channel;
+  channels_[link];
 }
 
-void Session::remove_channel(std::uint32_t link) noexcept {
+bool Session::add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) noexcept {
   const std::lock_guard lock(mutex_);
-  channels_.erase(link);
+  const auto found = channels_.find(link);
+  if (found == channels_.end()) return false;
+  found->second = channel;
+  return true;
+}
+
+bool Session::remove_channel(std::uint32_t link) noexcept {
+  const std::lock_guard lock(mutex_);
+  return channels_.erase(link) != 0;
 }
 
 }  // namespace ripc::internal::remote

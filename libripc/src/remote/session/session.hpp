@@ -104,8 +104,12 @@ struct Session {
   std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> take_channels() noexcept;
   // Throws std::bad_alloc.
   std::vector<std::shared_ptr<LinkChannel>> channels() const;
-  void add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel);
-  void remove_channel(std::uint32_t link) noexcept;
+  // This side asks for a link, whose channel comes later. Throws std::bad_alloc.
+  void expect_channel(std::uint32_t link);
+  // The channel is there. False: the peer has closed the link meanwhile.
+  bool add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) noexcept;
+  // False: it was neither there nor expected.
+  bool remove_channel(std::uint32_t link) noexcept;
 
   // The peer did not answer in time when it was last waited for, and nothing has come from it since.
   std::atomic<bool> slow{false};

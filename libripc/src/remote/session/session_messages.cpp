@@ -167,7 +167,11 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
 
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::LinkClosed& frame) {
   const auto closed = session->channel(frame.link);
-  if (!closed || !closed->end(RIPC_CLOSED)) return;
+  if (!closed) {
+    if (session->remove_channel(frame.link)) session->stream.tell(wire::session_control::CloseLink{.link = frame.link});
+    return;
+  }
+  if (!closed->end(RIPC_CLOSED)) return;
   // The other side waits for this frame: nothing more is sent after it.
   session->stream.tell(wire::session_control::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
   host_->channel_lost(*closed, RIPC_CLOSED);

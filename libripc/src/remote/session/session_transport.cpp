@@ -299,7 +299,10 @@ Result<std::shared_ptr<spi::Channel>> SessionTransport::connect_over(const Sessi
       (void)(*channel)->end(RIPC_PEER_DEAD);
       return RIPC_PEER_DEAD;
     }
-    session->add_channel((*channel)->link(), *channel);
+    if (!session->add_channel((*channel)->link(), *channel)) {
+      (void)(*channel)->end(RIPC_CLOSED);
+      return RIPC_NO_SERVICE;
+    }
   }
   (*channel)->check_path();
   return std::shared_ptr<spi::Channel>(std::move(*channel));
@@ -328,7 +331,7 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
         parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit), std::move(*socket),
         opened.packet_limit, datagrams, std::move(connect), options_.peer_timeout));
   } catch (const std::bad_alloc&) {
-    session->stream.tell(wire::session_control::CloseLink{.link = open.link});
+    give_up_link(*session, open.link);
     return RIPC_NO_MEMORY;
   }
 }

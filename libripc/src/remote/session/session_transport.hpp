@@ -95,10 +95,20 @@ class SessionTransport : public spi::Transport {
   Result<Answer> ask_for_link(const SessionPointer& session, Open& open, Deadline deadline) {
     open.token = random_u64();
     open.link = next_link();
+    // The peer may close the link before the answer is looked at.
+    session->expect_channel(open.link);
     Result<Answer> opened = ask<Answer>(session, open, deadline);
-    if (opened.status().code() == RIPC_TIMEOUT)
-      session->stream.tell(wire::session_control::CloseLink{.link = open.link});
+    if (opened.status().code() == RIPC_TIMEOUT) {
+      give_up_link(*session, open.link);
+    } else if (!opened.ok()) {
+      (void)session->remove_channel(open.link);
+    }
     return opened;
+  }
+  // A link that was opened, or may have been, and gets no channel.
+  static void give_up_link(Session& session, std::uint32_t link) noexcept {
+    (void)session.remove_channel(link);
+    session.stream.tell(wire::session_control::CloseLink{.link = link});
   }
   // Responder. An answer of the peer. False: no honest peer can have sent it.
   template <typename Answer>

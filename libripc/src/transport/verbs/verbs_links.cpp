@@ -113,7 +113,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
   Result<DatagramChannel::AttachmentPointer> attachment =
       attachment_of(session, peer, {sender, question.token}, moves, *opened);
   if (!attachment.ok()) {
-    session->stream.tell(wire::session_control::CloseLink{.link = question.link});
+    give_up_link(*session, question.link);
     if (attachment.status().code() == RIPC_UNSUPPORTED && moves == session->moves())
       return open_udp_link(session, id, deadline);
     return attachment.status();
@@ -177,7 +177,7 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
       // A peer that answers this could have answered the greetings.
       const auto sign = ask_for_link<wire::session_control::DatagramOpened>(session, question, deadline);
       if (!sign.ok()) return sign.status();
-      session->stream.tell(wire::session_control::CloseLink{.link = question.link});
+      give_up_link(*session, question.link);
       give_up = monotonic_now() + kGreetingPatience / 2;
     }
     const Nanoseconds look = std::clamp((now - began) / 8, kFirstLook, kLastLook);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -25,6 +26,8 @@ using remote::Locator;
 using remote::open_socket;
 
 using security::keys_of;
+
+namespace control = wire::session_control;
 
 TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
   TransportOptions options;
@@ -345,6 +348,78 @@ TEST_F(FullControl, TheEndOfAServiceIsTold) {
   }
   EXPECT_TRUE(eventually([&] { return !there_->alive(); }));
   EXPECT_EQ(send_text(*there_, "x"), RIPC_CLOSED);
+}
+
+// The other end of a session without keys, which does as a test says.
+class ScriptedPeer {
+ public:
+  ScriptedPeer() {
+    Endpoint loopback;
+    EXPECT_TRUE(Endpoint::parse("127.0.0.1", 0, loopback));
+    listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_TRUE(bind_in_range(listener_.get(), loopback, {}).ok());
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+  }
+
+  std::string address() const { return Endpoint::local_of(listener_.get()).text(); }
+  void accept() {
+    connection_.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const timeval patience{10, 0};
+    EXPECT_EQ(setsockopt(connection_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    (void)next<control::Hello>();
+    say({control::HelloReply{.context = 5, .abilities = control::kChaCha}});
+    (void)next<control::Confirm>();
+  }
+  // Reads on to the next frame of this type; nothing: none comes.
+  template <typename T>
+  std::optional<T> next() {
+    for (const Deadline deadline = Deadline::after(kLimit); !deadline.expired();) {
+      std::vector<std::byte> bytes(control::kPrefixSize);
+      if (!read(bytes, 0)) return std::nullopt;
+      bytes.resize(control::frame_size(bytes).value());
+      if (!read(bytes, control::kPrefixSize)) return std::nullopt;
+      const control::Frame frame = control::decode(bytes).value();
+      if (const T* const wanted = std::get_if<T>(&frame)) return *wanted;
+    }
+    return std::nullopt;
+  }
+  // All frames arrive together.
+  void say(const std::vector<control::Frame>& frames) {
+    std::vector<std::byte> all;
+    for (const control::Frame& frame : frames) {
+      std::vector<std::byte> bytes;
+      EXPECT_EQ(control::encode(frame, bytes), RIPC_OK);
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    EXPECT_EQ(::send(connection_.get(), all.data(), all.size(), MSG_NOSIGNAL), static_cast<ssize_t>(all.size()));
+  }
+
+ private:
+  bool read(std::span<std::byte> bytes, std::size_t from) {
+    const auto rest = bytes.subspan(from);
+    return rest.empty() ||
+           ::recv(connection_.get(), rest.data(), rest.size(), MSG_WAITALL) == static_cast<ssize_t>(rest.size());
+  }
+
+  UniqueFd listener_, connection_;
+};
+
+TEST(Session, AServiceThatEndsAsSoonAsItsLinkIsOpenIsNotThere) {
+  ScriptedPeer peer;
+  Node client;
+  std::optional<control::CloseLink> closed;
+  std::thread script([&] {
+    peer.accept();
+    const auto open = peer.next<control::Open>();
+    if (!open) return;
+    peer.say({control::Opened{.request = open->request, .link = open->link, .port = 9, .packet_limit = 1, .credit = 1},
+              control::LinkClosed{.link = open->link, .status = RIPC_CLOSED}});
+    closed = peer.next<control::CloseLink>();
+  });
+  const auto made = test::connect(client.transport(), {"socket", peer.address()}, 7, Deadline::after(kLimit));
+  EXPECT_EQ(made.status().code(), RIPC_NO_SERVICE);
+  script.join();
+  EXPECT_TRUE(closed) << "the peer waits for it";
 }
 
 }  // namespace
