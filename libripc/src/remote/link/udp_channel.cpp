@@ -415,6 +415,10 @@ void UdpChannel::drop_stream_locked() noexcept {
   stream_.reset();
   path_.store(former_path_, std::memory_order_release);
   set_limit(limit_of(former_path_));
+  if (former_path_ != Path::unproven) return;
+  // Whether datagrams get through was left open when the connection was there.
+  proof_.begin(monotonic_now(), false);
+  go_on_locked();
 }
 
 ripc_status UdpChannel::send_by_stream(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {

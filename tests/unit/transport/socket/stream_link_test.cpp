@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links whose datagrams go over the session's control connection, because UDP does not get through.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "link_ends.hpp"
+#include "transport/socket/stream_bulk.hpp"
 
 namespace ripc::internal::socket {
 namespace {
@@ -111,6 +115,70 @@ TEST_F(StreamLink, AReceiverThatReadsNothingForLongKeepsItsSendersOnUdp) {
       << channel->describe(Deadline::after(0)).text;
   ASSERT_TRUE(poll_until(sent)) << sink_.packets.size() << " of " << sent;
   EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+// The only end of a link over a path that takes no datagrams. Its peer says nothing.
+class LoneLink : public ::testing::Test {
+ protected:
+  LoneLink() {
+    remote::Endpoint loopback;
+    EXPECT_TRUE(remote::Endpoint::parse("127.0.0.1", 0, loopback));
+    remote::LinkSocket socket = std::move(remote::LinkSocket::open(loopback, {}).value());
+    EXPECT_TRUE(socket.connect(remote::Endpoint::local_of(silent_.fd())).ok());
+    session_->bulk = StreamBulk::create(*loop_, {}, {});
+    channel_ = remote::LinkChannel::make<remote::UdpChannel>(
+        remote::LinkChannel::Parts{.session = session_,
+                                   .loop = loop_.get(),
+                                   .host = &host_,
+                                   .service = 7,
+                                   .link = 1,
+                                   .token = 1,
+                                   .incarnation = 1,
+                                   .credit = 1000,
+                                   .failed = [](remote::LinkChannel&) {}},
+        std::move(socket), wire::datagram::kMaxRecordPacket, true,
+        [this](std::uint32_t, const remote::StreamTaker& taker) {
+          int ends[2];
+          EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+          peer_.reset(ends[0]);
+          taker(UniqueFd(ends[1]));
+        },
+        kLimit);
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  ~LoneLink() override {
+    channel_.reset();
+    loop_->post([this] { loop_->stop(); });
+    thread_.join();
+  }
+  static remote::LinkSocket silent() {
+    remote::Endpoint loopback;
+    EXPECT_TRUE(remote::Endpoint::parse("127.0.0.1", 0, loopback));
+    return std::move(remote::LinkSocket::open(loopback, {}).value());
+  }
+  bool take_greeting() const {
+    wire::datagram::Header header;
+    return silent_.receive(header) == RIPC_OK && header.kind == wire::datagram::Kind::greeting;
+  }
+
+  RecordingHost host_;
+  std::unique_ptr<EventLoop> loop_ = std::move(EventLoop::create().value());
+  const remote::LinkSocket silent_ = silent();
+  remote::SessionPointer session_ = std::make_shared<remote::Session>(*loop_, "socket");
+  UniqueFd peer_;  // the other end of the connection
+  std::shared_ptr<remote::UdpChannel> channel_;
+  std::thread thread_;
+};
+
+TEST_F(LoneLink, AConnectionThatIsCutLeavesTheQuestionWhetherDatagramsGetThroughAndItIsAskedAgain) {
+  channel_->check_path();
+  ASSERT_EQ(channel_->widen(100'000), RIPC_OK);
+  const auto limit = channel_->ready_limit();
+  while (take_greeting()) continue;
+  peer_.reset();
+  ASSERT_TRUE(eventually([&] { return channel_->ready_limit() < limit; }));
+  channel_->check_path();
+  EXPECT_TRUE(eventually([&] { return take_greeting(); }));
 }
 
 }  // namespace
