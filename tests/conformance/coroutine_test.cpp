@@ -174,6 +174,21 @@ TEST_P(Coroutines, EndOfTheEndpointGoesOn) {
   EXPECT_NE(ends[1], RIPC_OK);
 }
 
+// The frame of the coroutine has a second call that ends together with the awaited one.
+TEST_P(Coroutines, GoesOnAndIsDestroyedBeforeItsOtherCallThatHasEndedIsReported) {
+  bool gone = false;
+  const auto body = [&]() -> Task<> {
+    const Local local(gone);
+    auto first = client_.call(server_id_, kHold, bytes_of("x"));
+    auto second = client_.call(server_id_, kHold, bytes_of("y"));
+    EXPECT_EQ((co_await first).status(), RIPC_CLOSED);
+  };
+  Rpc::spawn(body());
+  ASSERT_TRUE(holds_requests(2));
+  client_.destroy();
+  EXPECT_TRUE(gone);
+}
+
 TEST_P(Coroutines, SpawnedOneOwnsItself) {
   bool gone = false;
   const auto body = [&]() -> Task<> {

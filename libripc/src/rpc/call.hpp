@@ -23,8 +23,8 @@ struct ClientSession;
 struct CallRequest {
   ripc_service_id to = 0;
   std::uint32_t method = 0;
-  std::span<const ripc_item> items;
-  std::span<const ripc_return_buffer> returns;
+  std::span<const ripc_item> items{};
+  std::span<const ripc_return_buffer> returns{};
   Nanoseconds now = 0;
   bool is_rough = false;  // `now` is: Messenger::rough_now()
   Nanoseconds deadline = UINT64_MAX;
@@ -108,16 +108,17 @@ class CallQueue : private Fifo<Call> {
     if (call.next == nullptr) last_ = &call;
     ++size_;
   }
-  // Does nothing if the call is not in the queue.
-  void remove(Call& call) noexcept {
+  // False: the call is not in the queue.
+  bool remove(Call& call) noexcept {
     Call* before = nullptr;
     Call* at = first_;
     for (; at != &call && at != nullptr; at = at->next) before = at;
-    if (at == nullptr) return;
+    if (at == nullptr) return false;
     (before == nullptr ? first_ : before->next) = call.next;
     if (last_ == &call) last_ = before;
     call.next = nullptr;
     --size_;
+    return true;
   }
 
  private:

@@ -77,8 +77,7 @@ Call* Client::find(std::uint64_t name) noexcept {
   const auto index = static_cast<std::uint32_t>(name);
   if (index >= calls_.size()) return nullptr;
   Call& call = *calls_[index];
-  const bool is_under_way = call.state != Call::State::free && (call.state != Call::State::ended || may_move(call));
-  return call.name() == name && is_under_way ? &call : nullptr;
+  return call.name() == name && call.state != Call::State::free ? &call : nullptr;
 }
 
 Status Client::begin(const CallRequest& request, std::uint64_t* name) {
@@ -133,23 +132,26 @@ Status Client::start(Lock& lock, Call& call, std::span<const ripc_item> items, N
 Status Client::cancel(std::uint64_t name) {
   Lock lock(mutex_);
   Call* call = find(name);
-  while (call != nullptr && call->is_in_send) {
+  while (call != nullptr && call->is_in_send && call->state != Call::State::ended) {
     sent_.wait(lock);
     call = find(name);
   }
-  if (call == nullptr)
-    return Status(RIPC_INVALID_ARGUMENT, "There is no such call under way: it has ended, or never began.");
-  if (call->state == Call::State::ended) {
+  Status status;
+  if (call == nullptr || (call->state == Call::State::ended && !may_move(*call))) {
+    status = Status(RIPC_INVALID_ARGUMENT, "There is no such call under way: it has ended, or never began.");
+  } else if (call->state == Call::State::ended) {
     call->is_final = true;  // it was about to move to another member
     call->result.status = RIPC_CANCELLED;
   } else {
     give_up(*call, RIPC_CANCELLED);
   }
-  ended_.remove(*call);
-  // Another call may be waiting for its slot.
-  if (!call->session->queue.empty()) note_changed();
-  report(lock, *call);
-  return {};
+  // A call that has ended is reported here too: this may be a callback in the thread that would report it later.
+  if (call != nullptr && ended_.remove(*call)) {
+    // Another call may be waiting for its slot.
+    if (!call->session->queue.empty()) note_changed();
+    report(lock, *call);
+  }
+  return status;
 }
 
 void Client::give_up(Call& call, ripc_status why) noexcept {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/protocol/incoming.hpp"
+#include "core/protocol/outgoing.hpp"
 #include "core/state/message.hpp"
 #include "rpc/call_message.hpp"
 #include "rpc/client.hpp"
@@ -88,10 +89,10 @@ class FakeNetwork {
 // One service with both halves of an endpoint. The destructor, at random, kills it or ends its server in good order.
 class FakeNode final : public Messenger {
  public:
-  FakeNode(FakeNetwork& network, ripc_service_id id, Client::Options options = {})
+  FakeNode(FakeNetwork& network, ripc_service_id id, Client::Options options = {}, Server::Options server_options = {})
       : network_(network), id_(id), incarnation_(++network.last_incarnation) {
     client = std::make_shared<Client>(*this, options);
-    server = std::make_shared<Server>(*this, nullptr, Server::Options{});
+    server = std::make_shared<Server>(*this, nullptr, server_options);
     network.nodes[id] = this;
   }
   ~FakeNode() override {
@@ -172,22 +173,22 @@ class FakeNode final : public Messenger {
   }
   ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {
     if (!network_.nodes.contains(id_)) return RIPC_CLOSED;
-    if (!path(to).is_known) return RIPC_PENDING;
+    std::size_t bytes = 0;
+    if (!path(to).is_known || !core::is_plain(items, bytes) || bytes > kMostRepeated) return RIPC_PENDING;
     loses = this->loses(to);
-    if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
-    network_.send(id_, to, items);
-    return RIPC_OK;
+    return transmit(to, items);
   }
   Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>*) override {
     if (!network_.nodes.contains(arguments.to)) return RIPC_NO_SERVICE;
     connected_.insert(arguments.to);
-    const ripc_status status = Messenger::send_short(arguments.to, arguments.items);
+    const ripc_status status = transmit(arguments.to, arguments.items);
+    if (status == RIPC_OK && !arguments.returns.empty()) requests.insert(*arguments.request_id = ++last_request_);
     if (during_send) during_send();
     return status;
   }
   void release_given(std::span<const ripc_item>) noexcept override {}
   void ask_for_room(ripc_service_id) noexcept override {}
-  void end_request(std::uint64_t) noexcept override {}
+  void end_request(std::uint64_t request) noexcept override { requests.erase(request); }
   std::shared_ptr<const core::GroupList> members(ripc_service_id group) override {
     auto list = std::make_shared<core::GroupList>();
     for (const ripc_service_id id : network_.groups[group]) {
@@ -230,8 +231,14 @@ class FakeNode final : public Messenger {
   std::shared_ptr<Server> server;
   bool reads = true;                  // whether messages that arrive are read
   std::function<void()> during_send;  // runs before the send() of an item that does not travel short returns
+  std::set<std::uint64_t> requests;   // those that hold return buffers
 
  private:
+  ripc_status transmit(ripc_service_id to, std::span<const ripc_item> items) {
+    if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
+    network_.send(id_, to, items);
+    return RIPC_OK;
+  }
   void read() {
     read_at_ = UINT64_MAX;
     while (!unread_.empty()) {
@@ -248,6 +255,7 @@ class FakeNode final : public Messenger {
   std::set<ripc_service_id> lossy_;  // peers to which the second of two paths is used
   std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
   Nanoseconds next_look_ = 0;
+  std::uint64_t last_request_ = 0;
   std::deque<std::pair<ripc_service_id, std::vector<std::vector<std::byte>>>> unread_;
   Nanoseconds read_at_ = UINT64_MAX;
   bool has_ended_ = false;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long calls, sessions, requests and their memory last, in cases where two ends meet.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <future>
+#include <vector>
+
+#include "fake_calls.hpp"
+
+namespace ripc::internal::rpc {
+namespace {
+
+constexpr std::uint32_t kKeep = 2;  // the method whose requests are kept
+
+class CallLifetimes : public testing::Test {
+ protected:
+  CallLifetimes() {
+    const ripc_rpc_handler keep = [](void* user, ripc_request* request) {
+      static_cast<CallLifetimes*>(user)->kept_.push_back(request);
+    };
+    EXPECT_TRUE(server_.server->handle(kKeep, {keep, this, false}).ok());
+  }
+  ~CallLifetimes() override {
+    for (ripc_request* const request : kept_)
+      request->server->drop(*request, RIPC_CANCELLED, wire::call::State::may_have_run);
+  }
+  // Begins a call that is kept. Returns its name.
+  std::uint64_t begin(CallRequest request, ripc_call_done done, void* user) {
+    request.to = kServer;
+    request.method = kKeep;
+    request.now = network_.now;
+    request.done = done;
+    request.user = user;
+    std::uint64_t name = 0;
+    EXPECT_TRUE(client_.client->begin(request, &name).ok());
+    return name;
+  }
+
+  FakeNetwork network_{7, {}, 256 << 10};
+  FakeNode client_{network_, kClient};
+  FakeNode server_{network_, kServer};
+  Calls calls_{network_, client_, *server_.server};
+  std::vector<ripc_request*> kept_;
+};
+
+TEST_F(CallLifetimes, ACancelReportsACallThatHasEndedAndWaitsForItsReport) {
+  struct Pair {
+    Client& client;
+    std::array<std::uint64_t, 2> names{};
+    std::vector<ripc_status> ends{};
+    static void done(void* user, const ripc_call_result* result) {
+      Pair& self = *static_cast<Pair*>(user);
+      self.ends.push_back(static_cast<ripc_status>(result->status));
+      if (self.ends.size() != 1) return;
+      // One of the two is this call; the other ended with it.
+      for (const std::uint64_t name : self.names) EXPECT_EQ(self.client.cancel(name).code(), RIPC_INVALID_ARGUMENT);
+      EXPECT_EQ(self.ends.size(), 2u) << "its callback has run";
+    }
+  } pair{*client_.client};
+  for (std::uint64_t& name : pair.names)
+    name = begin({.deadline = network_.now + 100 * kMillisecond}, &Pair::done, &pair);
+  network_.run(1000 * kMillisecond);
+  EXPECT_EQ(pair.ends, (std::vector<ripc_status>{RIPC_TIMEOUT, RIPC_TIMEOUT}));
+}
+
+}  // namespace
+}  // namespace ripc::internal::rpc
