@@ -203,7 +203,8 @@ bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
     default:
       break;
   }
-  const bool is_used = !session.is_idle() || !session.queue.empty();
+  // Calls that have ended refer to their sessions until they are reported.
+  const bool is_used = !session.is_idle() || !session.queue.empty() || !ended_.empty();
   if (is_used || elapsed(session.used_at, now) < wire::call::kSessionTime) {
     timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
     return true;

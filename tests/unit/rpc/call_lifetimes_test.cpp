@@ -66,5 +66,20 @@ TEST_F(CallLifetimes, ACancelReportsACallThatHasEndedAndWaitsForItsReport) {
   EXPECT_EQ(pair.ends, (std::vector<ripc_status>{RIPC_TIMEOUT, RIPC_TIMEOUT}));
 }
 
+// The address sanitizer sees it.
+TEST_F(CallLifetimes, ASessionLastsUntilItsLastCallIsReported) {
+  ripc_call_result end{};
+  const ripc_call_done done = [](void* user, const ripc_call_result* result) {
+    *static_cast<ripc_call_result*>(user) = *result;
+  };
+  begin({.deadline = network_.now + 1000 * kMillisecond}, done, &end);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  network_.now += 15'000 * kMillisecond;  // nobody runs the endpoints meanwhile
+  network_.run(100 * kMillisecond);
+  EXPECT_EQ(end.status, RIPC_TIMEOUT);
+  EXPECT_EQ(end.outcome, RIPC_CALL_MAY_HAVE_RUN);
+}
+
 }  // namespace
 }  // namespace ripc::internal::rpc
