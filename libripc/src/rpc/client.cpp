@@ -251,6 +251,11 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   lock.lock();
   call.is_in_send = false;
   call.request = request_name;
+  if (call.state == Call::State::free && request_name != 0) {
+    lock.unlock();
+    messenger_.end_request(request_name);
+    lock.lock();
+  }
   sent_.notify_all();
   if (call.state == Call::State::free) {  // reported already, and left to this thread
     free(call);

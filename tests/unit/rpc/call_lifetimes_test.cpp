@@ -81,5 +81,23 @@ TEST_F(CallLifetimes, ASessionLastsUntilItsLastCallIsReported) {
   EXPECT_EQ(end.outcome, RIPC_CALL_MAY_HAVE_RUN);
 }
 
+TEST_F(CallLifetimes, ReturnBuffersComeBackIfARepeatedAnswerComesBeforeTheSendReturns) {
+  calls_.begin();  // opens the session
+  network_.run(100 * kMillisecond);
+  std::array<std::byte, 8> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  client_.during_send = [&] { network_.run(kMillisecond); };
+  CallRequest request{.to = kServer, .method = 1, .returns = {&room, 1}, .now = network_.now};
+  bool ended = false;
+  request.done = [](void* user, const ripc_call_result* result) {
+    *static_cast<bool*>(user) = result->outcome == RIPC_CALL_ANSWERED;
+    ripc_message_release(result->message);
+  };
+  request.user = &ended;
+  EXPECT_TRUE(client_.client->begin(request, nullptr).ok());
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(client_.requests.empty());
+}
+
 }  // namespace
 }  // namespace ripc::internal::rpc
