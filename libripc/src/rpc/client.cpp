@@ -179,6 +179,8 @@ Status Client::enqueue(Call& call, ClientSession& session) {
 Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) {
   ClientSession& session = *call.session;
   const std::uint64_t name = session.name;
+  // Once they are sent, the leases of GIVEN items may have other holders.
+  if (session.may_lose && core::has_kind(items, RIPC_ITEM_GIVEN)) keep(call, items);
   session.take_slot(call);
   const CallMessage message(request_header(call, now), items);
   ripc_status status = call.returns.empty() ? messenger_.send_short(session.to, message.items()) : RIPC_PENDING;
@@ -203,7 +205,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
     return {};
   }
   // Items that travel long are not lost.
-  if (session.may_lose && !call.ticket && !call.is_kept) {
+  if (session.may_lose && !call.ticket && !call.is_kept && !core::has_kind(items, RIPC_ITEM_GIVEN)) {
     try {
       keep(call, items);
     } catch (const std::bad_alloc&) {
@@ -249,13 +251,13 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   }
   if (loan != nullptr && !status.ok()) Loan::release(loan, status.code());
   lock.lock();
-  call.is_in_send = false;
-  call.request = request_name;
   if (call.state == Call::State::free && request_name != 0) {
     lock.unlock();
     messenger_.end_request(request_name);
     lock.lock();
   }
+  call.is_in_send = false;
+  call.request = request_name;
   sent_.notify_all();
   if (call.state == Call::State::free) {  // reported already, and left to this thread
     free(call);

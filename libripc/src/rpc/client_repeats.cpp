@@ -65,10 +65,10 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   }
   note_repeated(call);
   if (call.is_kept && call.returns.empty() && !call.is_with_server) {
-    (void)messenger_.send_short(session.to, CallMessage(request_header(call, now), call.arguments.items()).items());
-  } else {
-    send_about(call, Kind::ask);
+    const CallMessage message(request_header(call, now), call.arguments.items());
+    if (messenger_.send_short(session.to, message.items()) != RIPC_PENDING) return;
   }
+  send_about(call, Kind::ask);  // also for one that is too large to be repeated unasked
 }
 
 void Client::note_repeated(Call& call) noexcept {
@@ -82,10 +82,7 @@ void Client::send_again(Lock& lock, Call& call) {
   note_repeated(call);
   call.session->set_with_server(call, false);
   const CallMessage message(request_header(call, messenger_.now()), call.arguments.items());
-  if (call.returns.empty()) {
-    (void)messenger_.send_short(call.session->to, message.items());
-    return;
-  }
+  if (call.returns.empty() && messenger_.send_short(call.session->to, message.items()) != RIPC_PENDING) return;
   // Without room or a path, the answer to the next question leads here again.
   (void)send_any(lock, call, message.items());
   if (call.state == Call::State::sending) call.state = Call::State::sent;

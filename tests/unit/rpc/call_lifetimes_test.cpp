@@ -99,5 +99,45 @@ TEST_F(CallLifetimes, ReturnBuffersComeBackIfARepeatedAnswerComesBeforeTheSendRe
   EXPECT_TRUE(client_.requests.empty());
 }
 
+class LossyLifetimes : public CallLifetimes {
+ protected:
+  // An argument or answer whose first copy is lost, and what is in its memory once it was sent.
+  std::vector<std::byte> content_ = std::vector<std::byte>(100, std::byte{1});
+  const std::vector<std::byte> sent_ = content_;
+  LossyLifetimes() {
+    network_.weather.may_lose = true;
+    calls_.begin();  // opens the session
+    network_.run(100 * kMillisecond);
+  }
+  void lose_once(FakeNode& sender) {
+    network_.weather.lost = 100;
+    sender.during_send = [this] {
+      network_.weather.lost = 0;
+      std::ranges::fill(content_, std::byte{2});  // somebody else has the lease now
+    };
+  }
+};
+
+TEST_F(LossyLifetimes, AGivenArgumentIsRepeatedAsItWasSent) {
+  lose_once(client_);
+  const ripc_item given{content_.data(), content_.size(), RIPC_ITEM_GIVEN, 0};
+  begin({.items = {&given, 1}}, nullptr, nullptr);
+  network_.run(1000 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  const ripc_item_view& view = kept_[0]->items[0];
+  const auto* const bytes = static_cast<const std::byte*>(view.data);
+  EXPECT_EQ(std::vector<std::byte>(bytes, bytes + view.size), sent_);
+}
+
+TEST_F(LossyLifetimes, ALostCallWithManyShortBytesIsSentAgain) {
+  lose_once(client_);
+  std::vector<std::byte> large(kMostRepeated + 1);
+  const ripc_item item{large.data(), large.size(), RIPC_ITEM_SHORT, 0};
+  begin({.items = {&item, 1}}, nullptr, nullptr);
+  network_.run(1000 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  EXPECT_EQ(kept_[0]->items.size(), 1u);
+}
+
 }  // namespace
 }  // namespace ripc::internal::rpc
