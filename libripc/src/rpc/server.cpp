@@ -362,6 +362,15 @@ void Server::look_at_sessions(Nanoseconds now) noexcept {
   for (std::size_t index = 0; index < sessions_.size(); ++index) {
     ServerSession& session = *sessions_[index];
     if (session.name == 0) continue;
+void Server::forget(ServerSession& session) noexcept {
+  if (const auto newest = newest_.find(session.client); newest != newest_.end() && newest->second == session.name)
+    newest_.erase(newest);
+  free_sessions_.push_back(static_cast<std::uint32_t>(session.name));  // its index
+  session.name = 0;
+  session.slots = std::vector<Slot>();
+  session.kept_bytes = 0;
+}
+
     if (session.running == 0 && elapsed(session.used_at, now) >= wire::call::kSessionTime) {
       if (const auto newest = newest_.find(session.client); newest != newest_.end() && newest->second == session.name)
         newest_.erase(newest);
@@ -423,7 +432,8 @@ void Server::refuse_all() noexcept {
 }
 
 void Server::close() noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  sent_.wait(lock, [this] { return sending_ == 0; });
   // The requests that handlers still hold.
   for (const auto& session : sessions_) {
     for (Slot& slot : session->slots) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -89,7 +90,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
   // Called when the endpoint ends. Refuses the ready requests, and every one that received() gets from here on.
   void refuse_all() noexcept;
-  // Called after refuse_all(). No message is sent from here on.
+  // Called after refuse_all(). Waits for the answers that are being sent. No message is sent from here on.
   void close() noexcept;
 
  private:
@@ -126,6 +127,7 @@ class Server : public std::enable_shared_from_this<Server> {
   }
   static void abandon(ServerSession& session, Slot& slot) noexcept;
   static void forget(ServerSession& session, Slot& slot) noexcept;
+  void forget(ServerSession& session) noexcept;
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
   // False: the kept answers of the session would take more than `most` bytes.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now, std::size_t most);
@@ -163,6 +165,8 @@ class Server : public std::enable_shared_from_this<Server> {
   std::size_t held_ = 0;          // requests that handlers have, or will have
   std::shared_ptr<Server> self_;  // set while the endpoint is gone and requests are still held
   Fifo<ripc_request> ready_;      // used by the thread that runs the endpoint
+  std::size_t sending_ = 0;       // threads that send an answer without the mutex
+  std::condition_variable_any sent_;
   bool is_ending_ = false;
   bool is_closed_ = false;
   // Set by the thread that runs the endpoint. Another one may answer a request while its handler still runs.

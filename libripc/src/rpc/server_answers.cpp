@@ -83,15 +83,27 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     status = request.message->request == 0 ? messenger_.send_short(client, message.items(), may_be_lost) : RIPC_PENDING;
     if (status == RIPC_PENDING && !is_borrowed(items) && !messenger_.path(client).is_known) status = find_path(client);
     if (status == RIPC_PENDING) {
+      // Once they are sent, the leases of GIVEN items may have other holders.
+      const bool is_given = core::has_kind(items, RIPC_ITEM_GIVEN);
+      if (is_given && messenger_.path(client).loses)
+        (void)keep(*session_of(request.session), *slot, items, messenger_.now(), kMaxKept);
+      ++sending_;
       lock.unlock();
-      const Status sent = messenger_.send(
-          {.to = client, .items = message.items(), .reply_to = request.message, .auto_limit = kMostRepeated},
-          &own_ticket);
+      Status sent;
+      try {
+        sent = messenger_.send(
+            {.to = client, .items = message.items(), .reply_to = request.message, .auto_limit = kMostRepeated},
+            &own_ticket);
+      } catch (const std::bad_alloc&) {
+        sent = RIPC_NO_MEMORY;
+      }
       lock.lock();
-      status = is_closed_ ? RIPC_CLOSED : sent.code();
-      if (!sent.ok() && status != RIPC_AGAIN) return sent;
+      if (--sending_ == 0) sent_.notify_all();
+      status = sent.code();
       slot = slot_of(request);  // the client may have given it up meanwhile
-      may_be_lost = !own_ticket && messenger_.path(client).loses;
+      if (slot != nullptr && (!sent.ok() || own_ticket)) forget(*session_of(request.session), *slot);
+      if (!sent.ok() && status != RIPC_AGAIN) return sent;
+      may_be_lost = !own_ticket && !is_given && messenger_.path(client).loses;
     }
   }
   const bool waits = status == RIPC_AGAIN && !is_borrowed(items);
@@ -187,9 +199,10 @@ std::shared_ptr<Server> Server::free(ripc_request& request) noexcept {
 
 Nanoseconds Server::time_left(const ripc_request& request) const noexcept {
   if (request.is_abandoned.load(std::memory_order_relaxed)) return 0;
-  if (request.deadline == UINT64_MAX) return UINT64_MAX;
   const std::lock_guard lock(mutex_);
-  const Nanoseconds now = is_closed_ ? UINT64_MAX : messenger_.now();
+  if (is_closed_) return 0;
+  if (request.deadline == UINT64_MAX) return UINT64_MAX;
+  const Nanoseconds now = messenger_.now();
   return request.deadline > now ? request.deadline - now : 0;
 }
 

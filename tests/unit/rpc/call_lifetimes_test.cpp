@@ -81,6 +81,32 @@ TEST_F(CallLifetimes, ASessionLastsUntilItsLastCallIsReported) {
   EXPECT_EQ(end.outcome, RIPC_CALL_MAY_HAVE_RUN);
 }
 
+TEST_F(CallLifetimes, AnEndingServerWaitsForAReplyThatIsBeingSent) {
+  begin({}, nullptr, nullptr);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  std::future<void> closing;
+  server_.during_send = [&] {
+    closing = std::async(std::launch::async, [&] { server_.server->close(); });
+    EXPECT_EQ(closing.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout)
+        << "the messenger that sends would be gone";
+  };
+  const std::array content{std::byte{1}};
+  const ripc_item given{content.data(), content.size(), RIPC_ITEM_GIVEN, 0};
+  EXPECT_TRUE(kept_[0]->server->reply(*kept_[0], 3, {&given, 1}, nullptr).ok()) << "it was sent";
+  kept_.clear();
+  closing.get();
+}
+
+TEST_F(CallLifetimes, ARequestWithoutATimeLimitHasNoTimeLeftOnceItsEndpointIsGone) {
+  begin({}, nullptr, nullptr);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  EXPECT_EQ(kept_[0]->server->time_left(*kept_[0]), UINT64_MAX);
+  server_.end_server();
+  EXPECT_EQ(kept_[0]->server->time_left(*kept_[0]), 0u);
+}
+
 TEST_F(CallLifetimes, ReturnBuffersComeBackIfARepeatedAnswerComesBeforeTheSendReturns) {
   calls_.begin();  // opens the session
   network_.run(100 * kMillisecond);
@@ -127,6 +153,27 @@ TEST_F(LossyLifetimes, AGivenArgumentIsRepeatedAsItWasSent) {
   const ripc_item_view& view = kept_[0]->items[0];
   const auto* const bytes = static_cast<const std::byte*>(view.data);
   EXPECT_EQ(std::vector<std::byte>(bytes, bytes + view.size), sent_);
+}
+
+TEST_F(LossyLifetimes, AGivenItemOfAnAnswerIsRepeatedAsItWasSent) {
+  std::vector<std::byte> answer;
+  begin(
+      {},
+      [](void* user, const ripc_call_result* result) {
+        ASSERT_EQ(result->item_count, 1u);
+        const auto* const bytes = static_cast<const std::byte*>(result->items[0].data);
+        static_cast<std::vector<std::byte>*>(user)->assign(bytes, bytes + result->items[0].size);
+        ripc_message_release(result->message);
+      },
+      &answer);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  lose_once(server_);
+  const ripc_item given{content_.data(), content_.size(), RIPC_ITEM_GIVEN, 0};
+  EXPECT_TRUE(kept_[0]->server->reply(*kept_[0], 3, {&given, 1}, nullptr).ok());
+  kept_.clear();
+  network_.run(1000 * kMillisecond);
+  EXPECT_EQ(answer, sent_);
 }
 
 TEST_F(LossyLifetimes, ALostCallWithManyShortBytesIsSentAgain) {
