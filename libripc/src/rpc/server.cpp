@@ -109,12 +109,16 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   };
   // The client repeats this question if it may be lost.
   const auto newest = newest_.find(message.source);
-  if (ServerSession* const known = newest != newest_.end() ? session_of(newest->second) : nullptr;
-      known != nullptr && known->nonce == header.number && known->slots.size() == header.code && known->is_unused()) {
+  ServerSession* const known = newest != newest_.end() ? session_of(newest->second) : nullptr;
+  const bool is_repeated = known != nullptr && known->nonce == header.number;
+  if (is_repeated && known->slots.size() == header.code && known->is_unused()) {
     known->used_at = now;
     return notify_opened(*known);
   }
-  if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) return refuse(message, header, RIPC_LIMIT);
+  if (sessions_.size() - free_sessions_.size() >= options_.max_sessions) {
+    if (known == nullptr || is_repeated || known->running != 0) return refuse(message, header, RIPC_LIMIT);
+    forget(*known);  // a client that asks for another session no longer uses its last one
+  }
   if (free_sessions_.empty()) {
     free_sessions_.reserve(sessions_.size() + 1);
     sessions_.push_back(std::make_unique<ServerSession>());
@@ -352,16 +356,12 @@ bool Server::send_waiting(const Waiting& waiting) noexcept {
     return false;
   }
   slot.state = Slot::State::answered;
+  session->used_at = slot.kept_at = messenger_.now();
   if (!status.ok() || !messenger_.path(session->client).loses) forget(*session, slot);
   if (!status.ok()) end(*session, slot, State::may_have_run, status.code());
   return true;
 }
 
-void Server::look_at_sessions(Nanoseconds now) noexcept {
-  look_at_ = UINT64_MAX;
-  for (std::size_t index = 0; index < sessions_.size(); ++index) {
-    ServerSession& session = *sessions_[index];
-    if (session.name == 0) continue;
 void Server::forget(ServerSession& session) noexcept {
   if (const auto newest = newest_.find(session.client); newest != newest_.end() && newest->second == session.name)
     newest_.erase(newest);
@@ -371,12 +371,15 @@ void Server::forget(ServerSession& session) noexcept {
   session.kept_bytes = 0;
 }
 
-    if (session.running == 0 && elapsed(session.used_at, now) >= wire::call::kSessionTime) {
-      if (const auto newest = newest_.find(session.client); newest != newest_.end() && newest->second == session.name)
-        newest_.erase(newest);
-      session.name = 0;
-      session.slots = std::vector<Slot>();
-      free_sessions_.push_back(static_cast<std::uint32_t>(index));
+void Server::look_at_sessions(Nanoseconds now) noexcept {
+  look_at_ = UINT64_MAX;
+  for (const auto& each : sessions_) {
+    ServerSession& session = *each;
+    if (session.name == 0) continue;
+    const auto waits = [](const Slot& slot) { return slot.state == Slot::State::waiting; };
+    if (session.running == 0 && elapsed(session.used_at, now) >= wire::call::kSessionTime &&
+        std::ranges::none_of(session.slots, waits)) {
+      forget(session);
       continue;
     }
     if (session.kept_bytes != 0) {

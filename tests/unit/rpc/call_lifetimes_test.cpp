@@ -81,6 +81,26 @@ TEST_F(CallLifetimes, ASessionLastsUntilItsLastCallIsReported) {
   EXPECT_EQ(end.outcome, RIPC_CALL_MAY_HAVE_RUN);
 }
 
+TEST_F(CallLifetimes, AnAnswerWaitsForRoomAsLongAsItsCallWaits) {
+  std::uint32_t code = 0;
+  begin(
+      {},
+      [](void* user, const ripc_call_result* result) {
+        *static_cast<std::uint32_t*>(user) = result->code;
+        ripc_message_release(result->message);
+      },
+      &code);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  network_.weather.without_room = 100;
+  EXPECT_TRUE(kept_[0]->server->reply(*kept_[0], 3, {}, nullptr).ok());
+  kept_.clear();
+  network_.run(30'000 * kMillisecond);
+  network_.weather.without_room = 0;
+  network_.run(100 * kMillisecond);
+  EXPECT_EQ(code, 3u);
+}
+
 TEST_F(CallLifetimes, AnEndingServerWaitsForAReplyThatIsBeingSent) {
   begin({}, nullptr, nullptr);
   network_.run(100 * kMillisecond);
@@ -184,6 +204,31 @@ TEST_F(LossyLifetimes, ALostCallWithManyShortBytesIsSentAgain) {
   network_.run(1000 * kMillisecond);
   ASSERT_EQ(kept_.size(), 1u);
   EXPECT_EQ(kept_[0]->items.size(), 1u);
+}
+
+TEST(CallSessions, AnIdleClientCountsOnceTowardsTheirLimit) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode other(network, kClient + 100);
+  FakeNode server(network, kServer, {}, {.max_sessions = 1});
+  Calls calls(network, client, *server.server);
+  for (std::size_t round = 1; round <= 3; ++round) {
+    calls.begin();
+    network.run(6000 * kMillisecond);  // after half of its time the client no longer uses a session
+    ASSERT_EQ(calls.ended.size(), round);
+    EXPECT_EQ(calls.ended.back().status, RIPC_OK);
+  }
+  calls.begin();
+  network.run(100 * kMillisecond);
+  std::uint32_t status = RIPC_OK;
+  CallRequest request{.to = kServer, .method = 1, .now = network.now};
+  request.done = [](void* user, const ripc_call_result* result) {
+    *static_cast<std::uint32_t*>(user) = result->status;
+  };
+  request.user = &status;
+  EXPECT_TRUE(other.client->begin(request, nullptr).ok());
+  network.run(100 * kMillisecond);
+  EXPECT_EQ(status, RIPC_LIMIT);
 }
 
 }  // namespace
