@@ -62,6 +62,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(core::Service& service, const
 Endpoint::~Endpoint() {
   if (workers_) workers_->stop();
   (void)client_->end_all(RIPC_CLOSED);
+  recorder_.reset();  // while requests can be refused
   server_->refuse_all();
   if (observes_) refuse_unread();
   server_->close();

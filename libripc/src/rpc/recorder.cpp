@@ -10,7 +10,7 @@ namespace ripc::internal::rpc {
 Recorder::~Recorder() {
   Event event;
   while (take({&event, 1}) != 0) {
-    ripc_request_drop(event.request, RIPC_CLOSED);
+    ripc_request_refuse(event.request, RIPC_CLOSED);
     if (event.request == nullptr) ripc_message_release(event.result.message);
   }
 }

@@ -29,7 +29,7 @@ class Recorder {
     Event event;
   };
 
-  // Drops the events that nobody has read.
+  // Drops the ends that nobody has read, and refuses the requests.
   ~Recorder();
 
   // ---- Any thread ----
