@@ -176,6 +176,11 @@ Status DirectoryResolver::members(ripc_service_id id, Deadline deadline, const s
     Group& group = group_of(id);
     const Waiting waiting(group.waiters);
     if (!group.is_known) ask_group(id, group);
+    // The cache may have let go of some.
+    for (const ripc_service_id member : group.members) {
+      const bool is_missing = !entries_.contains(member);
+      if (Entry& entry = entry_of(member); is_missing) ask(member, entry);
+    }
     const auto is_open = [&] {
       const auto is_unknown = [&](ripc_service_id member) {
         const auto entry = entries_.find(member);

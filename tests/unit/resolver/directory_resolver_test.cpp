@@ -200,6 +200,19 @@ TEST_F(DirectoryResolverTest, NoMoreIsWatchedThanTheLimitAllows) {
   EXPECT_TRUE(client.sees(1, one_.id())) << "what was forgotten is asked for again";
 }
 
+TEST_F(DirectoryResolverTest, AMemberThatTheCacheLetsGoOfIsStillInItsGroup) {
+  resolver::DirectoryOptions options = directory_options();
+  options.max_cached = 4;
+  DirectoryContext three(world_, options);
+  spi::ServiceRecord member = one_.record(kDirectoryService);
+  member.groups = {kDirectoryGroup};
+  ASSERT_TRUE(one_->publish(member, false, nullptr).ok());
+  EXPECT_EQ(three.members(kDirectoryGroup).size(), 1u);
+  for (ripc_service_id other = kDirectoryService + 1; other <= kDirectoryService + 8; ++other)
+    EXPECT_EQ(three.holder(other), 0u);
+  EXPECT_EQ(three.members(kDirectoryGroup).size(), 1u);
+}
+
 TEST_F(DirectoryResolverTest, AfterAFailedSendTheDirectoryIsAskedOnceAndUpToDate) {
   ASSERT_TRUE(one_.publish(kDirectoryService).ok());
   const Result<spi::ServiceRecord> found = two_->resolve(kDirectoryService, Deadline::after(kLong));
