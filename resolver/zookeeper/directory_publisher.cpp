@@ -40,18 +40,20 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
       !status.ok())
     return status;
   if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;
+  // Allocate first, so that a service is not known without its record.
+  spi::ServiceRecord wanted = record;
+  wanted.member = spi::own_member(options_.credentials);
   Lock lock(mutex_);
-  OwnPointer& place = own_[record.id];
-  const bool is_again = place != nullptr;
-  if (!is_again) place = std::make_shared<Own>(record.id);
-  const OwnPointer own = place;
+  const auto former = own_.find(record.id);
+  const bool is_again = former != own_.end();
+  const OwnPointer own = is_again ? former->second : std::make_shared<Own>(record.id);
+  if (!is_again) own_.emplace(record.id, own);
   const bool was_established = is_again && own->is_wanted && !own->is_fenced;
   std::uint64_t last_known = 0;
   if (was_established && own->record.incarnation >= record.incarnation) last_known = own->record.incarnation;
   if (const auto known = entries_.find(record.id); known != entries_.end() && known->second.record)
     last_known = std::max(last_known, known->second.record->incarnation);
-  own->record = record;
-  own->record.member = spi::own_member(options_.credentials);
+  own->record = std::move(wanted);
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
   own->takes_over = takeover;
@@ -61,16 +63,22 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   own->failure = {};
   own->displaced.clear();
   const std::uint64_t goal = is_again ? ++own->goal : own->goal;
-  settle(own);
-  const bool waits = takeover || !is_random(record.id);
-  const Deadline deadline = Deadline::after(options_.patience);
-  while (waits) {
-    const Nanoseconds now = monotonic_now();
-    if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_unreachable(now))
-      break;
-    wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
+  try {
+    settle(own);
+    const bool waits = takeover || !is_random(record.id);
+    const Deadline deadline = Deadline::after(options_.patience);
+    while (waits) {
+      const Nanoseconds now = monotonic_now();
+      if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_unreachable(now))
+        break;
+      wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
+    }
+    if (displaced != nullptr) displaced->insert(displaced->end(), own->displaced.begin(), own->displaced.end());
+  } catch (const std::bad_alloc&) {
+    // It may have been published already.
+    end(own);
+    throw;
   }
-  if (displaced != nullptr) displaced->insert(displaced->end(), own->displaced.begin(), own->displaced.end());
   if (!own->failure.ok()) return own->failure;
   if (own->is_fenced) return RIPC_ID_IN_USE;
   own->is_established = true;
@@ -100,7 +108,12 @@ void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try 
   const Lock lock(mutex_);
   const auto found = own_.find(record.id);
   if (found == own_.end() || found->second->record.incarnation != record.incarnation) return;
-  const OwnPointer own = found->second;
+  end(OwnPointer(found->second));
+} catch (const std::bad_alloc&) {
+  // The node ends with the session, or is withdrawn in the next one.
+}
+
+void DirectoryResolver::end(const OwnPointer& own) {
   own->is_wanted = false;
   ++own->goal;
   if (own->is_fenced) {
@@ -108,8 +121,6 @@ void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try 
   } else {
     settle(own);
   }
-} catch (const std::bad_alloc&) {
-  // The node ends with the session, or is withdrawn in the next one.
 }
 
 // ---- Steps ---------------------------------------------------------------------------------------------------

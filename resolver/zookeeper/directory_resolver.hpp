@@ -190,6 +190,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void changed(std::string_view path) override;
 
   // directory_publisher.cpp: own services. The lock is held, except in `..._answered`.
+  void end(const OwnPointer& own);
   void settle(const OwnPointer& own);
   void settle_waiting();
   void read(const OwnPointer& own);

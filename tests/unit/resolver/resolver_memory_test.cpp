@@ -143,6 +143,25 @@ class DirectoryMemoryTest : public testing::Test {
   }
 };
 
+TEST_F(DirectoryMemoryTest, AServiceIsPublishedOrIsNot) {
+  FakeWorld world;
+  DirectoryContext one(world);
+  spi::ServiceRecord record;
+  fail_each(
+      FailingAllocation::Where::here,
+      [&] {
+        record = {};
+        spi::ServiceRecord candidate = one.record(kId);
+        if (one->publish(candidate, false, nullptr).ok()) record = std::move(candidate);
+      },
+      [&](bool) {
+        if (record.id != 0) one->withdraw(record);
+        one.directory().expire();
+        EXPECT_TRUE(eventually([&] { return one->state().published + one->state().unsettled == 0; }));
+        EXPECT_TRUE(world.nodes.empty()) << "it was published half";
+      });
+}
+
 TEST_F(DirectoryMemoryTest, AnAnswerToWhoAsksIsNotLost) {
   std::uint64_t nth = 1;
   while (nth < kMostAllocations && move_without(nth, false) && !HasFailure()) ++nth;
