@@ -272,7 +272,10 @@ void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
     ask_group(group, known);
   }
   for (auto& [id, own] : own_) {
-    if (is_new) own->is_new = true;
+    if (is_new) {
+      own->is_new = true;
+      own->rewrites = 0;
+    }
     if (is_new || own->reached < own->goal) settle(own);
   }
   ask_waiting();

@@ -183,6 +183,12 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   const spi::ServiceRecord& record = own->record;
   const std::string path = service_path(record.id);
   const bool is_ours = former != nullptr && former->owner == session_;
+  // Someone may have removed or overwritten the service's node, but not this session's in its groups. They would stand
+  // in the way for ever.
+  if (own->attempts != 0 && groups.empty()) {
+    for (const ripc_service_id group : record.groups)
+      directory_->commit({{WriteKind::drop, member_path(group, record.id, session_), {}, {}}}, {});
+  }
   std::vector<Directory::Write> writes;
   if (former != nullptr && !is_ours) writes.push_back({WriteKind::remove, path, {}, *former});
   writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path, encode_record(record, options_.credentials),

@@ -218,6 +218,34 @@ TEST_F(DirectoryFailuresTest, AForgedRecordStandsInNoOnesWayAndIsNotFoughtForEve
   EXPECT_LE(one_->state().counters.writes, 40u);
 }
 
+TEST_F(DirectoryFailuresTest, AMemberWhoseNodeSomeoneRemovesComesBackWithItsGroup) {
+  spi::ServiceRecord own = one_.record(kLostService);
+  own.groups = {kLostGroup};
+  ASSERT_TRUE(one_->publish(own, false, nullptr).ok());
+  EXPECT_EQ(two_.members(kLostGroup).size(), 1u);
+  one_.directory().settle_down();
+  world_.erase(resolver::service_path(kLostService));
+  one_.directory().settle_down();
+  EXPECT_TRUE(two_.sees(kLostService, one_.id()));
+  EXPECT_TRUE(eventually([&] { return two_.members(kLostGroup, 0).size() == 1; }));
+  EXPECT_TRUE(eventually([&] { return one_->state().unsettled == 0; }));
+}
+
+TEST_F(DirectoryFailuresTest, ANewSessionReplacesForgedRecordsAgain) {
+  const std::string path = resolver::service_path(kLostService);
+  ASSERT_TRUE(one_.publish(kLostService).ok());
+  for (int session = 0; session < 2; ++session) {
+    // More often than one session replaces them.
+    for (int i = 0; i < 20; ++i) {
+      world_.put(path, "forged");
+      one_.directory().settle_down();
+    }
+    EXPECT_EQ(world_.nodes[path].data, "forged");
+    one_.directory().expire();
+    EXPECT_TRUE(two_.sees(kLostService, one_.id())) << "session " << session;
+  }
+}
+
 TEST_F(DirectoryFailuresTest, AStormOfMovesEndsWithEveryoneOfOneMind) {
   DirectoryContext client(world_);
   std::uint64_t last = 0;
