@@ -54,7 +54,8 @@ ripc::Result<std::vector<std::byte>> read_file(const std::string& path, ripc::Na
   std::array<std::byte, std::size_t{1} << 16> part{};
   while (true) {
     pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
-    if (!is_input && poll(&wait, 1, poll_time(time_left(started, timeout))) == 0)
+    // Standard input too, because it may be set not to block.
+    if (poll(&wait, 1, is_input ? -1 : poll_time(time_left(started, timeout))) == 0)
       return ripc::Error(RIPC_TIMEOUT,
                          path + ": its content has not come within --timeout: write to it, or allow more time.");
     const ssize_t count = read(fd, part.data(), part.size());

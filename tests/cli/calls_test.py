@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -29,6 +30,26 @@ class Calls(CliTest):
             file = os.path.join(self.served, "argument")
             self.assertTrue(self.ripc("call", "demo", "0", "--file", file)[0] == content)
             self.assertTrue(self.ripc("call", "demo", "0", "--file", "-", input=content)[0] == content)
+
+    def test_standard_input_that_does_not_block_is_waited_for_without_work(self):
+        self.serve_calls()
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        call = self.start("call", "demo", "0", "--file", "-", stdin=reader)
+        os.close(reader)
+        status = f"/proc/{call.pid}/stat"
+        # Whoever waits sleeps; a process that asks again and again never does so for long.
+        asleep = 0
+        for _ in range(2000):
+            with open(status) as file:
+                asleep = asleep + 1 if file.read().rpartition(")")[2].split()[0] == "S" else 0
+            if asleep == 100:
+                break
+            time.sleep(0.005)
+        self.assertEqual(asleep, 100, "it does not sleep")
+        os.write(writer, b"late")
+        os.close(writer)
+        self.assertEqual(call.communicate(timeout=PATIENCE)[0], b"late")
 
     def test_over_sockets_too(self):
         for transport in ("shm", "socket"):
