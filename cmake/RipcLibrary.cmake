@@ -74,6 +74,10 @@ function(ripc_configure_library target)
       target_include_directories(${target} SYSTEM PRIVATE "${folder}")
     endif()
   endforeach()
+  # For ripc.hpp in a project that adds this one. ripcConfig.cmake does the same for an installed package.
+  if(RIPC_PARENT_HAS_CXX)
+    target_compile_features(${target} INTERFACE "$<BUILD_INTERFACE:cxx_std_20>")
+  endif()
   target_compile_definitions(${target} PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}"
     $<$<BOOL:${RIPC_WITH_VERBS}>:RIPC_WITH_VERBS>)
 endfunction()
