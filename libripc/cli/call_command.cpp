@@ -162,7 +162,15 @@ void add_call_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<CallCommandOptions>();
   CLI::App* command = app.add_subcommand("call", "Call a method of a service and print its answer");
   command->add_option("NAME", options->service, "The service: a name, or id:NUMBER")->required();
-  command->add_option("METHOD", options->method, "The number of the method")->required();
+  command->add_option("METHOD", options->method, "The number of the method")
+      ->required()
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            std::uint32_t number = 0;
+            const bool good = CLI::detail::lexical_cast(text, number);
+            return good ? std::string() : "'" + text + "' is not a method: give its number, from 0 to 4294967295.";
+          },
+          ""));
   CLI::Option* data = command->add_option("--data", options->data, "The argument: this text");
   command
       ->add_option("--file", options->file,

@@ -133,7 +133,7 @@ ripc::Result<ripc::ServiceInfo> wait_for_service(ripc::Context& context, const T
       // Another look-up that takes as long would end too late.
       const ripc::Nanoseconds left = time_left(started, timeout);
       if (left.count() != 0 && context.wait_service(target.id, left).ok()) return target.resolve(context);
-      return ripc::Error(RIPC_NO_SERVICE, "No living service is called '" + target.text +
+      return ripc::Error(RIPC_NO_SERVICE, "There is no living service '" + target.text +
                                               "'; `ripc services` shows what is there. " +
                                               std::string(info.error().text()));
     }

@@ -35,13 +35,6 @@ inline ExitCode exit_code_for(ripc_status status) noexcept {
 
 inline constexpr const char* kExitCodeHelp =
     "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no such service, 4 timed out, 5 the service refused,\n"
-    "6 data did not match.\n"
-    "Environment: RIPC_TRANSPORTS, RIPC_RUNTIME_DIR, RIPC_RESOLVER_FILE, RIPC_PEERS, RIPC_SPIN_US, RIPC_MULTICAST,\n"
-    "RIPC_RESOLVERS, RIPC_ZOOKEEPER, RIPC_ZOOKEEPER_SESSION_MS,\n"
-    "RIPC_NETWORK, RIPC_CLUSTER_KEY_FILE, RIPC_IDENTITY_FILE, RIPC_TRUST_FILE, RIPC_ENCRYPT,\n"
-    "RIPC_GROUP_REFRESH_MS, RIPC_PEER_TIMEOUT_MS; RIPC_SOCKET_PORTS, RIPC_SOCKET_ADDRESS, RIPC_SOCKET_INTERFACE, "
-    "RIPC_SOCKET_RECEIVE_BUFFER, RIPC_SOCKET_STREAMS,\n"
-    "RIPC_SOCKET_BULK_CONNECTIONS, RIPC_RAILS;\n"
-    "RIPC_VERBS_CONNECTIONS, RIPC_VERBS_GROUPS.";
+    "6 data did not match.";
 
 }  // namespace cli

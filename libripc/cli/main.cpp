@@ -9,6 +9,14 @@
 
 namespace {
 
+constexpr const char* kEnvironmentHelp =
+    "\nEnvironment of every command; docs/tuning.md explains each variable:\n"
+    "RIPC_RUNTIME_DIR, RIPC_TRANSPORTS, RIPC_PEERS, RIPC_SPIN_US, RIPC_GROUP_REFRESH_MS, RIPC_PEER_TIMEOUT_MS,\n"
+    "RIPC_NETWORK, RIPC_CLUSTER_KEY_FILE, RIPC_IDENTITY_FILE, RIPC_TRUST_FILE, RIPC_ENCRYPT,\n"
+    "RIPC_RESOLVERS, RIPC_RESOLVER_FILE, RIPC_MULTICAST, RIPC_ZOOKEEPER, RIPC_ZOOKEEPER_SESSION_MS,\n"
+    "RIPC_SOCKET_PORTS, RIPC_SOCKET_ADDRESS, RIPC_SOCKET_INTERFACE, RIPC_SOCKET_RECEIVE_BUFFER,\n"
+    "RIPC_SOCKET_STREAMS, RIPC_SOCKET_BULK_CONNECTIONS, RIPC_RAILS, RIPC_VERBS_CONNECTIONS, RIPC_VERBS_GROUPS.";
+
 int run(int argc, char** argv) {
   try {
     CLI::App app("Message passing by service ID: serve and fetch files, call services, look at them, measure.", "ripc");
@@ -16,7 +24,7 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     app.footer(
         std::string("Example: ripc serve /srv/files --service files    and then    ripc get files README -o -\n") +
-        cli::kExitCodeHelp);
+        cli::kExitCodeHelp + kEnvironmentHelp);
     int exit_code = cli::kOk;
     cli::add_serve_command(app, exit_code);
     cli::add_get_command(app, exit_code);

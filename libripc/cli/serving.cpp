@@ -27,6 +27,8 @@ ripc::Result<Serving> Serving::begin(const ServingOptions& options, const Target
   service_options.id = target.name.empty() ? target.id : 0;
   service_options.takeover = options.takeover;
   auto service = context->register_service(service_options);
+  if (service.code() == RIPC_ID_IN_USE)
+    return ripc::Error(RIPC_ID_IN_USE, std::string(service.error().text()) + " The option --takeover asks for it.");
   if (!service.ok()) return service.error();
   return Serving(options, *std::move(context), *std::move(service));
 }

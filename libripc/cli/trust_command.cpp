@@ -103,7 +103,7 @@ int run_list(const TrustOptions& options) {
 int run_check(const TrustOptions& options) {
   const auto members = ripc::read_trust(options.file);
   if (!members.ok()) return fail_here(members.error());
-  std::printf("The trust file is good: %zu members.\n", members->size());
+  std::printf("The trust file is good: %zu member%s.\n", members->size(), members->size() == 1 ? "" : "s");
   const auto own = ripc::read_identity();
   if (!own.ok()) {
     std::printf("This user has no identity that can be used: ripc key new --identity makes one.\n");
@@ -150,7 +150,7 @@ void add_trust_command(CLI::App& app, int& exit_code) {
   CLI::Option* calls =
       added->add_option("--calls", options->calls, "Services that it may send to, '' for none; without: every service");
   added->parse_complete_callback([options, calls] { options->has_calls = calls->count() != 0; });
-  added->add_option("--user", options->user, "The number of the user of a host whose processes are this member");
+  added->add_option("--user", options->user, "A user ID: on one host, this user's processes are this member");
   added->add_flag("--force", options->force, "Replace a member of this name");
   for (CLI::App* changed : {added, removed})
     changed->add_option("--signer", options->signer, "The identity file of whoever signs; without, nobody signs");

@@ -50,7 +50,7 @@ std::string vacant_text(const spi::ServiceRecord& record) {
   return text.ok() ? std::move(*text) : std::string();
 }
 
-Status no_service(ripc_service_id id, const char* why) {
+Status no_service(ripc_service_id id, const std::string& why) {
   return Status(RIPC_NO_SERVICE, "No living service on this host has the ID " + id_text(id) + ": " + why +
                                      ". Start the service, or check the ID and the runtime directory.");
 }
@@ -95,7 +95,8 @@ Result<spi::ServiceRecord> LocalResolver::resolve(ripc_service_id id, Deadline d
 Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
   for (int attempt = 1;; ++attempt) {
     const Result<std::string> text = read_record(*directory_, id);
-    if (text.status() == RIPC_NO_SERVICE) return no_service(id, "nothing is registered under it");
+    if (text.status() == RIPC_NO_SERVICE)
+      return no_service(id, "nothing is registered under it in " + directory_->path());
     if (text.status() == RIPC_CORRUPT) return Status(RIPC_NO_SERVICE, std::string(text.status().text()));
     if (!text.ok()) return text.status();
     Result<spi::ServiceRecord> record = decode_service_record(*text, id);

@@ -110,7 +110,7 @@ class Calls(CliTest):
 
     def test_an_id_in_use_is_refused_and_takeover_fences_the_holder(self):
         first = self.serve_calls(stderr=subprocess.PIPE)
-        self.assertIn("takeover", self.ripc("serve-calls", "demo", code=1)[1].decode())
+        self.assertIn("--takeover", self.ripc("serve-calls", "demo", code=1)[1].decode())
         self.serve_calls("demo", "--takeover")
         self.assertEqual(first.wait(PATIENCE), 1)
         self.assertEqual(self.ripc("call", "demo", "0", "--data", "x")[0], b"x")

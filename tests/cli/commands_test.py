@@ -186,7 +186,7 @@ class Services(CliTest):
     def test_an_id_in_use_is_refused_and_takeover_fences_the_holder(self):
         first = self.serve("files")
         _, error = self.ripc("serve", self.served, "--service", "files", code=1)
-        self.assertIn("takeover", error.decode())
+        self.assertIn("--takeover", error.decode())
         self.assertIn(self.ripc_json("resolve", "files")["id"], error.decode(), "IDs have one form everywhere")
         second = self.serve("files", "--takeover")
         self.assertEqual(first.wait(PATIENCE), 1)
@@ -262,6 +262,7 @@ class OtherDirectory(CliTest):
             for command in (["resolve", "files"], ["get", "files", "a"], ["ping", "files", "--timeout", "0"]):
                 said = self.ripc(*command, code=3)[1].decode()
                 self.assertIn(f"also meet in {self.other}, and not in {self.own}: set RIPC_RUNTIME_DIR", said)
+                self.assertIn(f"nothing is registered under it in {self.own}.", said)
 
     def test_is_found_by_doctor(self):
         self.environment["RIPC_RUNTIME_DIR"] = self.own
@@ -331,6 +332,13 @@ class Doctor(CliTest):
             self.assertTrue(finding["subject"] and finding["text"])
             if finding["level"] == "broken":
                 self.assertTrue(finding["advice"])
+
+    def test_names_a_misspelled_variable(self):
+        self.assertNotIn("environment", [finding["subject"] for finding in self.ripc_json("doctor")["findings"]])
+        self.environment.update(RIPC_TRANSPORT="shm", XRIPC_Y="1")
+        told = [finding for finding in self.ripc_json("doctor")["findings"] if finding["subject"] == "environment"]
+        self.assertEqual([finding["level"] for finding in told], ["limited"])
+        self.assertTrue(told[0]["text"].endswith(": RIPC_TRANSPORT"), told)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,8 @@ class WrongWords(ErrorTest):
             (["serve", self.served, "--service", "files", "--transport", "shm,bogus"], "'bogus' is not a transport"),
             (["ping", "files", "--transport", "shm,"], "'' is not a transport"),
             (["bench", "pingpong", "--transport", "bogus"], "'bogus' is not a transport"),
+            (["call", "demo", "hello"], "'hello' is not a method: give its number"),
+            (["call", "demo", "4294967296"], "'4294967296' is not a method: give its number"),
             (["trust", "add", "x", "notakey"], "'notakey'"),
             (["trust", "add", "a b", key], "'a b' is no member's name"),
             (["trust", "add", "x", key, "--user", "abc"], "'abc' is no user's number"),

@@ -103,7 +103,7 @@ class Files(IdentityTest):
             file.write(f"\nsigner {admin_key}\n")
         self.assertIn("ripc trust sign", self.trust("check", code=1))
         self.assertIn("signer " + admin_key, self.trust("sign", "--signer", admin))
-        self.assertIn("1 members", self.trust("check"))
+        self.assertIn("1 member.", self.trust("check"))
         self.assertIn("ripc trust sign", self.trust("remove", "alice", code=1), "nothing is written unsigned")
         self.trust("remove", "alice", "--signer", admin)
         self.assertIn("0 members", self.trust("check"))

@@ -40,7 +40,7 @@ ripc::Error Connection::find() {
     if (info.code() != RIPC_NO_SERVICE) return info.error();
     if (info_.id != 0) return gone();
     if (seen_) return info.error();  // by wait_for_service()
-    return {RIPC_NO_SERVICE, "No living service is called '" + target_.text +
+    return {RIPC_NO_SERVICE, "There is no living service '" + target_.text +
                                  "'; `ripc services` shows what is there, --timeout waits for it. " +
                                  std::string(info.error().text())};
   }

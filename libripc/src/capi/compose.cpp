@@ -178,6 +178,17 @@ Status leave_out_unencrypted(Settings& settings, bool are_chosen) {
 
 }  // namespace
 
+std::string unknown_settings() {
+  std::string unknown;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {  // clearenv() makes it a nullptr
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("RIPC_") || std::ranges::find(kSettings, name) != kSettings.end()) continue;
+    unknown += (unknown.empty() ? "" : ", ") + std::string(name);
+  }
+  return unknown;
+}
+
 Result<Settings> read_settings(const ripc_context_options& options) {
   Settings settings;
   if (Status status = check_settings(); !status.ok()) return status;

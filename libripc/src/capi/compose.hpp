@@ -52,6 +52,9 @@ struct Settings {
 // host was asked for without a cluster key, or the key file cannot be read or trusted.
 Result<Settings> read_settings(const ripc_context_options& options);
 
+// Lists the environment variables that begin with RIPC_ but are none of the library's: they may be misspelled.
+std::string unknown_settings();
+
 // The options of a directory's resolver, except the last member of DirectoryOptions.
 resolver::DirectoryOptions directory_options(const Settings& settings);
 

@@ -135,6 +135,13 @@ Status write_to(RuntimeDirectory& directory) {
   return RuntimeDirectory::creation_error(error, "Writing a file in the runtime directory " + directory.path(), folder);
 }
 
+void check_environment(Report& report) {
+  const std::string unknown = unknown_settings();
+  if (unknown.empty()) return;
+  report.add(Level::limited, "environment", "libripc has no variable of this name: " + unknown,
+             "correct the name, or unset it; `ripc --help` lists the variables");
+}
+
 void check_context(Report& report, const ripc_context_options& options) {
   Result<Settings> settings = read_settings(options);
   if (!settings.ok()) {
@@ -200,6 +207,7 @@ extern "C" ripc_status ripc_diagnose(const ripc_context_options* options, ripc_f
 #ifdef RIPC_WITH_VERBS
     check_verbs(report);
 #endif
+    check_environment(report);
     check_context(report, effective);
     return {};
   });
