@@ -63,6 +63,7 @@ Result<std::shared_ptr<const ClusterKeys>> ClusterKeys::parse(std::string_view t
     const std::string_view line = trimmed(take_line(text));
     if (line.empty() || line.front() == '#') continue;
     if (line.starts_with("signer")) {
+      if (keys->signer_) return not_a_key(origin, number, "this is a second signer; there is one at most");
       Signer& signer = keys->signer_.emplace();
       if (!line.starts_with(kSigner) || !read_hexadecimal(line.substr(kSigner.size()), signer))
         return not_a_signer(origin, number);

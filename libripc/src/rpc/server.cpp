@@ -12,6 +12,14 @@ using wire::call::Header;
 using wire::call::Kind;
 using wire::call::State;
 
+namespace {
+
+// The most messages that wait for one client, besides answers. A client that reads needs fewer: it asks for each call
+// once per repeat.
+constexpr std::size_t kMostWaiting = std::size_t{2} * wire::call::kMaxSlots;
+
+}  // namespace
+
 Server::~Server() {
   while (free_ != nullptr) delete std::exchange(free_, free_->next);
 }
@@ -299,7 +307,9 @@ void Server::ask_for_room(ripc_service_id client) noexcept {
 
 void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
   try {
-    waiting_.push_back({client, header});
+    std::vector<Header>& headers = waiting_[client];
+    if (header.kind != Kind::answer && headers.size() >= kMostWaiting) return;  // as if it had been lost
+    headers.push_back(header);
   } catch (const std::bad_alloc&) {
     return;  // the time of the call ends it
   }
@@ -327,7 +337,9 @@ void Server::progress(Nanoseconds now) noexcept {
   if (now < next_due()) return;
   const std::lock_guard lock(mutex_);
   if (now >= send_at_) {
-    std::erase_if(waiting_, [this](const Waiting& waiting) { return send_waiting(waiting); });
+    for (auto& [client, headers] : waiting_)
+      std::erase_if(headers, [&, to = client](const Header& header) { return send_waiting(to, header); });
+    std::erase_if(waiting_, [](const auto& of_client) { return of_client.second.empty(); });
     send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
     std::erase_if(lost_paths_, [this](const auto& lost) { return messenger_.path(lost.first).is_known; });
     if (waiting_.empty()) lost_paths_.clear();
@@ -335,16 +347,16 @@ void Server::progress(Nanoseconds now) noexcept {
   if (now >= look_at_) look_at_sessions(now);
 }
 
-bool Server::send_waiting(const Waiting& waiting) noexcept {
-  if (waiting.header.kind != Kind::answer) {
-    if (send_header(waiting.client, waiting.header) != RIPC_AGAIN) return true;
-    ask_for_room(waiting.client);
+bool Server::send_waiting(ripc_service_id client, const Header& header) noexcept {
+  if (header.kind != Kind::answer) {
+    if (send_header(client, header) != RIPC_AGAIN) return true;
+    ask_for_room(client);
     return false;
   }
-  ServerSession* const session = session_of(waiting.header.session);
+  ServerSession* const session = session_of(header.session);
   if (session == nullptr) return true;
-  Slot& slot = session->slot(waiting.header.number);
-  if (slot.number != waiting.header.number || slot.state != Slot::State::waiting) return true;
+  Slot& slot = session->slot(header.number);
+  if (slot.number != header.number || slot.state != Slot::State::waiting) return true;
   Status status = RIPC_NO_MEMORY;
   try {
     status = send_kept(*session, slot);

@@ -97,12 +97,6 @@ class Server : public std::enable_shared_from_this<Server> {
   using Slot = ServerSession::Slot;
   // Answers are kept for one to two times this long. Clients ask at least five times within it.
   static constexpr Nanoseconds kAnswerAge = 500'000'000;
-  // A message that waits for room or a path: a kept answer, or one that is only a header.
-  struct Waiting {
-    ripc_service_id client;
-    wire::call::Header header;
-  };
-
   struct LostPath {
     Messenger::Search search{};
     Nanoseconds since = 0;
@@ -139,7 +133,7 @@ class Server : public std::enable_shared_from_this<Server> {
   Status send(ripc_service_id client, const CallMessage& message);
   ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
   // False: there is no room or path yet.
-  bool send_waiting(const Waiting& waiting) noexcept;
+  bool send_waiting(ripc_service_id client, const wire::call::Header& header) noexcept;
   void look_at_sessions(Nanoseconds now) noexcept;
   void notify(ripc_service_id client, const wire::call::Header& header) noexcept;
   void notify_state(const ServerSession& session, const Slot& slot) noexcept;
@@ -156,8 +150,9 @@ class Server : public std::enable_shared_from_this<Server> {
   std::vector<std::unique_ptr<ServerSession>> sessions_;             // a name is an index, and a count of its uses
   std::vector<std::uint32_t> free_sessions_;
   std::unordered_map<ripc_service_id, std::uint64_t> newest_;  // the name of each client's last session
-  std::vector<Waiting> waiting_;                               // in order
-  std::unordered_map<ripc_service_id, LostPath> lost_paths_;   // those being searched for
+  // For each client, messages that wait for room or a path: kept answers, and those that are only headers.
+  std::unordered_map<ripc_service_id, std::vector<wire::call::Header>> waiting_;
+  std::unordered_map<ripc_service_id, LostPath> lost_paths_;  // those being searched for
   // Written under the mutex; the thread that runs the endpoint reads them without it.
   std::atomic<Nanoseconds> send_at_{UINT64_MAX};  // for waiting messages
   std::atomic<Nanoseconds> look_at_{UINT64_MAX};  // for unused sessions, and for answers that nobody asks for

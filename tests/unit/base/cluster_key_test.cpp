@@ -99,6 +99,8 @@ TEST(ClusterKeys, ASignerOfTheTrustFileMayBeNamed) {
   EXPECT_EQ(hexadecimal(*keys->signer()), kNew);
   EXPECT_EQ(keys->size(), 1U);
   EXPECT_NE(refusal(kOld + "\nsigner " + kNew).find("KEYFILE, line 2"), std::string::npos);
+  const std::string signer = "signer ed25519:" + kNew + "\n";
+  EXPECT_NE(refusal(kOld + "\n" + signer + signer).find("line 3: this is a second signer"), std::string::npos);
 }
 
 TEST(ClusterKeys, BadTextIsRefusedWithFileLineAndRemedyAndWithoutTheSecret) {

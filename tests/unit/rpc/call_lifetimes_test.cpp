@@ -101,6 +101,22 @@ TEST_F(CallLifetimes, AnAnswerWaitsForRoomAsLongAsItsCallWaits) {
   EXPECT_EQ(code, 3u);
 }
 
+TEST_F(CallLifetimes, ForAClientThatDoesNotReadABoundedNumberOfMessagesWaits) {
+  begin({}, nullptr, nullptr);
+  network_.run(100 * kMillisecond);
+  network_.weather.without_room = 100;
+  for (std::uint32_t number = 1; number <= 10'000; ++number) {
+    const CallMessage question({.kind = wire::call::Kind::ask, .number = number, .session = 7, .incarnation = 9});
+    const auto* const bytes = static_cast<const std::byte*>(question.items()[0].data);
+    server_.received(kClient, {{bytes, bytes + question.items()[0].size}});
+  }
+  const std::uint64_t before = network_.messages;
+  network_.weather.without_room = 0;
+  network_.run(100 * kMillisecond);
+  EXPECT_GT(network_.messages - before, 0u);
+  EXPECT_LE(network_.messages - before, 2u * wire::call::kMaxSlots);
+}
+
 TEST_F(CallLifetimes, AnEndingServerWaitsForAReplyThatIsBeingSent) {
   begin({}, nullptr, nullptr);
   network_.run(100 * kMillisecond);
