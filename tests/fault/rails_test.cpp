@@ -2,6 +2,7 @@
 // Tests two hosts with two cables: long messages travel over both, and a cable that fails loses nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -99,6 +100,12 @@ TEST_F(Rails, LongMessagesTravelOverBothCables) {
   expect_two_rails();
   auto used = rails();
   ASSERT_EQ(used.size(), 2u);
+  // The last sample of a rate may be wrong if the machine is busy. The next message corrects it.
+  const auto is_spare = [](const auto& named) { return named.second.spare != 0; };
+  for (int count = 0; count < 20 && std::ranges::any_of(used, is_spare); ++count) {
+    ASSERT_NO_FATAL_FAILURE(use_both());
+    used = rails();
+  }
   const auto carried = transmitted();
   for (const auto& [cable, local, peer, bytes] : {std::tuple(Hosts::kCable, Hosts::kHere, Hosts::kThere, carried[0]),
                                                   std::tuple(Hosts::kCable2, "10.79.0.1", "10.79.0.2", carried[1])}) {
