@@ -222,19 +222,6 @@ TEST_P(Lend, AViewSurvivesItsOwnService) {
   EXPECT_TRUE(status == RIPC_OK || status == RIPC_PEER_DEAD) << ripc_status_name(status);
 }
 
-TEST_P(Lend, TheEndOfTheBorrowersServiceDoesNotEndTheLoan) {
-  if (!traits().lends) GTEST_SKIP() << "this transport copies instead of lending";
-  const Ticket ticket = send_pooled();
-  Message message = receive(server_, RIPC_RECEIVE_LEND);
-  server_.reset();
-  // The answer of the server's context comes after its news that the service has ended.
-  const Service other = make_service(server_context_);
-  ASSERT_EQ(send_text(client_, id_of(other), "are you there?"), RIPC_OK);
-  EXPECT_EQ(ripc_ticket_poll(ticket.get()), RIPC_PENDING) << "the message is held";
-  message.reset();
-  EXPECT_EQ(final_status(ticket), RIPC_OK);
-}
-
 ViewHold hold_of(const Message& message) {
   ripc_view_hold* hold = nullptr;
   EXPECT_EQ(ripc_message_hold_views(message.get(), &hold), RIPC_OK) << ripc_last_error();

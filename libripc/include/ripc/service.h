@@ -62,8 +62,8 @@ RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_ser
 RIPC_API ripc_status ripc_service_register_many(ripc_context *context, const ripc_service_options *options,
                                                 size_t count, ripc_service **services);
 /* Withdraws the ID, ends the service's tickets with RIPC_CLOSED, and frees the service. Messages still held stay valid
- * until they are released. A thread that is blocked in receive must have returned first (ripc_interrupt). NULL is
- * ignored. */
+ * until they are released, but the loans of lent views end: their senders may change the bytes. A thread that is
+ * blocked in receive must have returned first (ripc_interrupt). NULL is ignored. */
 RIPC_API void ripc_service_unregister(ripc_service *service);
 
 RIPC_API ripc_service_id ripc_service_get_id(const ripc_service *service);    /* 0 for NULL */

@@ -324,19 +324,12 @@ spi::Channel::Description ShmChannel::describe(Deadline) {
   return {text + "; pool memory is mapped, other memory bounced: " + reason_of(reach), {}};
 }
 
-bool ShmChannel::mark_closed() noexcept {
+bool ShmChannel::mark_dead() noexcept {
   if (!set_end(RIPC_PEER_DEAD)) return false;
   cancel_timers();
-  transfers_.link_closed();
+  transfers_.peer_died();
   grants_.peer_died();
   return true;
-}
-
-bool ShmChannel::mark_dead() noexcept {
-  const bool is_first = mark_closed();
-  transfers_.peer_died();
-  if (!is_first) transfers_finished();
-  return is_first;
 }
 
 wire::shm_control::BounceData ShmChannel::serve_bounce(const wire::shm_control::BounceRequest& request,

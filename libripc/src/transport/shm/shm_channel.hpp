@@ -64,9 +64,8 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   // ---- For the transport, in the responder ----
   std::uint64_t link() const noexcept { return parts_.link; }
   ripc_service_id service() const noexcept { return parts_.service; }
-  // The peer is gone, or took the link away and may still hold lent views. True the first time.
+  // The peer is gone, or took the link away. True the first time.
   bool mark_dead() noexcept;
-  bool mark_closed() noexcept;
   // The peer has reported that transfers have finished.
   void transfers_finished() noexcept;
   // Copies a piece of an exposed item where the peer can read it. `memory` comes with the first request, and again

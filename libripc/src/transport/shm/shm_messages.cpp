@@ -226,7 +226,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::CloseLin
 
 void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::LinkClosed& message) {
   const auto lost = channel(peer, message.link);
-  if (lost && lost->mark_closed()) host_->channel_lost(*lost, RIPC_CLOSED);
+  if (lost && lost->mark_dead()) host_->channel_lost(*lost, RIPC_CLOSED);
 }
 
 void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::BounceRequest& message, Received& received) {

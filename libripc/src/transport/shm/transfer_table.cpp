@@ -99,17 +99,14 @@ ripc_status TransferOwner::revoke(Key key, bool& is_read) noexcept {
   return RIPC_REVOKED;
 }
 
-void TransferOwner::end_all(bool but_lent) noexcept {
+void TransferOwner::peer_died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
   // Spinning waiters look only at the word: any other generation sends them to the lock, under which they learn of the
   // end. What the peer had finished stays finished.
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    const std::uint32_t generation = slots_[slot].generation;
     if (slots_[slot].used && is_finished(slot)) continue;
-    std::atomic<std::uint64_t>& shared = control_->transfers[slot];
-    if (but_lent && shared.load(std::memory_order_acquire) == word(generation, TransferState::lent)) continue;
-    shared.store(word(generation + 1, TransferState::free), std::memory_order_release);
+    control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);
   }
 }
 

@@ -64,9 +64,7 @@ class TransferOwner {
   ripc_status status(Key key) noexcept;                 // as Channel::poll_transfer
   ripc_status revoke(Key key, bool& is_read) noexcept;  // as Channel::revoke
   // The peer is gone: ends everything; no one reads any more.
-  void peer_died() noexcept { end_all(false); }
-  // The peer has closed the link: ends everything but lent views, which it may still hold.
-  void link_closed() noexcept { end_all(true); }
+  void peer_died() noexcept;
   // Finds the item that a peer asks for because it cannot map memory. No lock unless it is exposed and being pulled. As
   // long as the lock is held, the transfer does not end, so its memory stays as it is.
   std::unique_lock<std::mutex> find(Key key, ExposedItem& item) noexcept;
@@ -95,7 +93,6 @@ class TransferOwner {
     bool watched = false;
     std::vector<ExposedItem> items;
   };
-  void end_all(bool but_lent) noexcept;
   bool is_finished(std::size_t slot) noexcept;
   // The outcome of a transfer that is not pending; `value` is its word.
   ripc_status outcome(Key key, std::uint64_t value) const noexcept;
