@@ -33,6 +33,14 @@ Bytes large_part_of(std::uint64_t call) {
   return Bytes(call % 100 == 3 ? kLarge : kSmall, static_cast<std::byte>(call * 31));
 }
 
+std::string description(const ripc_call_result& result) {
+  std::string text = std::to_string(result.item_count) + " items";
+  for (const ripc_item_view& view : std::span(result.items, result.item_count))
+    text += ", " + std::to_string(view.size) + " B of kind " + std::to_string(view.kind) + " with " +
+            ripc_status_name(static_cast<ripc_status>(view.status));
+  return text;
+}
+
 // What the server knows about its calls.
 struct Requests {
   CallLog log;
@@ -156,7 +164,7 @@ std::string Caller::flaw(CallLog& log) const {
     if (end.times == 1 && end.is_right && is_true(end.outcome, runs)) continue;
     return "call " + std::to_string(call) + " ran " + std::to_string(runs) + " times, ended " +
            std::to_string(end.times) + " times with outcome " + std::to_string(end.outcome) + ", " +
-           ripc_status_name(end.status) + (end.is_right ? "" : ", wrong answer");
+           ripc_status_name(end.status) + (end.is_right ? "" : ", wrong answer: " + end.answer);
   }
   return "";
 }
@@ -207,16 +215,16 @@ void Caller::done(void* user, const ripc_call_result* result) {
     end.is_right = result->item_count == (end.large.empty() ? 1 : 2) && result->items[0].size == sizeof expected &&
                    std::memcmp(result->items[0].data, &expected, sizeof expected) == 0;
     if (!end.large.empty() && end.is_right) {
-      // A small part arrives as a short item if the question about the call overtook its request, which was then sent
-      // again.
+      // A large part is lent if the path to the former server had ended when it wrote the return buffer.
       const ripc_item_view& view = result->items[1];
-      const std::size_t size = end.large.size();
-      const bool is_back = view.kind == RIPC_VIEW_RETURNED || (view.kind == RIPC_VIEW_SHORT && size == kSmall);
       const Bytes expected_part = large_part_of(end.number);
-      end.is_right = is_back && view.size == size && std::memcmp(view.data, expected_part.data(), size) == 0 &&
-                     (view.kind == RIPC_VIEW_SHORT || view.data == end.large.data());
+      const bool is_back = view.kind == RIPC_VIEW_RETURNED && view.data == end.large.data();
+      const bool is_lent = view.kind == RIPC_VIEW_LENT && view.size == kLarge;
+      end.is_right = (is_back || is_lent) && view.size == expected_part.size() &&
+                     std::memcmp(view.data, expected_part.data(), view.size) == 0;
     }
   }
+  if (!end.is_right) end.answer = description(*result);
   end.large = Bytes();
   ripc_message_release(result->message);
   if (CallLog* const told = end.caller->told_) told->of(end.number) = static_cast<std::uint8_t>(kEnded + end.outcome);

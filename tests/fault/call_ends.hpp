@@ -57,6 +57,7 @@ class Caller {
     ripc_call_outcome outcome = RIPC_CALL_ANSWERED;
     ripc_status status = RIPC_PENDING;
     bool is_right = true;
+    std::string answer = {};            // described if it is wrong
     std::vector<std::byte> large = {};  // the return buffer
   };
 

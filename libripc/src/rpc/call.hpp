@@ -71,7 +71,7 @@ struct Call : TimerWheel::Timer {
   KeptItems arguments;  // kept while the call waits or may have to be repeated
   std::vector<ripc_return_buffer> returns;
   std::optional<wire::call::Header> end_state;  // the end that the server reported while the call was in send()
-  std::uint64_t request = 0;                    // names the return buffers in core; 0: there are none
+  std::vector<std::uint64_t> requests;          // name the return buffers in core, one for each time that it was sent
   std::shared_ptr<core::Ticket> ticket;         // of the items that travel long
   Loan* loan = nullptr;                         // of LONG arguments; nullptr: the caller does not ask for its end
   ripc_call_done done = nullptr;
@@ -86,7 +86,7 @@ struct Call : TimerWheel::Timer {
     repeats = 0;
     repeat_at = UINT64_MAX;
     is_with_server = is_withdrawn = false;
-    request = 0;
+    requests.clear();
     result = {};
     result.size = sizeof result;
   }

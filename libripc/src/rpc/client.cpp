@@ -222,6 +222,11 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
     find_path(session);
     return RIPC_PENDING;
   }
+  try {
+    if (!call.returns.empty()) call.requests.reserve(call.requests.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return RIPC_NO_MEMORY;
+  }
   core::SendArguments arguments;
   arguments.to = session.to;
   arguments.items = items;
@@ -242,8 +247,6 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   std::shared_ptr<core::Ticket> ticket;
   Status status;
   lock.unlock();
-  // The return buffers of a repeated request are granted again.
-  if (call.request != 0) messenger_.end_request(call.request);
   try {
     status = messenger_.send(arguments, &ticket);
   } catch (const std::bad_alloc&) {
@@ -257,7 +260,8 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
     lock.lock();
   }
   call.is_in_send = false;
-  call.request = request_name;
+  // An earlier request keeps its return buffers: it may be late instead of lost, and then the server answers that one.
+  if (request_name != 0) call.requests.push_back(request_name);
   sent_.notify_all();
   if (call.state == Call::State::free) {  // reported already, and left to this thread
     free(call);
@@ -326,7 +330,7 @@ void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) n
 
 // Takes back what a member or a server still has of an ended call. Called without the lock, because it may wait.
 void Client::take_back(const Call& call) noexcept {
-  if (call.request != 0) messenger_.end_request(call.request);
+  for (const std::uint64_t request : call.requests) messenger_.end_request(request);
   if (call.ticket && call.result.outcome != RIPC_CALL_ANSWERED) (void)call.ticket->cancel();
 }
 
@@ -359,7 +363,7 @@ std::size_t Client::report_ended(Lock& lock) {
     Call& call = *ended_.front();
     ended_.remove(call);
     ClientSession& session = *call.session;
-    const bool holds_nothing = call.request == 0 && !call.ticket && call.loan == nullptr && !call.is_in_send;
+    const bool holds_nothing = call.requests.empty() && !call.ticket && call.loan == nullptr && !call.is_in_send;
     if (!holds_nothing || call.done == nullptr || may_move(call)) {
       report(lock, call);
       pump(lock, session);

@@ -37,7 +37,7 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   session.used_at = arrival.about();
   if (call->is_timed) [[unlikely]]
     note_time(session, *call, arrival.exactly());
-  if (message.in_reply_to == call->request) call->request = 0;  // it has ended with its answer
+  std::erase(call->requests, message.in_reply_to);  // it has ended with its answer
   const std::span<ripc_item_view> items = call_items(message);
   for (std::size_t index = 0; header.incarnation != 0 && index < std::min<std::size_t>(items.size(), 64); ++index) {
     if ((header.incarnation >> index & 1) == 0) continue;

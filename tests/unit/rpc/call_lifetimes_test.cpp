@@ -222,6 +222,31 @@ TEST_F(LossyLifetimes, ALostCallWithManyShortBytesIsSentAgain) {
   EXPECT_EQ(kept_[0]->items.size(), 1u);
 }
 
+TEST_F(LossyLifetimes, ALateRequestKeepsItsReturnBuffersThoughItIsSentAgain) {
+  network_.weather.longest_delay = 1000 * kMillisecond;
+  std::size_t granted = 0;
+  client_.during_send = [&] {
+    network_.weather.longest_delay = 0;
+    granted = client_.requests.size();
+  };
+  std::array<std::byte, 8> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  bool ended = false;
+  const ripc_call_done done = [](void* user, const ripc_call_result* result) {
+    ripc_message_release(result->message);
+    *static_cast<bool*>(user) = true;
+  };
+  begin({.returns = {&room, 1}}, done, &ended);
+  network_.run(1000 * kMillisecond);
+  EXPECT_EQ(granted, 2u);
+  ASSERT_EQ(kept_.size(), 1u);
+  EXPECT_TRUE(kept_[0]->server->reply(*kept_[0], 0, {}, nullptr).ok());
+  kept_.clear();
+  network_.run(1000 * kMillisecond);
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(client_.requests.empty());
+}
+
 TEST(CallSessions, AnIdleClientCountsOnceTowardsTheirLimit) {
   FakeNetwork network(7);
   FakeNode client(network, kClient);
