@@ -28,10 +28,10 @@ ripc::Task<> answer_price(ripc::Rpc& rpc, ripc::Request request, bool& open) {
   const std::string thing(request.item(0).text());
   if (thing == "nothing") open = false;
   // As a child of the request, the call waits no longer than the client still waits for the price.
-  const auto count = co_await rpc.call(request.source(), kHowMany, ripc::bytes_of(thing), {.parent = &request});
+  const auto count = co_await rpc.call(request.source(), kHowMany, thing, {.parent = &request});
   if (!count.answered()) co_return;  // the request is dropped, and its call ends too
   const std::string price = std::string(count.item(0).text()) + " x " + std::to_string(thing.size());
-  if (auto sent = request.reply(ripc::bytes_of(price)); !sent) (void)fail("reply", sent.error());
+  if (auto sent = request.reply(price); !sent) (void)fail("reply", sent.error());
 }
 
 int serve() {
@@ -57,7 +57,7 @@ int serve() {
 }
 
 ripc::Task<int> ask(ripc::Rpc& rpc, ripc::ServiceId shop, std::string thing) {
-  const auto price = co_await rpc.call(shop, kPrice, ripc::bytes_of(thing), {.timeout = std::chrono::seconds(5)});
+  const auto price = co_await rpc.call(shop, kPrice, thing, {.timeout = std::chrono::seconds(5)});
   // If the call did not run, asking again is safe. If it may have run, nobody knows whether it did.
   if (!price.answered()) co_return fail(thing.c_str(), price.error());
   const std::string text(price.item(0).text());
@@ -88,7 +88,7 @@ int run_client(std::vector<std::string> things) {
   if (!rpc) return fail("no endpoint", rpc.error());
   const auto handler = [](ripc::Request request) {
     const bool many = request.item(0).text().ends_with('s');
-    (void)request.reply(ripc::bytes_of(many ? "12" : "1"));
+    (void)request.reply(many ? "12" : "1");
   };
   if (auto error = rpc->on(kHowMany, handler); !error.ok()) return fail("no handler", error);
   auto all = ask_all(*rpc, *shop, std::move(things));

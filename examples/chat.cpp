@@ -51,13 +51,12 @@ int run(int count, char** words) {
   // A member receives its own messages, too, and counts itself. So it waits for a second member.
   ripc::GroupOutcome outcome;
   while (outcome.taken < 2) {
-    if (auto sent = service->send(*room, ripc::bytes_of(""), {.outcome = &outcome}); !sent)
+    if (auto sent = service->send(*room, "", {.outcome = &outcome}); !sent)
       return fail("looking who is there", sent.error());
     (void)service->receive(std::chrono::milliseconds(10));
   }
   for (int index = 0; index < count; ++index) {
-    if (auto sent = service->send(*room, ripc::bytes_of(words[index]), {.outcome = &outcome}); !sent)
-      return fail("send", sent.error());
+    if (auto sent = service->send(*room, words[index], {.outcome = &outcome}); !sent) return fail("send", sent.error());
     if (!hear(*service)) break;
   }
   std::printf("chat: %u of %u members were told\n", outcome.taken, outcome.members);

@@ -48,7 +48,7 @@ int talk(int count, char** words) {
   auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
   for (int index = 0; index < count; ++index) {
-    if (auto sent = service->send(*server, ripc::bytes_of(words[index])); !sent) return fail("send", sent.error());
+    if (auto sent = service->send(*server, words[index]); !sent) return fail("send", sent.error());
     auto reply = service->receive(std::chrono::seconds(5));
     if (!reply) return fail("no reply", reply.error());
     const std::string text(reply->item(0).text());

@@ -68,7 +68,7 @@ int fetch(const char* name, const char* output) {
   if (!service) return fail("no service", service.error());
   auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
-  if (auto sent = service->send(*server, ripc::bytes_of(name)); !sent) return fail("send", sent.error());
+  if (auto sent = service->send(*server, name); !sent) return fail("send", sent.error());
   auto reply = service->receive(std::chrono::seconds(5), RIPC_RECEIVE_LEND);
   if (!reply) return fail("no reply", reply.error());
   if (reply->tag() == kGoodbye) return std::puts("file_service: the server has ended") < 0;

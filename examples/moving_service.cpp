@@ -37,7 +37,7 @@ int serve() {
     if (!message) return fail("receive", message.error());
     if (message->item(0).text() == "bye") return std::puts("moving_service: goodbye"), 0;
     // An error does not matter: a client that is gone, or has no room, asks again if it wants to know.
-    (void)service->reply(*message, ripc::bytes_of(me));
+    (void)service->reply(*message, me);
   }
 }
 
@@ -51,7 +51,7 @@ int ask(int count) {
   std::string last;
   for (int servers = 0; servers < count;) {
     // There may be a moment without any server between the two. The client repeats what it asked then.
-    auto sent = service->send(*server, ripc::bytes_of("who are you?"));
+    auto sent = service->send(*server, "who are you?");
     if (!sent && sent.code() != RIPC_NO_SERVICE) return fail("send", sent.error());
     auto reply = service->receive(kPatience);
     if (!reply && reply.code() != RIPC_TIMEOUT) return fail("receive", reply.error());
@@ -62,7 +62,7 @@ int ask(int count) {
     std::fflush(stdout);
     std::fprintf(stderr, "moving_service: it is %s\n", last.c_str());
   }
-  auto sent = service->send(*server, ripc::bytes_of("bye"));
+  auto sent = service->send(*server, "bye");
   return sent ? 0 : fail("send", sent.error());
 }
 

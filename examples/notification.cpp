@@ -36,9 +36,9 @@ int serve() {
   std::memcpy(&progress, job->item(0).bytes().data(), sizeof progress);
   for (int step = 1; step <= kSteps; ++step) {
     const std::string text = "step " + std::to_string(step) + " of " + std::to_string(kSteps);
-    if (auto error = service->notify(progress, {ripc::item(text)}); !error.ok()) return fail("notify", error);
+    if (auto error = service->notify(progress, ripc::item(text)); !error.ok()) return fail("notify", error);
   }
-  if (auto sent = service->reply(*job, ripc::bytes_of("done")); !sent) return fail("reply", sent.error());
+  if (auto sent = service->reply(*job, "done"); !sent) return fail("reply", sent.error());
   return 0;
 }
 

@@ -35,7 +35,7 @@ int serve() {
     std::vector<std::uint64_t> squares(request->tag());
     for (std::uint64_t number = 0; number < squares.size(); ++number) squares[number] = number * number;
     // The server writes the reply into return buffer 0 if it fits; otherwise the client pulls it into a window.
-    auto ticket = service->reply(*request, {ripc::return_item(ripc::bytes_of(squares), 0)});
+    auto ticket = service->reply(*request, ripc::return_item(ripc::bytes_of(squares), 0));
     if (!ticket) return fail("reply", ticket.error());
     // The ticket must complete before the context ends.
     if (auto error = ticket->wait(std::chrono::seconds(30)); !error.ok()) return fail("not taken", error);
@@ -50,8 +50,7 @@ int ask(ripc::Service& service, ripc::ServiceId server, std::vector<std::uint64_
   options.tag = kCount;
   options.returns = std::span(&buffer, 1);
   options.request_id = &request;
-  if (auto sent = service.send(server, std::span<const ripc::Item>(), options); !sent)
-    return fail("send", sent.error());
+  if (auto sent = service.send(server, {}, options); !sent) return fail("send", sent.error());
   // The room belongs to the library from here until the reply is released.
   auto reply = service.receive(std::chrono::seconds(5));
   if (!reply) {

@@ -57,7 +57,7 @@ ripc::Item plain_item(const T& value) {
 }
 
 // Answers a request. If the answer cannot be sent, the call ends without one.
-inline void answer(ripc::Request& request, std::span<const ripc::Item> items, std::uint32_t code = 0) {
+inline void answer(ripc::Request& request, const ripc::Items& items, std::uint32_t code = 0) {
   if (const auto sent = request.reply(items, code); !sent.ok()) request.drop(sent.code());
 }
 inline void answer(ripc::Request& request, std::uint32_t code) { answer(request, {}, code); }

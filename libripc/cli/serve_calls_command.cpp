@@ -19,7 +19,7 @@ namespace {
 
 enum Method : std::uint32_t { kEcho = 0, kTime = 1 };
 
-void answer(ripc::Request& request, std::span<const ripc::Item> items) {
+void answer(ripc::Request& request, const ripc::Items& items) {
   if (const auto sent = request.reply(items); !sent.ok()) request.drop(sent.code());
 }
 

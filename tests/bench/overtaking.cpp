@@ -61,7 +61,7 @@ class Client {
   long long ask(bool is_beside, bool is_unordered) {
     ripc::Ticket ticket;
     const auto start = std::chrono::steady_clock::now();
-    if (is_beside) ticket = value(service_.send(server_, {ripc::borrow(buffer_.bytes())}, {.tag = kIsLong}));
+    if (is_beside) ticket = value(service_.send(server_, ripc::borrow(buffer_.bytes()), {.tag = kIsLong}));
     (void)value(service_.send(server_, buffer_.bytes().first(64), {.tag = kIsShort, .unordered = is_unordered}));
     (void)value(service_.receive(kPatience));
     const auto took = std::chrono::steady_clock::now() - start;

@@ -134,7 +134,7 @@ TEST_P(Coroutines, DestroyedOneCancelsItsCallAndDoesNotGoOn) {
   EXPECT_TRUE(gone);
   EXPECT_TRUE(until([&] { return held_[0].time_left() == ripc::kNoWait; }));
   const std::vector<std::byte> content(landing.size(), std::byte{1});
-  (void)held_[0].reply({ripc::return_item(content)});
+  (void)held_[0].reply(ripc::return_item(content));
   held_.clear();
   // Once a later call is answered, everything before it has been processed.
   Task<std::string> later = ask("later");

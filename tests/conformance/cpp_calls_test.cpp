@@ -109,7 +109,7 @@ TEST_P(CppCalls, BlockingCallRunsItsEndpoint) {
     while (server_.run().code() != RIPC_INTERRUPTED) {
     }
   });
-  const CallResult result = client_.call_wait(server_id_, kEcho, {ripc::item(bytes_of("a"))});
+  const CallResult result = client_.call_wait(server_id_, kEcho, ripc::item(bytes_of("a")));
   EXPECT_TRUE(result.answered()) << result.error().text();
   EXPECT_EQ(text_of(result), "a");
   const CallResult unknown = client_.call_wait(server_id_, 77, bytes_of("a"));
@@ -169,7 +169,7 @@ TEST_P(CppCalls, AnswerLandsInAReturnBuffer) {
   ASSERT_EQ(held_[0].return_count(), 1u);
   EXPECT_EQ(held_[0].return_size(0), landing.size());
   const std::vector<std::byte> content(landing.size(), std::byte{9});
-  auto ticket = held_[0].reply({ripc::return_item(content)});
+  auto ticket = held_[0].reply(ripc::return_item(content));
   ASSERT_TRUE(ticket.ok()) << ticket.error().text();
   ASSERT_TRUE(until([&] { return end.has_value(); }));
   ASSERT_EQ(end->item_count(), 1u) << end->error().text();
@@ -185,7 +185,7 @@ TEST_P(CppCalls, LongArgumentAndAnswerAreLent) {
   const auto end_loan = [](void* user, ripc_status) { static_cast<std::atomic<bool>*>(user)->store(true); };
   std::optional<CallResult> end;
   ASSERT_TRUE(client_
-                  .call_then(server_id_, kEcho, {ripc::borrow(text)},
+                  .call_then(server_id_, kEcho, ripc::borrow(text),
                              [&](CallResult result) { end.emplace(std::move(result)); },
                              {.loan_ended = end_loan, .loan_user = &loan_ended})
                   .ok());

@@ -201,9 +201,9 @@ TEST_P(NaturalPrograms, AServerAnswersWithAHeaderOfItsOwnAndWhatItWasAsked) {
 TEST_P(NaturalPrograms, AReplyThatDoesNotFitTheReturnBufferIsTheServersAgainAtOnce) {
   std::vector<std::byte> small(100);
   const ripc::ReturnBuffer buffer = ripc::return_buffer(small);
-  (void)need(client_.send(server_.id(), std::span<const ripc::Item>(), {.returns = std::span(&buffer, 1)}));
+  (void)need(client_.send(server_.id(), {}, {.returns = std::span(&buffer, 1)}));
   std::string answer = text_for(1, kHuge);
-  (void)need(server_.reply(take(server_), {ripc::return_item(bytes_of(answer))}));
+  (void)need(server_.reply(take(server_), ripc::return_item(bytes_of(answer))));
   answer.assign(kHuge, '?');
   expect_text(take(client_), 0, text_for(1, kHuge));
 }
@@ -237,7 +237,7 @@ TEST_P(NaturalPrograms, ABorrowedBufferIsFilledAgainAfterItsTicket) {
   std::vector<std::byte> memory(kHuge);
   for (std::size_t index = 0; index < 10; ++index) {
     fill_pattern(memory.data(), memory.size(), static_cast<unsigned>(index));
-    auto ticket = client_.send(server_.id(), {ripc::borrow(memory)});
+    auto ticket = client_.send(server_.id(), ripc::borrow(memory));
     ASSERT_TRUE(ticket.ok());
     ASSERT_TRUE(ticket->wait(std::chrono::nanoseconds(kLimit)).ok());
   }

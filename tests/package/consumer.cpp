@@ -21,7 +21,7 @@ int main() {
   if (!context) return fail("create", context.error());
   auto service = context->register_service();
   if (!service) return fail("register_service", service.error());
-  const auto sent = service->send(service->id(), {ripc::item(ripc::bytes_of(kText))});
+  const auto sent = service->send(service->id(), ripc::item(ripc::bytes_of(kText)));
   if (!sent) return fail("send", sent.error());
   const auto message = service->receive(std::chrono::seconds(10));
   if (!message) return fail("receive", message.error());

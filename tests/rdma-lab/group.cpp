@@ -80,9 +80,7 @@ int listen(ripc::Context& context, std::size_t members) {
         lost[index] = seen.packets_lost + seen.packets_late;
       }
       if (!is_goodbye) ++received[index];
-      if (message->tag() != 0)
-        (void)services[index].reply(*message, std::span<const ripc::Item>(),
-                                    {.tag = is_goodbye ? kGoodbye : kQuestion});
+      if (message->tag() != 0) (void)services[index].reply(*message, {}, {.tag = is_goodbye ? kGoodbye : kQuestion});
     }
   }
   std::printf("{\"received\": %s, \"goodbyes\": %s, \"lost\": %s}\n", list(received).c_str(), list(goodbyes).c_str(),
@@ -118,7 +116,7 @@ class Sender {
     for (const ripc::ServiceInfo& member : expect("no members", context.members(group_))) {
       int failures = 0;
       for (std::uint32_t number = 1; failures < kMostFailures; ++number) {
-        const auto sent = service_.send(member.id, std::span<const ripc::Item>(), {.tag = kGoodbye | number});
+        const auto sent = service_.send(member.id, {}, {.tag = kGoodbye | number});
         if (!sent.ok()) --number;
         failures = sent.ok() ? 0 : failures + 1;
         auto said = service_.receive(10 * kMoment);
@@ -138,7 +136,7 @@ class Sender {
     for (const ripc::ServiceId member : known_) (void)service_.wait_room(member, kMostWait);
     for (int look = 0; look < kMostLooks; ++look) {
       ripc::GroupOutcome outcome;
-      const auto sent = service_.send(group_, std::span<const ripc::Item>(), {.tag = tag, .outcome = &outcome});
+      const auto sent = service_.send(group_, {}, {.tag = tag, .outcome = &outcome});
       if (sent.ok() && outcome.members == members_) {
         ++sent_;
         missed_ += outcome.members - outcome.taken;

@@ -141,7 +141,7 @@ class Sender {
   void say_goodbye() {
     if (const auto status = long_.wait(); !status.ok()) fail("the last long message", status);
     for (int count = 0; count < 100; ++count) {
-      (void)service_.send(to_, std::span<const ripc::Item>(), {.tag = kGoodbye});
+      (void)service_.send(to_, {}, {.tag = kGoodbye});
       for (auto said = service_.receive(50 * kMoment); said.ok(); said = service_.receive(50 * kMoment)) {
         if (said->tag() == kGoodbye) return;
       }
@@ -156,7 +156,7 @@ class Sender {
     if (!status.ok()) fail("a long message", status);
     std::ranges::fill(bytes_, static_cast<std::byte>(++longs_));
     // Later messages need not wait for this one.
-    auto sent = service_.send(to_, {ripc::borrow(bytes_)}, {.tag = kLongItem, .timeout = kPatience, .unordered = true});
+    auto sent = service_.send(to_, ripc::borrow(bytes_), {.tag = kLongItem, .timeout = kPatience, .unordered = true});
     if (sent.ok()) {
       long_ = std::move(*sent);
     } else if (sent.code() != RIPC_AGAIN) {
@@ -166,8 +166,8 @@ class Sender {
   void send_short() {
     const std::uint64_t number = number_ + 1;
     const bool asks = number % kSample == 0;
-    const auto sent = service_.send(to_, {ripc::short_item(std::as_bytes(std::span(&number, 1)))},
-                                    {.tag = asks ? kQuestion : kShort});
+    const auto sent =
+        service_.send(to_, ripc::short_item(std::as_bytes(std::span(&number, 1))), {.tag = asks ? kQuestion : kShort});
     if (sent.ok()) ++number_;
     if (!sent.ok() && sent.code() != RIPC_AGAIN) fail("a short message", sent.error());
     if (!sent.ok() || asks) {

@@ -196,7 +196,7 @@ ripc::Item payload_item(const BenchOptions& options, ripc::Bytes bytes) noexcept
   return options.kind == "short" ? ripc::short_item(bytes) : ripc::borrow(bytes);
 }
 
-ripc::Result<ripc::Ticket> send_patiently(Library& library, std::span<const ripc::Item> items,
+ripc::Result<ripc::Ticket> send_patiently(Library& library, const ripc::Items& items,
                                           const ripc::SendOptions& options) {
   return try_patiently(library, [&] { return library.service.send(library.peer, items, options); });
 }
@@ -213,8 +213,7 @@ ripc::Error send_many_patiently(Library& library, std::span<const ripc::Outgoing
   return {};
 }
 
-ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message,
-                                           std::span<const ripc::Item> items) {
+ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message, const ripc::Items& items) {
   return try_patiently(library, [&] { return library.service.reply(message, items); });
 }
 

@@ -79,13 +79,12 @@ ripc::Result<Library> open_library(const Side& side, const BenchOptions& options
 ripc::Item payload_item(const BenchOptions& options, ripc::Bytes bytes) noexcept;
 
 // Sends, and waits for room if necessary. Fails if there is no room for some seconds.
-ripc::Result<ripc::Ticket> send_patiently(Library& library, std::span<const ripc::Item> items,
+ripc::Result<ripc::Ticket> send_patiently(Library& library, const ripc::Items& items,
                                           const ripc::SendOptions& options = {});
 // The same for several messages, with as few calls as the room allows.
 ripc::Error send_many_patiently(Library& library, std::span<const ripc::OutgoingMessage> messages,
                                 std::span<ripc::Ticket> tickets, const ripc::SendOptions& options);
-ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message,
-                                           std::span<const ripc::Item> items);
+ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message, const ripc::Items& items);
 
 // Round trips of bare cache lines between the two sides: the floor for anything over shared memory.
 //   two_lines  one line for each direction, each written by one side and read by the other, as in any pair of queues

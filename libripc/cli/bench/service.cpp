@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -140,12 +139,12 @@ ripc::Error service_side(Side& side, const BenchOptions& options) {
     if (!message.ok()) return message.error();
     if (message->tag() == kLastRequest) break;
     compute(service_time);
-    const std::array<ripc::Item, 1> items = {ripc::short_item(message->item(0).bytes())};
-    auto ticket = library->service.reply(*message, items);
+    const ripc::Item question = ripc::short_item(message->item(0).bytes());
+    auto ticket = library->service.reply(*message, question);
     while (ticket.code() == RIPC_AGAIN) {
       const ripc::Error error = library->service.wait_room(message->source(), kAnswerPatience);
       if (!error.ok() && error.code() != RIPC_INTERRUPTED) return error;
-      ticket = library->service.reply(*message, items);
+      ticket = library->service.reply(*message, question);
     }
     if (!ticket.ok()) return ticket.error();
   }
@@ -212,7 +211,7 @@ class Client {
  private:
   ripc::Result<ripc::Ticket> send(std::uint64_t due) {
     fill_pattern(payload_, sequence_);
-    auto ticket = service_.send(to_, {ripc::short_item(payload_)});
+    auto ticket = service_.send(to_, ripc::short_item(payload_));
     if (ticket.ok()) under_way_.push_back({sequence_++, due});
     return ticket;
   }
@@ -288,7 +287,7 @@ BenchResult measure_service(Side& side, const BenchOptions& options) {
   for (const ripc::Error& error : errors)
     if (!error.ok()) return error;
 
-  const std::array<ripc::Item, 1> nothing = {ripc::short_item({})};
+  const ripc::Item nothing = ripc::short_item({});
   if (auto ticket = send_patiently(*library, nothing, {.tag = kLastRequest}); !ticket.ok()) return ticket.error();
   const auto service_after = side.control.receive();
   if (!service_after) return other_side_ended();

@@ -122,14 +122,13 @@ void FileServer::subscribe(const Message& message, const RequestHeader& request)
   ReplyHeader header;
   header.request = request.request;
   const auto head = encode(header);
-  const std::array<Item, 1> items = {ripc::short_item(head)};
-  send(message, static_cast<std::uint32_t>(FileStatus::ok), items);
+  send(message, static_cast<std::uint32_t>(FileStatus::ok), ripc::short_item(head));
 }
 
 void FileServer::notify_closing() {
   for (const ripc_notification& subscriber : subscribers_) {
     // Does not wait for a client that is gone, or has no room: watchers also check whether the service is still there.
-    (void)service_.notify(subscriber, {ripc::short_item("closing")});
+    (void)service_.notify(subscriber, ripc::short_item("closing"));
   }
   subscribers_.clear();
 }
@@ -139,11 +138,10 @@ void FileServer::refuse(const Message& message, std::uint64_t request, FileStatu
   ReplyHeader header;
   header.request = request;
   const auto head = encode(header);
-  const std::array<Item, 2> items = {ripc::short_item(head), ripc::short_item(to_text(status))};
-  send(message, static_cast<std::uint32_t>(status), items);
+  send(message, static_cast<std::uint32_t>(status), {ripc::short_item(head), ripc::short_item(to_text(status))});
 }
 
-void FileServer::send(const Message& message, std::uint32_t tag, std::span<const Item> items) {
+void FileServer::send(const Message& message, std::uint32_t tag, const ripc::Items& items) {
   ripc::SendOptions options;
   options.tag = tag;
   options.timeout = std::chrono::seconds(60);

@@ -45,7 +45,7 @@ class FileServer {
   void fetch(const ripc::Message& message, const RequestHeader& request);
   void subscribe(const ripc::Message& message, const RequestHeader& request);
   void refuse(const ripc::Message& message, std::uint64_t request, FileStatus status);
-  void send(const ripc::Message& message, std::uint32_t tag, std::span<const ripc::Item> items);
+  void send(const ripc::Message& message, std::uint32_t tag, const ripc::Items& items);
   void log(const ripc::Message& message, std::uint32_t tag, ripc_status sent) const;
 
   void look_at_tickets();

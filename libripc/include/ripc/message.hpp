@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <ranges>
 #include <span>
@@ -74,6 +75,31 @@ inline Item return_item(Bytes bytes, std::uint32_t index = 0) noexcept {
 // In the message itself, from a leased buffer that is given away with the message. Once the message was sent, call
 // detach() on the Buffer of that lease.
 inline Item given_item(Bytes bytes) noexcept { return {bytes.data(), bytes.size(), RIPC_ITEM_GIVEN, 0}; }
+
+// The items of one message, as an argument: none; one Item; several, in braces or in any contiguous range; or bytes or
+// a text, which make one item(). It refers to several items and to all bytes, so a variable of this type may outlive
+// them.
+class Items {
+ public:
+  Items() noexcept = default;
+  Items(const Item& one) noexcept : one_(one), size_(1) {}  // NOLINT(google-explicit-constructor): an argument
+  Items(const Item* first, std::size_t count) noexcept : data_(first), size_(count) {}
+  Items(std::initializer_list<Item> items) noexcept : Items(items.begin(), items.size()) {}
+  template <std::convertible_to<std::span<const Item>> Range>
+  Items(const Range& items) noexcept  // NOLINT(google-explicit-constructor)
+      : Items(std::span<const Item>(items).data(), std::ranges::size(items)) {}
+  template <typename Content>
+  requires requires(const Content& content) { item(content); }
+  Items(const Content& content) noexcept : Items(item(content)) {}  // NOLINT(google-explicit-constructor)
+
+  const Item* data() const noexcept { return data_ != nullptr ? data_ : &one_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  Item one_{};
+  const Item* data_ = nullptr;  // nullptr: `one_` is the only item
+  std::size_t size_ = 0;
+};
 
 // Memory that a reply may write. It belongs to the library until the reply was received and released, or until
 // Service::cancel_request() returned.

@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <new>
 #include <span>
@@ -87,9 +86,10 @@ class Request {
   // Answers with items and a code whose meaning the application defines. The request is then empty; after an error it
   // is unchanged. Items may point into it, unless they are borrowed. Only items of borrow() or return_item() can give
   // RIPC_AGAIN; without them the Ticket is empty. Otherwise like Service::reply().
-  Result<Ticket> reply(std::span<const Item> items, std::uint32_t code = 0) noexcept {
+  Result<Ticket> reply(const Items& items, std::uint32_t code = 0) noexcept {
     bool is_lent = false;
-    for (const Item& each : items) is_lent = is_lent || each.kind == RIPC_ITEM_LONG || each.kind == RIPC_ITEM_RETURN;
+    for (const Item& each : std::span(items.data(), items.size()))
+      is_lent = is_lent || each.kind == RIPC_ITEM_LONG || each.kind == RIPC_ITEM_RETURN;
     ripc_ticket* ticket = nullptr;
     const ripc_status status =
         ripc_request_reply(handle_.get(), code, items.data(), items.size(), is_lent ? &ticket : nullptr);
@@ -97,11 +97,6 @@ class Request {
     (void)handle_.release();
     return Ticket(ticket);
   }
-  Result<Ticket> reply(std::initializer_list<Item> items, std::uint32_t code = 0) noexcept {
-    return reply(std::span(items.begin(), items.size()), code);
-  }
-  // One item().
-  Result<Ticket> reply(Bytes bytes, std::uint32_t code = 0) noexcept { return reply({ripc::item(bytes)}, code); }
   // Ends the request without an answer: the caller gets this status, and the call may have run.
   void drop(ripc_status status) noexcept { ripc_request_drop(handle_.release(), status); }
   // The same, for a request that nothing was done for: the call did not run.
@@ -213,7 +208,7 @@ ripc_status with_options(const CallOptions& options, Begin begin) noexcept {
   return begin(c_options);
 }
 
-inline ripc_status begin_call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, std::span<const Item> items,
+inline ripc_status begin_call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, const Items& items,
                               const CallOptions& options, ripc_call_done done, void* user,
                               std::uint64_t* call) noexcept {
   return with_options(options, [&](const ripc_call_options& c_options) {
@@ -232,8 +227,7 @@ inline ripc_status begin_call(ripc_rpc* rpc, ServiceId to, std::uint32_t method,
 class [[nodiscard]] Call {
  public:
   // Made by Rpc::call(), which describes the arguments.
-  Call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, std::span<const Item> items,
-       const CallOptions& options) noexcept
+  Call(ripc_rpc* rpc, ServiceId to, std::uint32_t method, const Items& items, const CallOptions& options) noexcept
       : rpc_(rpc) {
     const ripc_status status = detail::begin_call(rpc, to, method, items, options, &Call::end, this, &id_);
     if (status == RIPC_OK) return;
@@ -381,21 +375,15 @@ class Rpc {
   // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. The rules for memory are those of Service::send().
   //
   // Several items: std::array{ripc::item(a), ripc::item(b)}. GCC 12 does not accept {a, b} in a co_await.
-  Call call(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
-            const CallOptions& options = {}) noexcept {
+  Call call(ServiceId to, std::uint32_t method, const Items& items = {}, const CallOptions& options = {}) noexcept {
     return {handle_.get(), to, method, items, options};
-  }
-  // One item().
-  Call call(ServiceId to, std::uint32_t method, Bytes bytes, const CallOptions& options = {}) noexcept {
-    const Item one = item(bytes);
-    return {handle_.get(), to, method, std::span(&one, 1), options};
   }
 
   // Like call(), but runs `callback` once when the call has ended. Returns the call's number, for cancel(). After an
   // error, which is one of those above, the callback does not run. RIPC_INVALID_ARGUMENT: also an empty callback.
   // Allocates.
-  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, std::span<const Item> items,
-                                  CallCallback callback, const CallOptions& options = {}) {
+  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, const Items& items, CallCallback callback,
+                                  const CallOptions& options = {}) {
     if (callback == nullptr) return detail::no_function();
     auto state = std::make_unique<CallCallback>(std::move(callback));
     constexpr auto kEnd = [](void* user, const ripc_call_result* result) noexcept {
@@ -408,18 +396,10 @@ class Rpc {
     (void)state.release();  // the callback owns it, and may have run already
     return id;
   }
-  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, std::initializer_list<Item> items,
-                                  CallCallback callback, const CallOptions& options = {}) {
-    return call_then(to, method, std::span(items.begin(), items.size()), std::move(callback), options);
-  }
-  Result<std::uint64_t> call_then(ServiceId to, std::uint32_t method, Bytes bytes, CallCallback callback,
-                                  const CallOptions& options = {}) {
-    return call_then(to, method, {item(bytes)}, std::move(callback), options);
-  }
   // Like call(), but waits for the end. Meanwhile it runs the endpoint, unless another thread does. Whatever interrupts
   // this wait interrupts the next run() instead. Not allowed in handlers and callbacks that run() calls:
   // RIPC_INVALID_ARGUMENT.
-  CallResult call_wait(ServiceId to, std::uint32_t method, std::span<const Item> items = {},
+  CallResult call_wait(ServiceId to, std::uint32_t method, const Items& items = {},
                        const CallOptions& options = {}) noexcept {
     ripc_call_result result;
     ripc_call_result_init(&result);
@@ -427,13 +407,6 @@ class Rpc {
       return ripc_rpc_call_wait(handle_.get(), to, method, items.data(), items.size(), &c_options, &result);
     });
     return status == RIPC_OK ? CallResult(result) : CallResult(detail::failed_rpc_call(status));
-  }
-  CallResult call_wait(ServiceId to, std::uint32_t method, std::initializer_list<Item> items,
-                       const CallOptions& options = {}) noexcept {
-    return call_wait(to, method, std::span(items.begin(), items.size()), options);
-  }
-  CallResult call_wait(ServiceId to, std::uint32_t method, Bytes bytes, const CallOptions& options = {}) noexcept {
-    return call_wait(to, method, {item(bytes)}, options);
   }
   // Ends a call: its callback runs inside cancel(), with RIPC_CANCELLED, and its return buffers are the caller's again.
   // RIPC_INVALID_ARGUMENT: it has ended, or another thread is running its callback.

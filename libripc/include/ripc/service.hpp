@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -132,7 +131,7 @@ class Service {
   // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
   // names those that missed it. RIPC_NO_SERVICE: the group has no living member. RIPC_UNSUPPORTED: an item is borrowed,
   // there are return buffers, or the message is unordered.
-  Result<Ticket> send(ServiceId to, std::span<const Item> items, const SendOptions& options = {}) noexcept {
+  Result<Ticket> send(ServiceId to, const Items& items, const SendOptions& options = {}) noexcept {
     ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
     ripc_group_outcome outcome;
@@ -149,13 +148,6 @@ class Service {
       options.outcome->taken = outcome.taken;
     }
     return finish(status, Ticket(ticket));
-  }
-  Result<Ticket> send(ServiceId to, std::initializer_list<Item> items, const SendOptions& options = {}) noexcept {
-    return send(to, std::span(items.begin(), items.size()), options);
-  }
-  // One item().
-  Result<Ticket> send(ServiceId to, Bytes bytes, const SendOptions& options = {}) noexcept {
-    return send(to, {item(bytes)}, options);
   }
   // Sends messages to one service in order, each as send() would, but with fewer system calls where a path needs them.
   // Returns how many were sent, counted from the first. The next call says why the following message was not sent.
@@ -187,7 +179,7 @@ class Service {
   // Like send(), but also runs `callback` once when the ticket completes, even if the service or context ends first. A
   // message that travels short is complete at once: the callback then runs in this call, with RIPC_OK. It does not run
   // if this returns an error. Allocates.
-  Error send_then(ServiceId to, std::span<const Item> items, TicketCallback callback, const SendOptions& options = {}) {
+  Error send_then(ServiceId to, const Items& items, TicketCallback callback, const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
       return ripc_send(handle_.get(), to, items.data(), items.size(), &c_options, &ticket);
     });
@@ -198,22 +190,15 @@ class Service {
   // Items from return_item() are written into the request's return buffers. An item that does not fit, or whose buffer
   // is gone, travels long from a copy. The first reply ends the right to write there. The caller keeps the message. It
   // may send the contents, and may release the message at once if none of them is borrowed.
-  Result<Ticket> reply(const Message& message, std::span<const Item> items, const SendOptions& options = {}) noexcept {
+  Result<Ticket> reply(const Message& message, const Items& items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
     ripc_ticket* ticket = nullptr;
     const ripc_status status = ripc_reply(handle_.get(), message.handle(), items.data(), items.size(),
                                           is_default(options) ? nullptr : &c_options, &ticket);
     return finish(status, Ticket(ticket));
   }
-  Result<Ticket> reply(const Message& message, std::initializer_list<Item> items,
-                       const SendOptions& options = {}) noexcept {
-    return reply(message, std::span(items.begin(), items.size()), options);
-  }
-  Result<Ticket> reply(const Message& message, Bytes bytes, const SendOptions& options = {}) noexcept {
-    return reply(message, {item(bytes)}, options);
-  }
   // Like reply(), with a callback as in send_then().
-  Error reply_then(const Message& message, std::span<const Item> items, TicketCallback callback,
+  Error reply_then(const Message& message, const Items& items, TicketCallback callback,
                    const SendOptions& options = {}) {
     return with_callback(std::move(callback), options, [&](const ripc_send_options& c_options, ripc_ticket*& ticket) {
       return ripc_reply(handle_.get(), message.handle(), items.data(), items.size(), &c_options, &ticket);
@@ -314,11 +299,8 @@ class Service {
   }
   // Runs a peer's callback with up to short_limit() bytes of arguments, at most 61,408 in one item, and no borrowed
   // ones. Send larger arguments in a message before it. Unreliable, like a short message. Errors as for send().
-  Error notify(const ripc_notification& notification, std::span<const Item> items = {}) noexcept {
+  Error notify(const ripc_notification& notification, const Items& items = {}) noexcept {
     return finish(ripc_notify(handle_.get(), &notification, items.data(), items.size()));
-  }
-  Error notify(const ripc_notification& notification, std::initializer_list<Item> items) noexcept {
-    return notify(notification, std::span(items.begin(), items.size()));
   }
 
   // Counters since the registration.

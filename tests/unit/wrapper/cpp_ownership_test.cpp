@@ -33,7 +33,7 @@ TEST_F(CppOwnership, WhatIsMovedFromIsEmptyAndDoesNothing) {
   EXPECT_EQ(service.name(), "receiver");
 
   const std::vector<std::byte> content(100'000);
-  ripc::Ticket ticket = *sender_.send(service.id(), {ripc::borrow(content)}, {.tag = 3});
+  ripc::Ticket ticket = *sender_.send(service.id(), ripc::borrow(content), {.tag = 3});
   const ripc::Ticket kept_ticket = std::move(ticket);
   EXPECT_TRUE(ticket.empty());
   EXPECT_TRUE(ticket.poll().ok());

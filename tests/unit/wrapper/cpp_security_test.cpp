@@ -103,7 +103,7 @@ TEST(CppContext, RailsAreThoseOfTheCInterface) {
   const std::vector<std::byte> content(300'000, std::byte{5});
   std::vector<std::byte> window(content.size());
   ASSERT_TRUE(receiver.post_window(window).ok());
-  const auto ticket = sender.send(receiver.id(), {ripc::borrow(content)});
+  const auto ticket = sender.send(receiver.id(), ripc::borrow(content));
   ASSERT_TRUE(receiver.receive(kPatience).ok());
   const auto rails = there->rails(sender.id());
   ASSERT_TRUE(rails.ok()) << rails.error().text();

@@ -42,6 +42,35 @@ static_assert(Borrowable<std::string&> && Borrowable<const std::vector<int>&> &&
 static_assert(!Borrowable<std::string> && !Borrowable<std::vector<std::byte>> && !Borrowable<const std::string> &&
               !Borrowable<std::array<std::byte, 8>> && !Borrowable<std::vector<std::string>&>);
 
+TEST(CppItems, AreNoneOneSeveralOrTheBytesOrTextOfOne) {
+  const auto sizes = [](const ripc::Items& items) {
+    std::vector<std::size_t> each;
+    for (const ripc::Item& item : std::span(items.data(), items.size())) each.push_back(item.size);
+    return each;
+  };
+  using Sizes = std::vector<std::size_t>;
+  const std::string text = "text";
+  const ripc::Item one = ripc::borrow(text);
+  const std::vector<ripc::Item> several{one, one};
+  EXPECT_EQ(sizes({}), Sizes());
+  EXPECT_EQ(sizes(one), Sizes{4});
+  EXPECT_EQ(sizes({one, ripc::item("x")}), (Sizes{4, 1}));
+  EXPECT_EQ(sizes({one}), Sizes{4});
+  EXPECT_EQ(sizes(several), (Sizes{4, 4}));
+  EXPECT_EQ(sizes(std::span(several).first(1)), Sizes{4});
+  EXPECT_EQ(sizes(std::array{one, one, one}), (Sizes{4, 4, 4}));
+  EXPECT_EQ(sizes(std::vector<ripc::Item>()), Sizes());
+  EXPECT_EQ(sizes(text), Sizes{4});
+  EXPECT_EQ(sizes("literal"), Sizes{7});
+  EXPECT_EQ(sizes(bytes_of(text)), Sizes{4});
+  EXPECT_EQ(sizes(std::vector<std::byte>(3)), Sizes{3});
+  ripc::Items kept = one;
+  const ripc::Items copy = kept;  // refers to its own item
+  kept = {};
+  EXPECT_EQ(copy.data()->data, text.data());
+  EXPECT_EQ(copy.data()->kind, std::uint32_t{RIPC_ITEM_LONG});
+}
+
 TEST_F(CppWrapper, EmptyObjectsGiveInvalidArgumentAndDoNothing) {
   Service service;
   EXPECT_EQ(service.send(1, bytes_of("x")).code(), RIPC_INVALID_ARGUMENT);
@@ -122,7 +151,7 @@ TEST_F(CppWrapper, TicketIsPendingUntilTheLongItemIsInItsWindow) {
   buffer->bytes()[99'999] = std::byte{42};
   std::vector<std::byte> window(100'000);
   ASSERT_TRUE(receiver_.post_window(window, 5).ok());
-  auto ticket = sender_.send(receiver_.id(), {ripc::borrow(buffer->bytes())});
+  auto ticket = sender_.send(receiver_.id(), ripc::borrow(buffer->bytes()));
   ASSERT_TRUE(ticket.ok()) << ticket.error().text();
   ASSERT_FALSE(ticket->empty());
   EXPECT_EQ(ticket->poll(), RIPC_PENDING);
@@ -146,7 +175,7 @@ TEST_F(CppWrapper, ReturnBufferIsFilledAndTheReplyNamesTheRequest) {
   ASSERT_EQ(message->return_count(), 1u);
   EXPECT_EQ(message->return_size(0), 5000u);
   const std::vector<std::byte> content(5000, std::byte{9});
-  ASSERT_TRUE(receiver_.reply(*message, {ripc::return_item(content)}).ok());
+  ASSERT_TRUE(receiver_.reply(*message, ripc::return_item(content)).ok());
   auto reply = sender_.receive(kPatience);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->in_reply_to(), request);
@@ -189,7 +218,7 @@ TEST_F(CppWrapper, SendThenRunsItsCallbackOnceForLongAndForShortMessages) {
   const std::vector<std::byte> content(100'000);
   std::vector<std::byte> window(100'000);
   ASSERT_TRUE(receiver_.post_window(window).ok());
-  const std::array<ripc::Item, 1> items = {ripc::borrow(content)};
+  const ripc::Item items = ripc::borrow(content);
   ASSERT_TRUE(
       sender_.send_then(receiver_.id(), items, [&, token](ripc_status status) { completed.set_value(status); }).ok());
   ASSERT_TRUE(receiver_.receive(kPatience).ok());
@@ -213,7 +242,7 @@ TEST_F(CppWrapper, PendingCallbackRunsWhenTheServiceEnds) {
   std::promise<ripc_status> completed;
   auto future = completed.get_future();
   const std::vector<std::byte> content(100'000);
-  const std::array<ripc::Item, 1> items = {ripc::borrow(content)};
+  const ripc::Item items = ripc::borrow(content);
   ASSERT_TRUE(sender_.send_then(receiver_.id(), items, [&](ripc_status status) { completed.set_value(status); }).ok());
   sender_.unregister();
   ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
@@ -245,7 +274,7 @@ TEST_F(CppWrapper, NotificationRunsAndIsSilentAfterUnregister) {
   });
   ASSERT_TRUE(notification.ok());
   ripc::Notification moved = *std::move(notification);
-  ASSERT_TRUE(sender_.notify(moved.name(), {ripc::short_item(bytes_of("hello"))}).ok());
+  ASSERT_TRUE(sender_.notify(moved.name(), ripc::short_item(bytes_of("hello"))).ok());
   ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
   EXPECT_EQ(future.get(), "hello");
   const ripc_notification name = moved.name();
@@ -402,8 +431,8 @@ TEST_F(CppWrapper, NegativeTimesOfWaitsAreZeroAndTheDefaultTimeIsForOptions) {
   }
   // A negative timeout drops what is not taken at once; the default keeps it for 30 seconds.
   const std::vector<std::byte> content(100'000);
-  auto kept = sender_.send(receiver_.id(), {ripc::borrow(content)}, {.timeout = ripc::kDefaultTime});
-  auto dropped = sender_.send(receiver_.id(), {ripc::borrow(content)}, {.timeout = ripc::Nanoseconds(-1)});
+  auto kept = sender_.send(receiver_.id(), ripc::borrow(content), {.timeout = ripc::kDefaultTime});
+  auto dropped = sender_.send(receiver_.id(), ripc::borrow(content), {.timeout = ripc::Nanoseconds(-1)});
   ASSERT_TRUE(kept.ok() && dropped.ok());
   EXPECT_EQ(dropped->wait(kPatience), RIPC_TIMEOUT);
   EXPECT_EQ(kept->poll(), RIPC_PENDING);
