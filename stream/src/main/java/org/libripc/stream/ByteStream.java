@@ -239,7 +239,7 @@ public final class ByteStream implements AutoCloseable {
     out.give(buffer);
   }
 
-  /** Ends the bytes to the other side, which may still send. */
+  /** Ends the bytes to the other side after the write under way. That side may still send. */
   public void shutdownOutput() {
     out.end();
   }

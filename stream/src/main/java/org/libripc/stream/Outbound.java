@@ -157,7 +157,8 @@ final class Outbound {
   private boolean send(ByteBuffer[] buffers, boolean lent) throws IOException {
     try (AutoLock l = lock.held()) {
       if (failure != null) throw failure;
-      if (ended) throw new IOException("the output was shut down");
+      if (closed || ended && !unsent && inFlight.bytes() == 0)
+        throw new IOException("the output was shut down");
       inFlight.advance(buffers);
       long ahead = inFlight.bytes();
       wait.forTicket();
@@ -166,7 +167,12 @@ final class Outbound {
         bytes = sendData(buffers, ahead, left, lent);
         ahead += bytes;
       }
+      boolean ending = ended && unsent && left == 0;
       unsent = left > 0;
+      if (ending) {
+        controls.add(Frame.Type.DATA, Frame.END, Frame.Reason.NONE);
+        controls.send();
+      }
       inFlight.advance(buffers);
       boolean complete = GatherList.remaining(buffers) == 0;
       if (!complete && inFlight.hasQuiet()) multiplexer.poller.add(this);
@@ -310,11 +316,12 @@ final class Outbound {
     if (broken != null) stream.fail(broken);
   }
 
-  /** Ends the stream. */
+  /** Ends the stream, after the write under way. */
   void end() {
     try (AutoLock l = lock.held()) {
       if (ended || failure != null) return;
       ended = true;
+      if (unsent) return;
     }
     control(Frame.Type.DATA, Frame.END, Frame.Reason.NONE);
   }

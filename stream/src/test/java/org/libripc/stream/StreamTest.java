@@ -19,6 +19,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Random;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -178,6 +179,20 @@ class StreamTest {
     get(here.write(pattern(100)));
     here.shutdownOutput();
     assertArrayEquals(bytes(pattern(100)), read(there, 1000));
+  }
+
+  @Test
+  void aWriteUnderWayIsReadBeforeTheEnd() throws Exception {
+    serve(builder -> {});
+    for (ByteBuffer all : List.of(pattern(5_000_000), ByteBuffer.wrap(bytes(pattern(5_000_000))))) {
+      ByteStream there = connect();
+      CompletableFuture<Void> written = there.write(all);
+      assertFalse(written.isDone());
+      there.shutdownOutput();
+      assertArrayEquals(bytes(pattern(5_000_000)), read(accepted(), 6_000_000));
+      get(written);
+      assertInstanceOf(IOException.class, failure(there.write(pattern(1))));
+    }
   }
 
   @Test
