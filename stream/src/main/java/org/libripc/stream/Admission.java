@@ -228,6 +228,10 @@ final class Admission {
       opening.message.close();
       return;
     }
+    if (isEnded()) {
+      refuse(opening, Frame.Reason.STOPPING, null);
+      return;
+    }
     stream.out().path(path);
     try {
       if (!peerAccess.test(stream.provenPeer())) {

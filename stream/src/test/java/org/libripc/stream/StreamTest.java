@@ -268,6 +268,21 @@ class StreamTest {
   }
 
   @Test
+  void whoComesWhileAllAreRefusedIsRefused() throws Exception {
+    serve(
+        builder ->
+            builder.access(
+                id -> {
+                  server.refuseAll();
+                  return true;
+                }));
+    Throwable refused = failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
+    assertInstanceOf(ConnectException.class, refused);
+    assertTrue(refused.getMessage().contains("is stopping"), refused.getMessage());
+    assertTrue(opened.isEmpty());
+  }
+
+  @Test
   void aConnectEndsWithItsTime() throws Exception {
     try (Service deaf = serverContext.register()) {
       assertInstanceOf(
