@@ -43,6 +43,7 @@ final class Multiplexer implements TaskSource {
   // After this many messages received in a row, the streams that wait for room are checked too.
   private static final int ROOM_EVERY = 64;
   private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+  private static final long END_MILLIS = 5000;
   private static final long LATER_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
 
   private record Key(ServiceId peer, int number) {}
@@ -117,7 +118,7 @@ final class Multiplexer implements TaskSource {
     unacked.await(options.lingerMillis());
     threads.end();
     try {
-      if (!threads.awaitEnd(options.lingerMillis())) {
+      if (!threads.awaitEnd(END_MILLIS)) {
         LOG.warn("The threads that receive for {} do not end: a handler holds one", service);
       }
     } catch (InterruptedException interrupted) {

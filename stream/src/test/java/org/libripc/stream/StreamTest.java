@@ -318,6 +318,15 @@ class StreamTest {
   }
 
   @Test
+  void anEndThatWaitsForNoBytesWaitsForTheReceivingThreads() throws Exception {
+    for (int round = 0; round < 50; ++round) {
+      restartClient(StreamOptions.DEFAULT.withLingerMillis(0));
+      client.close();
+      assertTrue(client.toString().contains("waiting=0"), client::toString);
+    }
+  }
+
+  @Test
   void aWriteThatACloseBreaksOffIsNoEndOfTheStream() throws Exception {
     serve(builder -> {});
     ByteStream there = connect();
