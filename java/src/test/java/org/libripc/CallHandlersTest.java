@@ -99,6 +99,30 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
+  void whatTheUncaughtExceptionHandlerThrowsIsIgnored() throws Exception {
+    answerer.on(
+        OWN,
+        request -> {
+          throw new IllegalArgumentException("as it was meant");
+        });
+    RpcCall call = caller.call(to(), OWN, bytes("own"));
+    Thread thread = Thread.currentThread();
+    thread.setUncaughtExceptionHandler(
+        (failed, thrown) -> {
+          throw new IllegalStateException(thrown);
+        });
+    try {
+      while (!call.isDone()) {
+        answerer.run(0, TimeUnit.SECONDS);
+        caller.run(0, TimeUnit.SECONDS);
+      }
+    } finally {
+      thread.setUncaughtExceptionHandler(null);
+    }
+    assertEnded(MAY_HAVE_RUN, Status.CANCELLED, call.join());
+  }
+
+  @Test
   void oneThatFailsDropsItsRequestWithThatStatus() throws Exception {
     answerer.on(
         OWN,

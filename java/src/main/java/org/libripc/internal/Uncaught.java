@@ -8,6 +8,10 @@ public final class Uncaught {
   /** Treats the exception as if it had left the thread's {@code run()}. */
   public static void tell(Throwable thrown) {
     Thread thread = Thread.currentThread();
-    thread.getUncaughtExceptionHandler().uncaughtException(thread, thrown);
+    try {
+      thread.getUncaughtExceptionHandler().uncaughtException(thread, thrown);
+    } catch (Throwable ignored) {
+      // as the JVM does
+    }
   }
 }
