@@ -123,6 +123,29 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
+  void oneThatClosesTheContextLosesNothingThatHasCome() throws Exception {
+    answerer
+        .on(OWN, request -> serverContext.close())
+        .on(4, command -> {}, request -> request.reply(bytes("late")));
+    caller.on(OWN, request -> request.drop(Status.LIMIT));
+    // These open the sessions.
+    RpcCall first = caller.call(to(), ECHO, bytes("first"));
+    RpcCall back = answerer.call(client.id(), ECHO, bytes("first"));
+    while (!first.isDone() || !back.isDone()) {
+      answerer.run(0, TimeUnit.SECONDS);
+      caller.run(0, TimeUnit.SECONDS);
+    }
+    RpcCall closing = caller.call(to(), OWN, bytes("own"));
+    RpcCall late = caller.call(to(), 4, bytes("late"));
+    RpcCall lost = answerer.call(client.id(), OWN, bytes("own"));
+    while (caller.statistics().requestsRun() == 0) caller.run(0, TimeUnit.SECONDS);
+    answerer.run(LIMIT, TimeUnit.SECONDS);
+    while (!lost.isDone()) Thread.onSpinWait();
+    end(closing).close();
+    end(late).close();
+  }
+
+  @Test
   void oneThatFailsDropsItsRequestWithThatStatus() throws Exception {
     answerer.on(
         OWN,

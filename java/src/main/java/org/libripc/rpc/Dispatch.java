@@ -43,11 +43,18 @@ final class Dispatch implements RpcEndpoint.Events {
       if (request == null) request = new Request(come);
       handle(method.handler, request);
     } else {
-      pass(method, Request.kept(come.keep()));
+      pass(method, come);
     }
   }
 
-  private static void pass(Method method, Request kept) {
+  private static void pass(Method method, RpcRequest come) {
+    Request kept;
+    try {
+      kept = Request.kept(come.keep());
+    } catch (RipcException.Closed closed) { // by the handler of an earlier request
+      come.end(Status.CLOSED, false);
+      return;
+    }
     try {
       method.executor.execute(
           () -> {
