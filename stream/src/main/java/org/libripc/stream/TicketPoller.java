@@ -44,17 +44,20 @@ final class TicketPoller {
 
   private void tick() {
     long now = System.nanoTime();
-    polls.forEach(
-        (outbound, due) -> {
-          if (due.at - now > 0) return;
-          // A thread that has added it again meanwhile has stored another value.
-          if (outbound.poll()) {
-            polls.replace(outbound, due, Due.in(Math.min(2 * due.pause, LONGEST_NANOS)));
-          } else {
-            polls.remove(outbound, due);
-          }
-        });
-    ticking.set(false);
-    if (!polls.isEmpty()) tickLater();
+    try {
+      polls.forEach(
+          (outbound, due) -> {
+            if (due.at - now > 0) return;
+            // A thread that has added it again meanwhile has stored another value.
+            if (outbound.poll()) {
+              polls.replace(outbound, due, Due.in(Math.min(2 * due.pause, LONGEST_NANOS)));
+            } else {
+              polls.remove(outbound, due);
+            }
+          });
+    } finally { // the executor may have failed
+      ticking.set(false);
+      if (!polls.isEmpty()) tickLater();
+    }
   }
 }

@@ -409,6 +409,54 @@ class StreamTest {
     }
   }
 
+  // Over shared memory, nothing but the poller shows that the bytes were taken.
+  @Test
+  void anExecutorThatFailsStopsNoOtherWriter() throws Exception {
+    serve(builder -> {});
+    client.close();
+    AtomicReference<Thread> failing = new AtomicReference<>();
+    CountDownLatch failed = new CountDownLatch(1);
+    CachedThreads threads =
+        new CachedThreads() {
+          @Override
+          public void execute(Runnable task) {
+            if (failed.getCount() > 0 && Thread.currentThread() == failing.get()) {
+              failed.countDown();
+              throw new IllegalStateException("as a test wants it");
+            }
+            super.execute(task);
+          }
+
+          @Override
+          public Runnable schedule(Runnable task, long delay, TimeUnit unit) {
+            return super.schedule(
+                () -> {
+                  failing.set(Thread.currentThread()); // the only thread of the timer
+                  task.run();
+                },
+                delay,
+                unit);
+          }
+        };
+    client = StreamService.builder(clientContext.service()).executor(threads).start();
+    for (int round = 0; round < 2; ++round) {
+      ByteStream there = connect();
+      ByteStream here = accepted();
+      CompletableFuture<Void> written = there.write(pattern(300_000));
+      CompletableFuture<Void> readable = new CompletableFuture<>();
+      here.onReadable(() -> readable.complete(null));
+      get(readable);
+      assertEquals(300_000, here.read(ByteBuffer.allocate(300_000)));
+      if (round == 0 && transport.equals("shm")) {
+        assertTrue(failed.await(LIMIT, TimeUnit.SECONDS));
+      } else {
+        get(written);
+      }
+    }
+    client.close();
+    threads.close();
+  }
+
   // Whoever reads while another thread closes the stream must not see what others write into memory
   // that the stream has given back.
   @Test
