@@ -194,7 +194,7 @@ final class PieceStream extends InputStream {
   @Override
   public void close() {
     for (Piece piece : underWay) {
-      if (piece.call != null) piece.call.cancel(true);
+      if (piece.call != null && !piece.call.cancel(true)) piece.call.thenAccept(CallResult::close);
       piece.memory.close();
     }
     underWay.clear();

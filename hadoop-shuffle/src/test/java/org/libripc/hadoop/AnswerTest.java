@@ -11,9 +11,12 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.EnumSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.mapred.JobConf;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -22,8 +25,10 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.libripc.Outgoing;
+import org.libripc.RegisteredBuffer;
 import org.libripc.Ripc;
 import org.libripc.RipcException;
+import org.libripc.Ticket;
 import org.libripc.rpc.Request;
 import org.libripc.rpc.Rpc;
 
@@ -53,6 +58,7 @@ class AnswerTest {
   private RemoteShuffle shuffle;
   private volatile int method; // at which the service lies
   private volatile Lie lie = Lie.NONE;
+  private volatile CompletableFuture<Ticket> lent; // gets the ticket of lent bytes; null: none are
 
   @BeforeEach
   void begin() {
@@ -95,6 +101,12 @@ class AnswerTest {
    * @param data what is sent in its place; null: {@code says} itself
    */
   private void answer(Request request, int to, ByteBuffer says, byte[] data) {
+    if (to == Wire.DATA && lent != null) {
+      try (RegisteredBuffer memory = ripc.lease(1 << 20)) {
+        lent.complete(request.reply(new Outgoing().borrow(memory)));
+      }
+      return;
+    }
     try {
       byte[] mac = Wire.macOf(request.item(0));
       Lie now = to == method ? lie : Lie.NONE;
@@ -140,6 +152,21 @@ class AnswerTest {
     lie = Lie.CONTENT;
     fetch();
     assertFalse(Arrays.equals(BYTES, taken.came.get(MapFiles.attempt(0))));
+  }
+
+  @Test
+  void lentBytesThatNobodyReadsAreGivenBack() throws Exception {
+    lent = new CompletableFuture<>();
+    RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
+    PieceStream.Wanted wanted =
+        new PieceStream.Wanted(MapFiles.attempt(0).toString(), BYTES.length, 0);
+    Iterator<PieceStream.Wanted> source = Arrays.asList(wanted, null).iterator();
+    try (PieceStream pieces = new PieceStream(shuffle, host, 0, source::next)) {
+      pieces.ask();
+      // The first answer is that of the session.
+      while (shuffle.rpc().statistics().answered() < 2) Thread.onSpinWait();
+    }
+    lent.join().get(20, TimeUnit.SECONDS);
   }
 
   @ParameterizedTest
