@@ -122,8 +122,9 @@ final class RemoteShuffle implements AutoCloseable {
       rpc.serve();
     } catch (InterruptedException | RipcException.Closed end) {
       // close() was called
-    } catch (RuntimeException problem) {
+    } catch (RuntimeException | Error problem) {
       LOG.warn("Nothing more is fetched over libripc", problem);
+      rpc.close(); // nobody would receive the ends of calls
     }
   }
 

@@ -155,6 +155,19 @@ class AnswerTest {
   }
 
   @Test
+  void nobodyWaitsForAnswersThatNothingReceives() throws Exception {
+    fetch();
+    shuffle.rpc().service().interrupt(); // ends the thread that receives
+    ShuffleFailure failure =
+        assertThrows(
+            ShuffleFailure.class,
+            () -> {
+              while (true) fetch();
+            });
+    assertEquals(Fallback.FAILED, failure.why());
+  }
+
+  @Test
   void lentBytesThatNobodyReadsAreGivenBack() throws Exception {
     lent = new CompletableFuture<>();
     RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
