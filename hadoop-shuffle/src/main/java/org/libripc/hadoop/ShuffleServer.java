@@ -49,7 +49,7 @@ final class ShuffleServer implements AutoCloseable {
   private final HandlerMetrics metrics;
   private final Semaphore underWay; // bytes
   private final Ripc ripc;
-  private final Service service;
+  final Service service;
   private final Rpc rpc;
   private final Thread thread;
 
@@ -94,6 +94,7 @@ final class ShuffleServer implements AutoCloseable {
       // close() was called
     } catch (RuntimeException | Error problem) {
       LOG.error("The shuffle over libripc ends; reducers go on over HTTP", problem);
+      service.close(); // so that they do not wait for it
     }
   }
 

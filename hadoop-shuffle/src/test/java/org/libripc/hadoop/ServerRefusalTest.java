@@ -61,6 +61,15 @@ class ServerRefusalTest extends ServerFixture {
   }
 
   @Test
+  void aServerThatNoLongerReceivesEndsItsService() throws Exception {
+    write(0, 20, 40);
+    fetch(0);
+    server.service.interrupt(); // ends the thread that receives
+    await(server.service::isClosed);
+    assertThrows(ShuffleFailure.class, () -> fetch(0));
+  }
+
+  @Test
   void piecesUnderWayAreBoundedAndEnd() throws Exception {
     serveAgain(256, 64 << 10);
     write(0, 2000, 1000);
