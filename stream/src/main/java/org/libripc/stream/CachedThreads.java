@@ -3,6 +3,7 @@ package org.libripc.stream;
 
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -17,28 +18,41 @@ class CachedThreads implements StreamExecutor, AutoCloseable {
         return thread;
       };
 
-  private final ExecutorService threads = Executors.newCachedThreadPool(DAEMONS);
+  private final ExecutorService threads;
   private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, DAEMONS);
 
   CachedThreads() {
+    this(DAEMONS);
+  }
+
+  CachedThreads(ThreadFactory factory) {
+    threads = Executors.newCachedThreadPool(factory);
     timer.setRemoveOnCancelPolicy(true);
     timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
   }
 
   @Override
   public void execute(Runnable task) {
-    threads.execute(task);
+    try {
+      threads.execute(task);
+    } catch (OutOfMemoryError none) { // the system has no thread left
+      throw new RejectedExecutionException(none);
+    }
   }
 
   @Override
   public boolean tryExecute(Runnable task) {
-    threads.execute(task);
-    return true;
+    try {
+      execute(task);
+      return true;
+    } catch (RejectedExecutionException full) {
+      return false;
+    }
   }
 
   @Override
   public void executeBlocking(Runnable task) {
-    threads.execute(task);
+    execute(task);
   }
 
   @Override
