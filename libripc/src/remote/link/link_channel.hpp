@@ -74,8 +74,9 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
 
   // Any. Finds out whether datagrams get through. Called when the session has the channel, and then from time to time.
   virtual void check_path() noexcept = 0;
-  // Responder. The session is about to end: sends by the control connection what may not have arrived by datagrams.
-  virtual void leave() noexcept = 0;
+  // Responder. The session is about to end: sends by the control connection what may not have arrived by datagrams, and
+  // waits until nothing is left to send by another connection.
+  virtual void leave(Deadline deadline) noexcept = 0;
   // Responder. A frame of the session that is about this link.
   virtual void handle(const wire::session_control::Frame& frame) noexcept = 0;
 

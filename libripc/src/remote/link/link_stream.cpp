@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -126,6 +127,14 @@ ripc_status StreamSender::send_whole(spi::Bytes datagram) noexcept try {
 void StreamSender::flush() noexcept {
   const std::lock_guard lock(mutex_);
   flush_locked();
+}
+
+void StreamSender::drain(Deadline deadline) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (flush_locked(); waiting() != 0 && !deadline.expired(); flush_locked()) {
+    pollfd writable{connection_.fd(), POLLOUT, 0};
+    (void)poll(&writable, 1, deadline.remaining_milliseconds());
+  }
 }
 
 void StreamSender::flush_locked() noexcept {

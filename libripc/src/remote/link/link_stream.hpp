@@ -43,6 +43,8 @@ class StreamSender {
   ripc_status send_whole(spi::Bytes datagram) noexcept;
   // Sends what was held for more.
   void flush() noexcept;
+  // Sends all that waits; it waits for room.
+  void drain(Deadline deadline) noexcept;
   bool has_room() noexcept;
   bool lost() noexcept;
   // Gives back the memory that a large record took while it waited.

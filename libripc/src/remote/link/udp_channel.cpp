@@ -76,9 +76,10 @@ UdpChannel::~UdpChannel() {
   if (alive() && path() == Path::unproven) stream_kept();
 }
 
-void UdpChannel::leave() noexcept {
+void UdpChannel::leave(Deadline deadline) noexcept {
   const std::lock_guard lock(mutex_);
   if (alive() && path() == Path::unproven) fall_back_locked();
+  if (stream_) stream_->drain(deadline);
 }
 
 void UdpChannel::on_end() noexcept {

@@ -36,7 +36,7 @@ class UdpChannel final : public LinkChannel {
 
   // ---- For the transport ----
   void check_path() noexcept override;
-  void leave() noexcept override;
+  void leave(Deadline deadline) noexcept override;
   void handle(const wire::session_control::Frame& frame) noexcept override;
 
   // System calls made to send packets; for tests.

@@ -171,10 +171,8 @@ void SessionTransport::on(const SessionPointer& session, const wire::session_con
     if (session->remove_channel(frame.link)) session->stream.tell(wire::session_control::CloseLink{.link = frame.link});
     return;
   }
-  if (!closed->end(RIPC_CLOSED)) return;
-  // The other side waits for this frame: nothing more is sent after it.
-  session->stream.tell(wire::session_control::CloseLink{.link = frame.link, .sequence = closed->last_sequence()});
-  host_->channel_lost(*closed, RIPC_CLOSED);
+  // The other side waits for the answer.
+  close_link(*closed, RIPC_CLOSED);
 }
 
 void SessionTransport::on(const SessionPointer& session, const wire::session_control::Control& frame) {

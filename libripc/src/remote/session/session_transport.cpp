@@ -17,8 +17,7 @@ namespace {
 constexpr Nanoseconds kHeartbeats = 8;
 // Changes that happen together are reported together: an interface that goes down loses its addresses one by one.
 constexpr Nanoseconds kSettle = 20'000'000;
-// How long to wait for peers to read messages from control connections; a peer that has not read them by then loses
-// them.
+// How long to wait for peers to read messages from connections; a peer that has not read them by then loses them.
 constexpr Nanoseconds kStopTimeout = 1'000'000'000;
 
 }  // namespace
@@ -127,17 +126,21 @@ void SessionTransport::stop() noexcept {
 
 // The transport is stopped: no session is added any more, and only the responder removes sessions.
 void SessionTransport::say_goodbye() noexcept {
+  const Deadline deadline = Deadline::after(kStopTimeout);
   for (const SessionPointer& session : sessions_) {
     if (!session->stream.attached()) continue;
     try {
-      for (const auto& channel : session->channels()) channel->leave();
+      for (const auto& channel : session->channels()) {
+        channel->leave(deadline);
+        // The peer waits for packets that are still on their way.
+        close_link(*channel, RIPC_PEER_DEAD);
+      }
     } catch (const std::bad_alloc&) {
       // What went only by UDP may not arrive.
     }
     (void)session->stream.send(wire::session_control::Bye{});
   }
   // In a second loop, so that no peer has to wait for another.
-  const Deadline deadline = Deadline::after(kStopTimeout);
   for (const SessionPointer& session : sessions_) {
     if (session->carries_messages.load(std::memory_order_relaxed)) session->stream.finish(deadline);
   }
@@ -353,6 +356,14 @@ Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, 
   return ask<wire::session_control::Fenced>(
              *session, wire::session_control::Fence{.service = id, .incarnation = incarnation}, deadline)
       .status();
+}
+
+void SessionTransport::close_link(LinkChannel& channel, ripc_status why) noexcept {
+  if (!channel.end(why)) return;
+  // Nothing more is sent after it.
+  channel.session()->stream.tell(
+      wire::session_control::CloseLink{.link = channel.link(), .sequence = channel.last_sequence()});
+  host_->channel_lost(channel, why);
 }
 
 void SessionTransport::link_failed(LinkChannel& channel) noexcept {

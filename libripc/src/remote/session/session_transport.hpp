@@ -245,6 +245,8 @@ class SessionTransport : public spi::Transport {
   Result<wire::session_control::Opened> accept_link(const SessionPointer& session,
                                                     const wire::session_control::Open& frame);
   void wake_port(ripc_service_id service) noexcept;  // under the mutex
+  // Responder. Ends a link of this side; the peer learns how much it may still expect.
+  void close_link(LinkChannel& channel, ripc_status why) noexcept;
   void link_failed(LinkChannel& channel) noexcept;
 
   // Between two attempts to reach a peer again.

@@ -368,6 +368,50 @@ TEST_F(MediumLink, WhatWasSentArrivesThoughTheSenderHasEnded) {
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
+// The last messages are still in the sender's process when its context is to end.
+TEST_F(MediumLink, WhatWasSentArrivesThoughTheContextOfTheSenderEnds) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  const std::string large(100'000, 'e');
+  std::size_t sent = 0;
+  while (send_text(*channel, large) == RIPC_OK) ++sent;
+  // A busy machine has more time than the context would give it.
+  sender_.loop().post([&] { channel->leave(Deadline::after(kLimit)); });
+  std::atomic<bool> has_ended{false};
+  std::thread ending([&] {
+    sender_.stop();
+    has_ended = true;
+  });
+  // A context that does not wait for the receiver has ended by then.
+  const Nanoseconds begin = monotonic_now();
+  EXPECT_TRUE(eventually([&] { return has_ended || monotonic_now() - begin > 100'000'000; }));
+  EXPECT_TRUE(poll_until(sent)) << sink_.packets.size() << " of " << sent;
+  ending.join();
+  ASSERT_TRUE(eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return sink_.gone == 1;
+  }));
+  EXPECT_EQ(port_->statistics().lost, 0u);
+}
+
+// Its datagrams and the records of its connections may be slower than the news of its end.
+TEST_F(MediumLink, TheReceiverWaitsForTheLastPacketsOfAContextThatHasEnded) {
+  constexpr Nanoseconds kLeast = 1'000'000'000;
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  ASSERT_EQ(send_text(*channel, "first"), RIPC_OK);
+  ASSERT_TRUE(poll_until(1));
+  ASSERT_EQ(send_text(*channel, "last"), RIPC_OK);
+  ASSERT_GE(lose_datagrams(), 1u);
+  const Nanoseconds begin = monotonic_now();
+  sender_.stop();
+  ASSERT_TRUE(eventually([&] {
+    (void)port_->poll(sink_, 64);
+    return sink_.gone == 1;
+  }));
+  EXPECT_GE(monotonic_now() - begin, kLeast);
+}
+
 TEST_F(MediumLink, ALinkWhoseConnectionIsCutGoesOnByDatagramsAndGrowsAgain) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);

@@ -71,7 +71,7 @@ class DatagramChannel final : public remote::LinkChannel {
   // Greetings test the path before the channel is used, and probes_unanswered() tests it later; nothing else is kept or
   // sent again.
   void check_path() noexcept override;
-  void leave() noexcept override {}
+  void leave(Deadline) noexcept override {}
   void handle(const wire::session_control::Frame& frame) noexcept override;
   // Any. Sends a greeting to the peer's responder; and tells whether an answer has come since the channel was made. The
   // session may move meanwhile; a channel that has left its device was not greeted.
