@@ -349,7 +349,8 @@ void SessionTransport::accept_session(Greeted greeted) {
   session->locator = locator_of(*session, session->endpoints.front());
   {
     const std::lock_guard lock(mutex_);
-    if (stopped_) return;
+    // Other handshakes may have come to their end since this one was answered.
+    if (stopped_ || sessions_.size() >= options_.max_peers) return;
     sessions_.push_back(session);
   }
   or_lose(session, [&] {

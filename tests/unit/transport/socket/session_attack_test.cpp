@@ -200,11 +200,17 @@ class OnThePath {
 
 class SessionAttack : public ::testing::Test {
  protected:
+  explicit SessionAttack(std::uint32_t max_peers = 4096) : server_(with_limit(max_peers)) {}
   void SetUp() override {
     port_ = server_.open_port(events_);
     auto made = connect_by_path(client_);
     ASSERT_TRUE(made.ok()) << made.status().text();
     channel_ = *made;
+  }
+  static TransportOptions with_limit(std::uint32_t max_peers) {
+    TransportOptions options = keyed();
+    options.max_peers = max_peers;
+    return options;
   }
   Result<std::shared_ptr<spi::Channel>> connect_by_path(Node& client) {
     remote::Locator locator;
@@ -241,7 +247,7 @@ class SessionAttack : public ::testing::Test {
   }
   std::uint64_t forged() { return server_.transport().counters().packets_forged; }
 
-  Node server_{keyed()};
+  Node server_;
   EventSet events_ = make_events();
   std::unique_ptr<remote::UdpPort> port_;
   OnThePath path_{server_port()};
@@ -369,6 +375,24 @@ TEST_F(SessionAttack, AFloodThatGoesOnDoesNotDriveOutAMemberWhoIsSlow) {
   EXPECT_EQ(path_.greetings().size(), greeted + 1) << "its first handshake came to its end";
   EXPECT_GE(server_.transport().counters().handshakes_refused, before + kKnocks - Flood::kOpen)
       << "who makes room is counted";
+  say(3);
+}
+
+class HandshakesTooMany : public SessionAttack {
+ protected:
+  HandshakesTooMany() : SessionAttack(2) {}
+};
+
+TEST_F(HandshakesTooMany, ThatGoOnTogetherDoNotExceedTheLimitOfPeers) {
+  Node other(keyed());
+  std::shared_ptr<spi::Channel> taken;
+  path_.hold([&] {
+    auto made = other.connect(server_);
+    EXPECT_TRUE(made.ok()) << made.status().text();
+    if (made.ok()) taken = *made;
+  });
+  Node slow(keyed());
+  EXPECT_FALSE(connect_by_path(slow).ok()) << "there are two peers";
   say(3);
 }
 
