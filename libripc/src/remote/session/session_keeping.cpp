@@ -135,6 +135,7 @@ Result<SessionPointer> SessionTransport::begin_session(std::span<const Locator> 
     outgoing_.erase(text);
     throw;
   }
+  if (sessions_.size() == 1) timer_.set(StandingTimer::kNow);
   loop_->post(std::move(dialing));
   return session;
 }
@@ -352,6 +353,7 @@ void SessionTransport::accept_session(Greeted greeted) {
     // Other handshakes may have come to their end since this one was answered.
     if (stopped_ || sessions_.size() >= options_.max_peers) return;
     sessions_.push_back(session);
+    if (sessions_.size() == 1) timer_.set(StandingTimer::kNow);
   }
   or_lose(session, [&] {
     Status status = begin(session, std::move(greeted.connection), 0);

@@ -50,7 +50,6 @@ Status SessionTransport::start(spi::Host& host, EventLoop& loop) {
   address_ = present_address();
   address_timer_.make(loop, [this] { look_at_addresses(); });
   timer_.make(loop, [this] { tick(); });
-  timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
   if (options_.credentials.trust) {
     trust_timer_.make(loop, [this] { look_at_trust(); });
     trust_timer_.set(monotonic_now() + trust_pause());
@@ -67,7 +66,8 @@ void SessionTransport::tick() {
   std::vector<SessionPointer> sessions;
   {
     const std::lock_guard lock(mutex_);
-    if (stopped_) return;
+    if (stopped_ || sessions_.empty()) return;
+    timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
     sessions = sessions_;
   }
   for (const SessionPointer& session : sessions) {
@@ -75,7 +75,6 @@ void SessionTransport::tick() {
     session->stream.acknowledge();
     for (const auto& channel : session->channels()) channel->check_path();
   }
-  timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
 }
 
 void SessionTransport::look_at_trust() noexcept try {

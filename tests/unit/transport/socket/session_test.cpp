@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <future>
 #include <optional>
 #include <set>
 #include <thread>
@@ -185,6 +186,23 @@ TEST(Session, AServiceThatIsNotThereIsToldFromAPeerThatIsNot) {
   Node server;
   Node client;
   EXPECT_EQ(client.connect(server, 8).status().code(), RIPC_NO_SERVICE);
+}
+
+TEST(Session, AContextWithoutPeersSleeps) {
+  constexpr Nanoseconds kTimeout = 80'000'000;
+  TransportOptions options;
+  options.peer_timeout = kTimeout;
+  options.bind_address = "127.0.0.1";
+  Node alone(options);
+  const auto turns = [&] {
+    std::promise<std::uint64_t> counted;
+    alone.loop().post([&] { counted.set_value(alone.loop().turn()); });
+    return counted.get_future().get();
+  };
+  const std::uint64_t before = turns();
+  const Nanoseconds begin = monotonic_now();
+  ASSERT_TRUE(eventually([&] { return monotonic_now() - begin > 3 * kTimeout; }));
+  EXPECT_LE(turns() - before, 2U) << "the second look is one";
 }
 
 TEST(Session, APeerTooManyIsRefused) {
