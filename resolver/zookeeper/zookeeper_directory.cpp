@@ -32,10 +32,14 @@ constexpr timespec kMemoryRest{0, 1'000'000};
 ZooKeeperDirectory::ZooKeeperDirectory(ZooKeeperOptions options, std::shared_ptr<const zk::Library> library)
     : options_(std::move(options)), library_(std::move(library)), open_pause_(kFirstOpenPause, kLongestOpenPause) {}
 
-Result<std::unique_ptr<ZooKeeperDirectory>> ZooKeeperDirectory::create(const ZooKeeperOptions& options) {
-  Result<std::shared_ptr<const zk::Library>> library = zk::Library::load();
-  if (!library.ok()) return library.status();
-  std::unique_ptr<ZooKeeperDirectory> directory(new ZooKeeperDirectory(options, std::move(*library)));
+Result<std::unique_ptr<ZooKeeperDirectory>> ZooKeeperDirectory::create(const ZooKeeperOptions& options,
+                                                                       std::shared_ptr<const zk::Library> library) {
+  if (library == nullptr) {
+    Result<std::shared_ptr<const zk::Library>> installed = zk::Library::load();
+    if (!installed.ok()) return installed.status();
+    library = std::move(*installed);
+  }
+  std::unique_ptr<ZooKeeperDirectory> directory(new ZooKeeperDirectory(options, std::move(library)));
   directory->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!directory->wake_) return system_error(errno, "Making an event descriptor for the ZooKeeper resolver");
   return directory;
@@ -179,8 +183,8 @@ void ZooKeeperDirectory::look_at_state() {
     has_lost_ = had_lost;
   } else if (state != zk::kConnectedState && is_up_) {
     is_up_ = false;
-    note_trouble("the connection to its servers is lost");
     listener_->link_down();
+    note_trouble("the connection to its servers is lost");
   } else if (!is_up_) {
     const std::lock_guard lock(mutex_);
     if (trouble_.empty()) trouble_ = "no server has answered yet";
@@ -189,8 +193,7 @@ void ZooKeeperDirectory::look_at_state() {
   // The session has expired, so the handle is of no more use.
   close_handle();
   open_at_ = 0;
-  deliver();
-  // There is room for them, reserved by submit().
+  // There is room for them, reserved by reserve_arrival().
   for (auto& [raw, request] : pending_) {
     request->answer = {};
     arrived_.push_back({.request = std::move(request), .path = {}});

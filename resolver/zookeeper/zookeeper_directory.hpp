@@ -32,8 +32,10 @@ namespace ripc::internal::resolver {
 
 class ZooKeeperDirectory final : public Directory {
  public:
-  // RIPC_UNSUPPORTED names the package that is missing. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
-  static Result<std::unique_ptr<ZooKeeperDirectory>> create(const ZooKeeperOptions& options);
+  // library: null for the installed one. RIPC_UNSUPPORTED names the package that is missing. RIPC_NO_DESCRIPTORS,
+  // RIPC_NO_MEMORY, RIPC_SYSTEM.
+  static Result<std::unique_ptr<ZooKeeperDirectory>> create(const ZooKeeperOptions& options,
+                                                            std::shared_ptr<const zk::Library> library = nullptr);
   ~ZooKeeperDirectory() override;
 
   Status start(Listener& listener) override;
@@ -84,9 +86,13 @@ class ZooKeeperDirectory final : public Directory {
   void look_at_state();
   void deliver();
   void submit_all();
-  void submit(std::unique_ptr<Request> owned);
+  void submit(std::unique_ptr<Request>& owned);
+  void prepare(Request& request);
+  void prepare_commit(Request& request);
+  void reserve_arrival();
+  // The rest needs no memory, except where it is caught.
+  void send(Request& request);
   int submit_read(Request& request);
-  int submit_commit(Request& request);
   void make_folders(const Request& request);
   void read_done(Request& request, int code);
   void finish(Request& request, int code);
@@ -125,6 +131,7 @@ class ZooKeeperDirectory final : public Directory {
   bool is_up_ = false;
   Nanoseconds open_at_ = 0;
   Backoff open_pause_;
+  std::deque<std::unique_ptr<Request>> to_submit_;
   std::unordered_map<const Request*, std::unique_ptr<Request>> pending_;
   std::vector<Arrival> arrived_;
   int folder_failure_ = 0;  // why the folders of the next commit that is answered could not be made; 0: they were

@@ -66,26 +66,44 @@ void ZooKeeperDirectory::forget(std::string path) {
 // ---- To the client -------------------------------------------------------------------------------------------
 
 void ZooKeeperDirectory::submit_all() {
-  std::deque<std::unique_ptr<Request>> asked;
-  {
+  if (to_submit_.empty()) {
     const std::lock_guard lock(mutex_);
-    asked.swap(asked_);
+    to_submit_.swap(asked_);
   }
-  if (asked.empty()) return;
+  if (to_submit_.empty()) return;
   // Not for the descriptor's sake: this keeps the other contexts of the process out of the library.
   fork_guard_.follow([&] {
-    for (std::unique_ptr<Request>& request : asked) submit(std::move(request));
+    for (; !to_submit_.empty(); to_submit_.pop_front()) submit(to_submit_.front());
     return fd_;
   });
 }
 
-void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
+// If there is no memory for the request, it stays where it is, and so do those behind it.
+void ZooKeeperDirectory::submit(std::unique_ptr<Request>& owned) {
   Request& request = *owned;
   request.directory = this;
-  ++request.attempts;
+  prepare(request);
+  reserve_arrival();
   // Before the client has the request, because it may answer at any time.
-  pending_.emplace(&request, std::move(owned));
-  arrived_.reserve(pending_.size());
+  pending_.try_emplace(&request).first->second = std::move(owned);
+  send(request);
+}
+
+// Takes all the memory that send() needs.
+void ZooKeeperDirectory::prepare(Request& request) {
+  if (request.kind == Request::Kind::commit) return prepare_commit(request);
+  if (request.how == Read::exact) request.folders.assign(1, folder_of(request.path));
+}
+
+// An answer or an event that finds no memory could not be reported: reserves room for one more, and for the answers
+// that are still to come.
+void ZooKeeperDirectory::reserve_arrival() {
+  const std::size_t needed = arrived_.size() + pending_.size() + 1;
+  if (arrived_.capacity() < needed) arrived_.reserve(2 * needed);
+}
+
+void ZooKeeperDirectory::send(Request& request) {
+  ++request.attempts;
   int code = zk::kOk;
   switch (request.kind) {
     case Request::Kind::get:
@@ -93,7 +111,8 @@ void ZooKeeperDirectory::submit(std::unique_ptr<Request> owned) {
       code = submit_read(request);
       break;
     case Request::Kind::commit:
-      code = submit_commit(request);
+      code = library_->multi(handle_, static_cast<int>(request.operations.size()), request.operations.data(),
+                             request.results.data(), &void_done, &request);
       break;
     case Request::Kind::sync:
       code = library_->sync(handle_, request.path.c_str(), &string_done, &request);
@@ -115,7 +134,7 @@ int ZooKeeperDirectory::submit_read(Request& request) {
   if (request.how == Read::exact) {
     // First the folder: a change between the two reads changes its version.
     const int code =
-        library_->exists(handle_, folder_of(request.path).c_str(), nullptr, nullptr, &folder_looked_at, &request);
+        library_->exists(handle_, request.folders.front().c_str(), nullptr, nullptr, &folder_looked_at, &request);
     if (code != zk::kOk) return code;
   }
   const int code = library_->get(handle_, request.path.c_str(), watch, this, &get_done, &request);
@@ -125,7 +144,7 @@ int ZooKeeperDirectory::submit_read(Request& request) {
   return zk::kOk;
 }
 
-int ZooKeeperDirectory::submit_commit(Request& request) {
+void ZooKeeperDirectory::prepare_commit(Request& request) {
   using Kind = Write::Kind;
   const std::size_t most = 2 * request.writes.size();
   request.folders.clear();
@@ -171,8 +190,6 @@ int ZooKeeperDirectory::submit_commit(Request& request) {
     }
   }
   request.results.assign(request.operations.size(), zk::OperationResult{});
-  return library_->multi(handle_, static_cast<int>(request.operations.size()), request.operations.data(),
-                         request.results.data(), &void_done, &request);
 }
 
 // Makes the folders of new nodes, from the top down. It is no error if they exist; any other error counts only if the
@@ -222,10 +239,12 @@ void ZooKeeperDirectory::finish(Request& request, int code) {
   if (lacks_folder && failure != zk::kOk) {
     code = failure;
   } else if (lacks_folder && request.attempts < kMostAttempts && handle_ != nullptr) {
-    auto again = std::move(pending_.extract(&request).mapped());
-    make_folders(*again);
-    submit(std::move(again));
-    return;
+    try {
+      make_folders(request);
+      return send(request);
+    } catch (const std::bad_alloc&) {
+      code = zk::kOperationTimeout;
+    }
   }
   Answer& answer = request.answer;
   switch (code) {
@@ -251,8 +270,12 @@ void ZooKeeperDirectory::finish(Request& request, int code) {
       answer.outcome = Outcome::unknown;
       break;
     default:
-      answer.outcome = Outcome::refused;
-      answer.reason = library_->error_text(code);
+      try {
+        answer.reason = library_->error_text(code);
+        answer.outcome = Outcome::refused;
+      } catch (const std::bad_alloc&) {
+        answer.outcome = Outcome::unknown;
+      }
       break;
   }
   arrived_.push_back({.request = std::move(pending_.extract(&request).mapped()), .path = {}});
@@ -263,9 +286,8 @@ void ZooKeeperDirectory::watched(zk::Handle*, int type, int, const char* path, v
   if (type != zk::kCreated && type != zk::kDeleted && type != zk::kChanged && type != zk::kChildren) return;
   auto& directory = *static_cast<ZooKeeperDirectory*>(context);
   try {
+    directory.reserve_arrival();
     directory.arrived_.push_back({.request = nullptr, .path = path});
-    // Reserve room also for the answers that are still to come.
-    directory.arrived_.reserve(directory.arrived_.size() + directory.pending_.size());
   } catch (const std::bad_alloc&) {
     directory.has_lost_ = true;
   }

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ZooKeeper directory makes of the client's answers, and that it answers each question without memory, too.
+#include "resolver/zookeeper/zookeeper_directory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "support/failing_allocation.hpp"
+#include "support/waiting.hpp"
+
+namespace ripc::internal::resolver {
+namespace {
+
+using support::eventually;
+using support::FailingAllocation;
+using Kind = Directory::Write::Kind;
+
+// A client whose ensemble has what each test says. Like the real one, it takes no memory by operator new.
+class FakeClient {
+ public:
+  FakeClient() { current = this; }
+  FakeClient(const FakeClient&) = delete;
+  FakeClient& operator=(const FakeClient&) = delete;
+  ~FakeClient() { current = nullptr; }
+
+  static std::shared_ptr<const zk::Library> library() {
+    auto made = std::make_shared<zk::Library>();
+    made->init = [](auto...) { return reinterpret_cast<zk::Handle*>(current); };
+    made->close = [](auto...) { return 0; };
+    made->interest = [](zk::Handle*, int* fd, int* interest, timeval* timeout) {
+      *fd = current->wake_.get();
+      *interest = current->count_ != 0 ? zk::kWrite : 0;  // its descriptor can always be written
+      *timeout = {60, 0};
+      return 0;
+    };
+    made->process = [](auto...) { return current->answer_all(); };
+    made->state = [](zk::Handle*) -> int { return zk::kConnectedState; };
+    made->client_id = [](zk::Handle*) -> const zk::ClientId* { return &kId; };
+    made->error_text = [](int) { return "a reason that is too long for a string without memory"; };
+    made->get = [](zk::Handle*, const char* path, zk::Watcher, void*, zk::DataDone done, const void* data) {
+      return current->add({.path = path, .data_done = done, .data = data});
+    };
+    made->exists = [](zk::Handle*, const char*, zk::Watcher, void*, zk::StatDone done, const void* data) {
+      return current->add({.stat_done = done, .data = data});
+    };
+    made->children = [](zk::Handle*, const char*, zk::Watcher, void*, zk::StringsDone done, const void* data) {
+      return current->add({.strings_done = done, .data = data});
+    };
+    made->create = [](zk::Handle*, const char*, const char*, int, const zk::AccessList*, int, zk::StringDone done,
+                      const void* data) {
+      current->has_folder = true;
+      return current->add({.string_done = done, .data = data});
+    };
+    made->sync = [](zk::Handle*, const char*, zk::StringDone done, const void* data) {
+      return current->add({.string_done = done, .data = data});
+    };
+    made->multi = [](zk::Handle*, int count, const zk::Operation* operations, zk::OperationResult* results,
+                     zk::VoidDone done, const void* data) {
+      for (int i = 0; i < count; ++i) results[i].error = 0;
+      int code = zk::kOk;
+      for (int i = 0; i < count && code == zk::kOk; ++i) code = results[i].error = current->code_of(operations[i]);
+      return current->add({.code = code, .void_done = done, .data = data});
+    };
+    made->remove_watches = [](auto...) { return 0; };
+    made->create_op = [](zk::Operation* operation, const char* path, const char*, int, const zk::AccessList*, int,
+                         char*, int) { make(operation, zk::kCreateOperation, path); };
+    made->delete_op = [](zk::Operation* operation, const char* path, int) { make(operation, kDelete, path); };
+    made->set_op = [](zk::Operation* operation, const char* path, const char*, int, int, zk::Stat*) {
+      make(operation, kSet, path);
+    };
+    made->check_op = [](zk::Operation* operation, const char* path, int) { make(operation, kCheck, path); };
+    return made;
+  }
+
+  std::atomic<bool> has_folder = true;
+
+ private:
+  static constexpr int kDelete = 2;
+  static constexpr int kSet = 5;
+  static constexpr int kCheck = 13;
+  static constexpr zk::ClientId kId{.id = 7, .password = {}};
+  static inline FakeClient* current = nullptr;
+
+  struct Answer {
+    int code = zk::kOk;
+    const char* path = "";
+    zk::DataDone data_done = nullptr;
+    zk::StatDone stat_done = nullptr;
+    zk::StringsDone strings_done = nullptr;
+    zk::StringDone string_done = nullptr;
+    zk::VoidDone void_done = nullptr;
+    const void* data = nullptr;
+  };
+
+  static void make(zk::Operation* operation, int type, const char* path) {
+    *operation = {};
+    operation->type = type;
+    operation->create.path = path;
+  }
+  int add(const Answer& answer) {
+    answers_.at(count_++) = answer;
+    return zk::kOk;
+  }
+  int code_of(const zk::Operation& operation) const {
+    return operation.type == kSet && !has_folder ? zk::kNoNode : zk::kOk;
+  }
+  int answer_all() {
+    const std::array<Answer, 64> answers = answers_;
+    const std::size_t count = std::exchange(count_, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Answer& answer = answers.at(i);
+      const zk::Stat stat{};
+      const int code = std::string_view(answer.path).ends_with("forbidden") ? zk::kNoAuth : answer.code;
+      constexpr std::string_view kData = "a record that is too long for a string without memory";
+      std::string_view child = "the name of a child that is too long for a string without memory";
+      auto* name = const_cast<char*>(child.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast): as the client's
+      const zk::Strings names{.count = 1, .data = &name};
+      if (answer.data_done != nullptr)
+        answer.data_done(code, kData.data(), static_cast<int>(kData.size()), &stat, answer.data);
+      if (answer.stat_done != nullptr) answer.stat_done(code, &stat, answer.data);
+      if (answer.strings_done != nullptr) answer.strings_done(code, &names, answer.data);
+      if (answer.string_done != nullptr) answer.string_done(code, "", answer.data);
+      if (answer.void_done != nullptr) answer.void_done(code, answer.data);
+    }
+    return zk::kOk;
+  }
+
+  const UniqueFd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::array<Answer, 64> answers_{};
+  std::size_t count_ = 0;
+};
+
+class Listener final : public Directory::Listener {
+ public:
+  void link_up(std::uint64_t, bool) override { ++link_ups; }
+  void link_down() override {}
+  void changed(std::string_view) override {}
+  std::atomic<unsigned> link_ups = 0;
+};
+
+class ZooKeeperDirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<ZooKeeperDirectory>> made =
+        ZooKeeperDirectory::create({.servers = {{.host = "fake"}}}, FakeClient::library());
+    ASSERT_TRUE(made.ok()) << made.status().text();
+    directory_ = std::move(*made);
+    ASSERT_TRUE(directory_->start(listener_).ok());
+    ASSERT_TRUE(eventually([&] { return listener_.link_ups == 1; }));
+  }
+  void TearDown() override { directory_.reset(); }
+
+  std::array<std::atomic<unsigned>, 6> answers_{};
+  FakeClient client_;
+  Listener listener_;
+  std::unique_ptr<ZooKeeperDirectory> directory_;
+};
+
+TEST_F(ZooKeeperDirectoryTest, EveryQuestionIsAnsweredOnceWithoutMemoryToo) {
+  bool has_failed = true;
+  unsigned nth = 1;
+  for (; has_failed && !HasFailure(); ++nth) {
+    SCOPED_TRACE(testing::Message() << "allocation " << nth);
+    client_.has_folder = false;
+    const auto count = [&](std::size_t which) {
+      return [&, which](const Directory::Answer&) { ++answers_.at(which); };
+    };
+    const FailingAllocation failing(nth, FailingAllocation::Where::elsewhere);
+    directory_->get("/s/a-folder-with-a-long-name/one", Directory::Read::exact, count(0));
+    directory_->get("/s/a-folder-with-a-long-name/forbidden", Directory::Read::watched, count(1));
+    directory_->commit({{Kind::create, "/s/a-folder-with-a-long-name/two", "data", {}}}, count(2));
+    directory_->children("/s/a-folder-with-a-long-name", false, count(3));
+    directory_->sync(count(4));
+    directory_->get("/s/a-folder-with-a-long-name/three", Directory::Read::plain, count(5));
+    EXPECT_TRUE(eventually([&] {
+      return std::ranges::all_of(answers_, [&](const auto& answers) { return answers == nth; });
+    })) << "a question is not answered";
+    has_failed = failing.failed();
+  }
+  EXPECT_GT(nth, 10U);
+}
+
+}  // namespace
+}  // namespace ripc::internal::resolver
