@@ -50,7 +50,8 @@ class Directory {
   };
   // One step of a commit. The nodes that it makes end with this session. `create`: makes a node that others may want
   // too, if there is none, or after the `remove` of the same path. `replace`, `remove`: change the node that an exact
-  // read saw, and only if it is still that node. `add`, `drop`: a node that no one else makes.
+  // read saw, and only if it is still that node. `add`, `drop`: a node that no one else makes. If someone has removed
+  // it, the rest of the commit is made without its `drop`.
   struct Write {
     enum class Kind : std::uint8_t { create, replace, remove, add, drop };
     Kind kind = Kind::create;

@@ -97,6 +97,7 @@ class ZooKeeperDirectory final : public Directory {
   void read_done(Request& request, int code);
   void finish(Request& request, int code);
   bool has_missing_folder(const Request& request, int code) const;
+  static bool leaves_out(Request& request, int code);
   std::string_view without_chroot(std::string_view path) const noexcept;
   void note_trouble(std::string text);
 

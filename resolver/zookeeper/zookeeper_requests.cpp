@@ -221,6 +221,17 @@ bool ZooKeeperDirectory::has_missing_folder(const Request& request, int code) co
   return false;
 }
 
+// Someone else has removed a node that was to be dropped. True: the rest of the commit is to be made without it.
+bool ZooKeeperDirectory::leaves_out(Request& request, int code) {
+  if (request.kind != Request::Kind::commit || code != zk::kNoNode || request.writes.size() == 1) return false;
+  const auto failed = std::ranges::find(request.results, zk::kNoNode, &zk::OperationResult::error);
+  if (failed == request.results.end()) return false;
+  // All operations begin with their path.
+  const char* const path = request.operations[static_cast<std::size_t>(failed - request.results.begin())].create.path;
+  const auto is_it = [&](const Write& write) { return write.kind == Write::Kind::drop && write.path == path; };
+  return std::erase_if(request.writes, is_it) != 0;
+}
+
 // Answers come in the order of the questions, so this one comes before the commit's. A client that may not make an
 // existing folder may still make the folders below it.
 void ZooKeeperDirectory::folder_made(int code, const char*, const void* data) noexcept {
@@ -238,9 +249,9 @@ void ZooKeeperDirectory::finish(Request& request, int code) {
   const int failure = request.kind == Request::Kind::commit ? std::exchange(folder_failure_, zk::kOk) : zk::kOk;
   if (lacks_folder && failure != zk::kOk) {
     code = failure;
-  } else if (lacks_folder && request.attempts < kMostAttempts && handle_ != nullptr) {
+  } else if (handle_ != nullptr && (lacks_folder ? request.attempts < kMostAttempts : leaves_out(request, code))) {
     try {
-      make_folders(request);
+      lacks_folder ? make_folders(request) : prepare(request);
       return send(request);
     } catch (const std::bad_alloc&) {
       code = zk::kOperationTimeout;

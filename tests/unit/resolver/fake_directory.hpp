@@ -267,7 +267,6 @@ class FakeDirectory final : public resolver::Directory {
                        world_.folder_versions[folder_of(write.path)] != write.seen.guard))
         return Outcome::changed;
       if (write.kind == Kind::remove) removed.insert(write.path);
-      if (write.kind == Kind::drop && node == nullptr) return Outcome::changed;
       if ((write.kind == Kind::create || write.kind == Kind::add) && node != nullptr && removed.count(write.path) == 0)
         return Outcome::exists;
     }

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -67,6 +68,7 @@ class FakeClient {
       for (int i = 0; i < count; ++i) results[i].error = 0;
       int code = zk::kOk;
       for (int i = 0; i < count && code == zk::kOk; ++i) code = results[i].error = current->code_of(operations[i]);
+      if (code == zk::kOk) current->done = count;
       return current->add({.code = code, .void_done = done, .data = data});
     };
     made->remove_watches = [](auto...) { return 0; };
@@ -81,6 +83,8 @@ class FakeClient {
   }
 
   std::atomic<bool> has_folder = true;
+  int done = 0;         // the operations of the last commit that was made
+  std::string removed;  // the path of a node that someone has removed
 
  private:
   static constexpr int kDelete = 2;
@@ -110,7 +114,8 @@ class FakeClient {
     return zk::kOk;
   }
   int code_of(const zk::Operation& operation) const {
-    return operation.type == kSet && !has_folder ? zk::kNoNode : zk::kOk;
+    const bool is_gone = operation.type == kDelete && operation.create.path == removed;
+    return is_gone || (operation.type == kSet && !has_folder) ? zk::kNoNode : zk::kOk;
   }
   int answer_all() {
     const std::array<Answer, 64> answers = answers_;
@@ -186,6 +191,18 @@ TEST_F(ZooKeeperDirectoryTest, EveryQuestionIsAnsweredOnceWithoutMemoryToo) {
     has_failed = failing.failed();
   }
   EXPECT_GT(nth, 10U);
+}
+
+TEST_F(ZooKeeperDirectoryTest, AMembershipThatSomeoneHasRemovedDoesNotBlockTheRestOfACommit) {
+  constexpr std::string_view kMember = "/g/1/2.7";
+  client_.removed = std::string(kDefaultChroot) + std::string(kMember);
+  std::atomic<int> outcome = -1;
+  directory_->commit(
+      {{Kind::remove, "/s/00/2", {}, {}}, {Kind::drop, std::string(kMember), {}, {}}, {Kind::drop, "/g/3/2.7", {}, {}}},
+      [&](const Directory::Answer& answer) { outcome = static_cast<int>(answer.outcome); });
+  EXPECT_TRUE(eventually([&] { return outcome != -1; }));
+  EXPECT_EQ(outcome, static_cast<int>(Directory::Outcome::done));
+  EXPECT_EQ(client_.done, 3) << "the check of the folder, the removal and the other membership";
 }
 
 }  // namespace
