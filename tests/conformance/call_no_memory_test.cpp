@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls for which memory runs out, at any of their steps.
+#include <optional>
+
 #include "call_ends.hpp"
 #include "no_memory.hpp"
 
@@ -81,6 +83,32 @@ TEST_P(CallWithoutMemory, EndsOnceWithATrueOutcomeOrIsNotBegun) {
           end_it();
         },
         make_ends);
+  }
+}
+
+TEST_P(CallWithoutMemory, ToNobodyEndsThoughTheSearchLacksMemory) {
+  constexpr ripc_service_id kNobody = 987654321;
+  const Context context =
+      make_context([](ripc_context_options& options) { options.resolve_timeout = 20 * kMillisecond; });
+  std::uint64_t nth = 1;
+  for (bool failed = true; failed; ++nth) {
+    SCOPED_TRACE(testing::Message() << "allocation " << nth);
+    ASSERT_LT(nth, kMostAllocations);
+    const Service service = make_service(context);
+    const Rpc rpc = make_rpc(service);
+    std::optional<std::uint32_t> outcome;
+    const ripc_call_done end = [](void* user, const ripc_call_result* result) {
+      *static_cast<std::optional<std::uint32_t>*>(user) = result->outcome;
+    };
+    const ripc_call_options options = call_options(kLimit);
+    const FailingAllocation failing(nth, Where::elsewhere);
+    ASSERT_EQ(ripc_rpc_call(rpc.get(), kNobody, 1, nullptr, 0, &options, end, &outcome, nullptr), RIPC_OK);
+    EXPECT_TRUE(eventually([&] {
+      (void)ripc_rpc_run(rpc.get(), kMillisecond, nullptr);
+      return outcome.has_value();
+    }));
+    EXPECT_EQ(outcome, RIPC_CALL_DID_NOT_RUN);
+    failed = failing.failed();
   }
 }
 

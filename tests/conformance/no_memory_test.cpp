@@ -372,6 +372,25 @@ TEST_P(NoMemoryTest, ServicesAreFoundOrThatIsSaid) {
             });
 }
 
+// A report that finds no memory is made later, or not at all if the watch ends first.
+TEST_P(NoMemoryTest, AWatchEndsThoughItsReportLacksMemory) {
+  std::uint64_t nth = 1;
+  for (bool failed = true; failed; ++nth) {
+    SCOPED_TRACE(testing::Message() << "allocation " << nth);
+    ASSERT_LT(nth, kMostAllocations);
+    std::atomic<int> told{0};
+    const ripc_watch_callback tell = [](void* user, ripc_status, const ripc_service_info*) {
+      ++*static_cast<std::atomic<int>*>(user);
+    };
+    const FailingAllocation failing(nth, Where::elsewhere, Count::rest);
+    ripc_watch* watch = nullptr;
+    ASSERT_EQ(ripc_service_watch(client_context_.get(), server_id(), tell, &told, &watch), RIPC_OK);
+    EXPECT_TRUE(eventually([&] { return failing.failed() || told == 1; }));
+    failed = failing.failed();
+    ripc_service_unwatch(watch);
+  }
+}
+
 // If the responders and other threads of the library lack memory, this costs at most a connection. Operations under way
 // fail with a status, and the next attempt works.
 TEST_P(NoMemoryTest, TheResponderSurvives) {

@@ -220,13 +220,17 @@ void WatchTable::run() noexcept {
     }
     lock.lock();
     watch->was_looked_at = true;
-    if (again != kNever) watch->look_at = std::min(watch->look_at, monotonic_now() + again);
     if (watch->where == Where::table_thread && !watch->is_removed && !watch->seen) {
       const ripc_status why = watch->failure.code();
       lock.unlock();
-      watch->callback(why, {});
+      try {
+        watch->callback(why, {});
+      } catch (const std::bad_alloc&) {
+        again = kMemoryPause;
+      }
       lock.lock();
     }
+    if (again != kNever) watch->look_at = std::min(watch->look_at, monotonic_now() + again);
   }
 }
 
@@ -295,8 +299,10 @@ void WatchTable::tell(const WatchPointer& watch, ripc_status status, const Resol
 void WatchTable::run_callback(const WatchPointer& watch, ripc_status status, const Resolution& resolution) {
   {
     const std::lock_guard lock(mutex_);
+    // The last attempt may have ended for lack of memory, and remove() then waits for this one.
+    watch->is_running = !watch->is_removed;
+    changed_.notify_all();
     if (watch->is_removed) return;
-    watch->is_running = true;
   }
   watch->callback(status, resolution);
   const std::lock_guard lock(mutex_);
