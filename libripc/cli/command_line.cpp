@@ -29,13 +29,40 @@ std::vector<std::string> split_empty_values(int argc, const char* const* argv) {
   return arguments;
 }
 
+// Whether inserting, removing or replacing at most so many letters turns one word into the other.
+bool is_similar(std::string_view one, std::string_view other, unsigned changes) {
+  const auto same = static_cast<std::size_t>(std::ranges::mismatch(one, other).in1 - one.begin());
+  one.remove_prefix(same);
+  other.remove_prefix(same);
+  if (one.empty() || other.empty()) return one.size() + other.size() <= changes;
+  return changes != 0 &&
+         (is_similar(one.substr(1), other.substr(1), changes - 1) || is_similar(one.substr(1), other, changes - 1) ||
+          is_similar(one, other.substr(1), changes - 1));
+}
+
+// The command or option that was meant by `word`; empty: nobody knows.
+std::string meant_by(std::string_view word, const CLI::App& app) {
+  if (const auto given = app.get_subcommands(); !given.empty()) return meant_by(word, *given.front());
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const unsigned changes : {1U, 2U})
+    for (const std::string& name : names)
+      if (is_similar(word, name, changes)) return name;
+  return {};
+}
+
 // If there is an unknown word, reports that word as the mistake, and not a missing command.
 int print_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   const bool lacks_command = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  const std::vector<std::string> unknown = lacks_command ? app.remaining(true) : std::vector<std::string>();
+  const bool is_of_word = lacks_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const std::vector<std::string> unknown = is_of_word ? app.remaining(true) : std::vector<std::string>();
   std::ostringstream out;  // so that only stdio writes to standard output
   const int code = unknown.empty() ? app.exit(error, out) : app.exit(CLI::ExtrasError(app.get_name(), unknown), out);
   std::fputs(out.str().c_str(), stdout);
+  if (const std::string meant = unknown.empty() ? "" : meant_by(unknown.front(), app); !meant.empty())
+    std::fprintf(stderr, "Did you mean '%s'?\n", meant.c_str());
   return code == 0 ? kOk : kUsage;
 }
 

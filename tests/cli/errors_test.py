@@ -105,6 +105,11 @@ class WrongWords(ErrorTest):
                 self.assertNotIn("subcommand", errors)
         self.assertIn("subcommand is required", self.errors(code=2))
 
+    def test_what_was_meant_is_named(self):
+        for meant, arguments in (("'ping'", ["pnig"]), ("'--count'", ["ping", "files", "--cuont"]), ("'list'", ["trust", "lst"])):
+            self.assertIn(f"Did you mean {meant}?", self.errors(*arguments, code=2))
+        self.assertNotIn("mean", self.errors("bogus", code=2))
+
     def test_a_wrong_value_is_wrong_usage_and_told_once(self):
         key = self.new_key()
         for arguments, said in (
