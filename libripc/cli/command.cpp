@@ -65,7 +65,7 @@ ripc::Result<Target> Target::parse(const std::string& text) {
       return target;
     }
     auto id = ripc::group_id_from_name(name);
-    if (!id.ok()) return id.error();
+    if (!id.ok()) return ripc::Error(id.code(), "'" + text + "' is not a group: " + std::string(id.error().text()));
     target.id = *id;
     return target;
   }

@@ -110,6 +110,10 @@ class WrongWords(ErrorTest):
             self.assertIn(f"Did you mean {meant}?", self.errors(*arguments, code=2))
         self.assertNotIn("mean", self.errors("bogus", code=2))
 
+    def test_a_wrong_name_of_a_group_is_shown(self):
+        for name in ("group:", "group:a/b", "group:7x"):
+            self.assertIn(f"'{name}' is not a group: ", self.errors("resolve", name, code=2))
+
     def test_a_wrong_value_is_wrong_usage_and_told_once(self):
         key = self.new_key()
         for arguments, said in (
