@@ -64,8 +64,13 @@ std::string format_id(ripc::ServiceId id) {
 
 std::string printable(std::string_view text) {
   std::string result(text);
-  for (char& character : result)
-    if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) character = '?';
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(result[at]); };
+    // U+0080 to U+009F are control characters, too.
+    const bool is_long = byte(i) == 0xc2 && i + 1 < result.size() && (byte(i + 1) & 0xe0) == 0x80;
+    if (is_long) result.erase(i, 1);
+    if (is_long || byte(i) < 0x20 || byte(i) == 0x7f) result[i] = '?';
+  }
   return result;
 }
 
@@ -96,9 +101,7 @@ void print_json(const Json& json, std::FILE* stream) {
   }
 }
 
-void print_error(std::string_view sentence) {
-  std::fprintf(stderr, "ripc: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
-}
+void print_error(std::string_view sentence) { std::fprintf(stderr, "ripc: %s\n", printable(sentence).c_str()); }
 
 void tell_failures_as_json(std::FILE* stream) { failure_stream = stream; }
 

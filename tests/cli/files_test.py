@@ -74,6 +74,13 @@ class Get(CliTest):
             self.ripc("get", "files", "data", "-o", self.fetched)
             self.assert_fetched(content)
 
+    def test_control_characters_of_a_path_do_not_reach_the_terminal(self):
+        self.serve("files")
+        out, errors = self.ripc("get", "files", "--batch", input="a\x1b[1m\u009b1mü\n".encode(), code=5)
+        self.assertEqual(out.decode(), "a?[1m?1mü: failed with exit code 5\n")
+        self.assertIn("'a?[1m?1mü'", errors.decode())
+        self.assertNotRegex(errors.decode(), "[\x1b\x80-\x9f]")
+
     def test_many_files_by_one_process(self):
         names = []
         for index in range(50):
