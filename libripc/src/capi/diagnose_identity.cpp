@@ -43,7 +43,8 @@ void check_identity(Report& report, const Settings& settings) {
   }
   const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
   const std::string file = credentials.trust->path() + (trust->is_signed() ? ", signed, " : " ") + "has " +
-                           std::to_string(trust->members().size()) + " members; ";
+                           std::to_string(trust->members().size()) +
+                           (trust->members().size() == 1 ? " member; " : " members; ");
   if (settings.network.is_closed) {
     report.add(Level::good, "identity", file + "this context talks to this host only, where users prove who they are");
     return;

@@ -89,7 +89,7 @@ TEST(DiagnoseNetwork, ATrustFileOfOneHostNeedsNoIdentity) {
     settings.credentials.identity = nullptr;
     const Said alone = identity(settings);
     EXPECT_EQ(alone.level, Level::good) << alone.text;
-    EXPECT_TRUE(has(alone.text, "has 1 members")) << alone.text;
+    EXPECT_TRUE(has(alone.text, "has 1 member; ")) << alone.text;
     EXPECT_FALSE(has(alone.text, "other hosts refuse")) << alone.text;
     settings.credentials.identity = security::identity_of(2);
     EXPECT_EQ(identity(settings).level, Level::good);
