@@ -8,145 +8,23 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.net.ConnectException;
-import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.nio.file.attribute.PosixFilePermissions;
-import java.security.SecureRandom;
 import java.util.Arrays;
-import java.util.HexFormat;
 import java.util.List;
-import java.util.Random;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.Consumer;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.api.io.TempDir;
-import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.RegisteredBuffer;
-import org.libripc.Ripc;
-import org.libripc.Service;
-import org.libripc.ServiceId;
 
 /** Streams as a program without Jetty uses them. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"shm", "socket"})
-@Timeout(60)
-class StreamTest {
-  private static final long LIMIT = 20; // seconds, for any step
-  private static final ServiceId SERVER = ServiceId.ofName("stream-test");
-
-  @Parameter String transport;
-  @TempDir Path directory;
-
-  private final BlockingQueue<ByteStream> opened = new LinkedBlockingQueue<>();
-  private Ripc serverContext;
-  private Ripc clientContext;
-  private StreamService server;
-  private StreamService client;
-
-  @BeforeEach
-  void open() throws IOException {
-    Path key = directory.resolve("cluster.key");
-    Files.createFile(
-        key, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
-    byte[] random = new byte[32];
-    new SecureRandom().nextBytes(random);
-    Files.writeString(key, HexFormat.of().formatHex(random));
-    serverContext = context(key);
-    clientContext = context(key);
-    client = StreamService.builder(clientContext.service()).start();
-  }
-
-  private Ripc context(Path key) {
-    return Ripc.builder()
-        .runtimeDirectory(directory.resolve("run"))
-        .transports(transport)
-        .clusterKeyFile(key)
-        .open();
-  }
-
-  @AfterEach
-  void close() {
-    client.close();
-    if (server != null) server.close();
-    clientContext.close();
-    serverContext.close();
-  }
-
-  private void serve(Consumer<StreamServiceBuilder> change) {
-    StreamServiceBuilder builder =
-        StreamService.builder(serverContext.service().name("stream-test")).acceptor(opened::add);
-    change.accept(builder);
-    server = builder.start();
-  }
-
-  private void restartClient(StreamOptions options) {
-    client.close();
-    client = StreamService.builder(clientContext.service()).options(options).start();
-  }
-
-  private ByteStream connect() throws Exception {
-    return get(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
-  }
-
-  private ByteStream accepted() throws InterruptedException {
-    ByteStream stream = opened.poll(LIMIT, TimeUnit.SECONDS);
-    assertTrue(stream != null, "a stream was opened");
-    return stream;
-  }
-
-  private static <T> T get(CompletableFuture<T> future) throws Exception {
-    return future.get(LIMIT, TimeUnit.SECONDS);
-  }
-
-  private static Throwable failure(CompletableFuture<?> future) {
-    return assertThrows(ExecutionException.class, () -> get(future)).getCause();
-  }
-
-  private static ByteBuffer pattern(int size) {
-    byte[] bytes = new byte[size];
-    new Random(size).nextBytes(bytes);
-    return ByteBuffer.allocateDirect(size).put(bytes).flip();
-  }
-
-  /** Reads at least this many bytes, or up to the end of the stream. */
-  private static byte[] read(ByteStream stream, int size) throws Exception {
-    ByteArrayOutputStream all = new ByteArrayOutputStream();
-    ByteBuffer some = ByteBuffer.allocate(50_000);
-    while (all.size() < size) {
-      int count = stream.read(some.clear());
-      if (count < 0) break;
-      if (count == 0) {
-        CompletableFuture<Void> more = new CompletableFuture<>();
-        stream.onReadable(() -> more.complete(null));
-        get(more);
-      }
-      all.write(some.array(), 0, count);
-    }
-    return all.toByteArray();
-  }
-
-  private static byte[] bytes(ByteBuffer buffer) {
-    byte[] all = new byte[buffer.capacity()];
-    buffer.duplicate().clear().get(all);
-    return all;
-  }
-
+class StreamTest extends StreamFixture {
   @Test
   void bytesComeInTheirOrderInBothDirections() throws Exception {
     serve(builder -> {});
@@ -233,74 +111,6 @@ class StreamTest {
     }
     assertArrayEquals(bytes(pattern(400_000)), read(accepted(), 400_000));
     assertEquals(0, client.copiedBytes());
-  }
-
-  @Test
-  void whoIsNotAdmittedIsRefused() throws Exception {
-    serve(builder -> builder.access(id -> false));
-    Throwable refused = failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
-    assertInstanceOf(ConnectException.class, refused);
-    assertTrue(refused.getMessage().contains("does not admit"), refused.getMessage());
-  }
-
-  @Test
-  void moreStreamsThanTheLimitAreRefused() throws Exception {
-    serve(builder -> builder.maxStreams(1));
-    try (ByteStream first = connect()) {
-      assertInstanceOf(
-          ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
-      assertTrue(first.isOpen());
-    }
-  }
-
-  @Test
-  void whoOpensOneWaitsWhileNoneAreAccepted() throws Exception {
-    serve(builder -> builder.accepting(false));
-    CompletableFuture<ByteStream> first = client.connect(SERVER, LIMIT, TimeUnit.SECONDS);
-    assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
-    server.setAccepting(true);
-    assertTrue(get(first).isOpen());
-    server.setAccepting(false);
-    CompletableFuture<ByteStream> second = client.connect(SERVER, LIMIT, TimeUnit.SECONDS);
-    assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
-    server.refuseAll();
-    assertInstanceOf(ConnectException.class, failure(second));
-  }
-
-  @Test
-  void whoComesWhileAllAreRefusedIsRefused() throws Exception {
-    serve(
-        builder ->
-            builder.access(
-                id -> {
-                  server.refuseAll();
-                  return true;
-                }));
-    Throwable refused = failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
-    assertInstanceOf(ConnectException.class, refused);
-    assertTrue(refused.getMessage().contains("is stopping"), refused.getMessage());
-    assertTrue(opened.isEmpty());
-  }
-
-  @Test
-  void aConnectEndsWithItsTime() throws Exception {
-    try (Service deaf = serverContext.register()) {
-      assertInstanceOf(
-          SocketTimeoutException.class,
-          failure(client.connect(deaf.id(), 50, TimeUnit.MILLISECONDS)));
-    }
-  }
-
-  @Test
-  void anAcceptorThatFailsEndsTheStream() throws Exception {
-    serve(
-        builder ->
-            builder.acceptor(
-                stream -> {
-                  throw new IllegalStateException("as a test wants it");
-                }));
-    assertInstanceOf(
-        ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
   }
 
   @Test

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.libripc.stream;
+
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.net.ConnectException;
+import java.net.SocketTimeoutException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.Service;
+
+/** Who may open a stream, and how many. */
+@ParameterizedClass(name = "{0}")
+@ValueSource(strings = {"shm", "socket"})
+class AdmissionTest extends StreamFixture {
+  @Test
+  void whoIsNotAdmittedIsRefused() throws Exception {
+    serve(builder -> builder.access(id -> false));
+    Throwable refused = failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
+    assertInstanceOf(ConnectException.class, refused);
+    assertTrue(refused.getMessage().contains("does not admit"), refused.getMessage());
+  }
+
+  @Test
+  void moreStreamsThanTheLimitAreRefused() throws Exception {
+    serve(builder -> builder.maxStreams(1));
+    try (ByteStream first = connect()) {
+      assertInstanceOf(
+          ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
+      assertTrue(first.isOpen());
+    }
+  }
+
+  @Test
+  void whoOpensOneWaitsWhileNoneAreAccepted() throws Exception {
+    serve(builder -> builder.accepting(false));
+    CompletableFuture<ByteStream> first = client.connect(SERVER, LIMIT, TimeUnit.SECONDS);
+    assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
+    server.setAccepting(true);
+    assertTrue(get(first).isOpen());
+    server.setAccepting(false);
+    CompletableFuture<ByteStream> second = client.connect(SERVER, LIMIT, TimeUnit.SECONDS);
+    assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
+    server.refuseAll();
+    assertInstanceOf(ConnectException.class, failure(second));
+  }
+
+  @Test
+  void whoComesWhileAllAreRefusedIsRefused() throws Exception {
+    serve(
+        builder ->
+            builder.access(
+                id -> {
+                  server.refuseAll();
+                  return true;
+                }));
+    Throwable refused = failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
+    assertInstanceOf(ConnectException.class, refused);
+    assertTrue(refused.getMessage().contains("is stopping"), refused.getMessage());
+    assertTrue(opened.isEmpty());
+  }
+
+  @Test
+  void aConnectEndsWithItsTime() throws Exception {
+    try (Service deaf = serverContext.register()) {
+      assertInstanceOf(
+          SocketTimeoutException.class,
+          failure(client.connect(deaf.id(), 50, TimeUnit.MILLISECONDS)));
+    }
+  }
+
+  @Test
+  void anAcceptorThatFailsEndsTheStream() throws Exception {
+    serve(
+        builder ->
+            builder.acceptor(
+                stream -> {
+                  throw new IllegalStateException("as a test wants it");
+                }));
+    assertInstanceOf(
+        ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
+  }
+}
