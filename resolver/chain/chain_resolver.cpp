@@ -13,15 +13,13 @@
 namespace ripc::internal::resolver {
 namespace {
 
-bool is_same_registration(const spi::ServiceRecord& one, const spi::ServiceRecord& other) noexcept {
-  return one.id == other.id && one.context == other.context && one.incarnation == other.incarnation;
-}
-
 // Other contexts only ever see the newest of our own registrations; each displaced holder is notified once.
 void add_displaced(std::vector<spi::ServiceRecord>& displaced, std::vector<spi::ServiceRecord> found,
                    const std::vector<spi::ServiceRecord>& own) {
   for (spi::ServiceRecord& holder : found) {
-    const auto is_it = [&](const spi::ServiceRecord& other) { return is_same_registration(holder, other); };
+    const auto is_it = [&](const spi::ServiceRecord& other) {
+      return other.id == holder.id && other.context == holder.context && other.incarnation == holder.incarnation;
+    };
     if (std::none_of(own.begin(), own.end(), is_it) && std::none_of(displaced.begin(), displaced.end(), is_it))
       displaced.push_back(std::move(holder));
   }
@@ -31,8 +29,6 @@ void add_displaced(std::vector<spi::ServiceRecord>& displaced, std::vector<spi::
 
 ChainResolver::ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, Hint hint)
     : resolvers_(std::move(resolvers)), hint_(std::move(hint)) {}
-
-ChainResolver::~ChainResolver() = default;
 
 Result<spi::ServiceRecord> ChainResolver::first_found(ripc_service_id id, const Ask& ask) {
   Status failure(RIPC_NO_SERVICE, "No resolver knows a service with the ID " + id_text(id) +

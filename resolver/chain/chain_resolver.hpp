@@ -19,7 +19,6 @@ class ChainResolver final : public spi::Resolver {
   // found, such as which resolvers were not asked; "" adds nothing. Any thread may call it.
   using Hint = std::function<std::string()>;
   explicit ChainResolver(std::vector<std::unique_ptr<spi::Resolver>> resolvers, Hint hint = {});
-  ~ChainResolver() override;
 
   std::string_view name() const noexcept override { return "chain"; }
 

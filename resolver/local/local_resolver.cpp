@@ -69,10 +69,7 @@ LocalResolver::~LocalResolver() {
   life_guard_.close(life_);
 }
 
-Status LocalResolver::show_life() {
-  if (Status status = directory_->listen(own_context_, &life_guard_).move_to(life_); !status.ok()) return status;
-  return {};
-}
+Status LocalResolver::show_life() { return directory_->listen(own_context_, &life_guard_).move_to(life_); }
 
 // A vacant record has the context 0. A context that cannot be probed keeps its record.
 bool LocalResolver::is_alive(const spi::ServiceRecord& record) const noexcept {

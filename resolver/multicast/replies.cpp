@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the multicast resolver's thread sends: replies, lists in portions, announcements.
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <utility>
 

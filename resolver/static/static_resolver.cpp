@@ -34,8 +34,6 @@ StaticResolver::StaticResolver(std::string file, NameHash hash_name, NameHash ha
       check_address_(std::move(check_address)),
       lookup_(std::move(lookup)) {}
 
-StaticResolver::~StaticResolver() = default;
-
 Result<spi::ServiceRecord> StaticResolver::resolve(ripc_service_id id, Deadline deadline) {
   const Result<std::shared_ptr<const Table>> current = table();
   if (!current.ok()) return current.status();

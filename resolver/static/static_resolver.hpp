@@ -25,7 +25,6 @@ class StaticResolver final : public spi::Resolver {
 
   // hash_name, hash_group, check_address: see static_file.hpp. All functions are called from any thread.
   StaticResolver(std::string file, NameHash hash_name, NameHash hash_group, AddressCheck check_address, Lookup lookup);
-  ~StaticResolver() override;
 
   std::string_view name() const noexcept override { return "static"; }
 

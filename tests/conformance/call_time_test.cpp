@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls and time: deadlines, and cancelling.
-#include <atomic>
 #include <deque>
 #include <thread>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short items that are given away with their message, together with the leased buffers that hold them.
 #include <array>
-#include <cstring>
 
 #include "harness.hpp"
 

@@ -2,8 +2,6 @@
 // Calls to groups: one living member runs each call.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "call_ends.hpp"
 #include "groups.hpp"
 

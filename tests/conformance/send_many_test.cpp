@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several messages with one call: short ones. send_many_long_test.cpp has long ones.
 #include <array>
-#include <string>
 #include <vector>
 
 #include "puppet.hpp"

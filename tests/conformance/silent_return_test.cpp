@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <sys/uio.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>

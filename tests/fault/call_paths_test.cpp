@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "call_ends.hpp"
 #include "hosts_fixture.hpp"

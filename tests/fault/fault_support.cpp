@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fault_support.hpp"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <span>
 
 #include "support/cluster_key.hpp"
 

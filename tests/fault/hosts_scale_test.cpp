@@ -6,7 +6,6 @@
 #include <poll.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 
 #include "fault_support.hpp"

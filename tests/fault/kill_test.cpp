@@ -5,7 +5,6 @@
 // an ID.
 // RIPC_FAULT_ROUNDS sets the number of rounds, RIPC_FAULT_SEED chooses the moments.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -3,8 +3,6 @@
 // messages are counted, and nothing stalls.
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "hosts_fixture.hpp"
 
 namespace fault {

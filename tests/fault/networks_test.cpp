@@ -2,7 +2,6 @@
 // Tests networks other than two hosts with IPv4: hosts that have only IPv6, and three hosts on a switch.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <set>
 
 #include "fault_support.hpp"

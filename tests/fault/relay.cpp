@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "relay.hpp"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <functional>
 #include <span>
 
 namespace fault {

@@ -2,7 +2,6 @@
 // Tests that run out of what libripc needs: descriptors, memory, pool, disk space, room in queues, a peer that is not
 // stopped. Each affected call reports the shortage, and works again as soon as it is over. Tests that limit a process
 // run in a child.
-#include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -12,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>

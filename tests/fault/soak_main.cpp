@@ -2,7 +2,6 @@
 // soak [MINUTES]: mixed traffic between two processes for a long time (60 minutes unless told otherwise). The other
 // process is killed and started again every few seconds. Prints one line a minute; the exit status is 1 as soon as
 // something arrives torn, or memory, descriptors or threads have grown since the first minute.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

@@ -2,7 +2,6 @@
 // Fuzzes the reader of private data, which a stranger sends when it asks for an RDMA connection. Any words are refused
 // or understood, and understood data is written back unchanged. Only the right key proves anything.
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 

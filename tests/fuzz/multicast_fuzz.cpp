@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "base/plain_text.hpp"
 #include "core/service_id.hpp"

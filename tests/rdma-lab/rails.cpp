@@ -13,7 +13,6 @@
 //                               way fails, it says so and exits with 1. ADDRESS none: prints how the long message
 //                               fails, and ends
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

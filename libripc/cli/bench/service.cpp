@@ -2,7 +2,6 @@
 // Requests to a service that computes for some time for each of them: shows how the ways to wait perform under load.
 // Clients send by the clock, whether answers come or not. An answer's time counts from the moment when its request was
 // due.
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

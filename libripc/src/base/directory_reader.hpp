@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <memory>
+
 namespace ripc::internal {
 
 // One pass over a directory, in the kernel's order; needs one descriptor while it lives. Files that come or go during
@@ -16,23 +18,18 @@ class DirectoryReader {
   // `directory` may be an O_PATH descriptor; it is only used during the call.
   explicit DirectoryReader(int directory) noexcept {
     const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) stream_ = ::fdopendir(fd);
+    if (fd >= 0) stream_.reset(::fdopendir(fd));
     if (stream_ == nullptr) {
       error_ = errno;
       if (fd >= 0) ::close(fd);
     }
   }
-  ~DirectoryReader() {
-    if (stream_ != nullptr) ::closedir(stream_);
-  }
-  DirectoryReader(const DirectoryReader&) = delete;
-  DirectoryReader& operator=(const DirectoryReader&) = delete;
 
   // The next name, valid until the next call; nullptr at the end or after an error.
   const char* next() noexcept {
     if (stream_ == nullptr) return nullptr;
     errno = 0;
-    const dirent* entry = ::readdir(stream_);
+    const dirent* entry = ::readdir(stream_.get());
     if (entry != nullptr) return entry->d_name;
     error_ = errno;
     return nullptr;
@@ -41,7 +38,7 @@ class DirectoryReader {
   int error() const noexcept { return error_; }
 
  private:
-  DIR* stream_ = nullptr;
+  std::unique_ptr<DIR, int (*)(DIR*)> stream_{nullptr, &::closedir};
   int error_ = 0;
 };
 

@@ -33,8 +33,6 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   return made;
 }
 
-EventLoop::~EventLoop() = default;
-
 EventLoop::Prepared EventLoop::prepare(Task task) {
   Prepared prepared;
   prepared.push_back(std::move(task));

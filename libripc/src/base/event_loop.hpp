@@ -33,7 +33,6 @@ class EventLoop {
   using TimerId = std::uint64_t;
 
   static Result<std::unique_ptr<EventLoop>> create();
-  ~EventLoop();
 
   // As for HandlerSet.
   Status add(int fd, std::uint32_t events, Handler handler) { return own_.add(fd, events, std::move(handler)); }

@@ -60,12 +60,11 @@ void ForkGuard::after_fork_in_child() {
 }
 
 void ForkGuard::install_handlers() noexcept {
-  static const bool installed = [] {
+  [[maybe_unused]] static const bool installed = [] {
     registry();
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return true;
   }();
-  static_cast<void>(installed);
 }
 
 ForkGuard::ForkGuard(int fd) {
@@ -80,10 +79,7 @@ void ForkGuard::reset() noexcept {
 }
 
 void ForkGuard::close(UniqueFd& fd) noexcept {
-  if (token_ == 0) {
-    fd.reset();
-    return;
-  }
+  if (token_ == 0) return fd.reset();
   const std::lock_guard lock(registry().mutex);
   forget_locked(std::exchange(token_, 0));
   fd.reset();

@@ -77,9 +77,8 @@ std::optional<uid_t> PeerAuthorizer::user_of(int socket) {
 }
 
 Status PeerAuthorizer::refused_by(int socket) {
-  sockaddr_storage local{};
   sockaddr_storage remote{};
-  if (!ask_for(::getsockname, socket, local) || !ask_for(::getpeername, socket, remote)) return RIPC_REFUSED;
+  if (!ask_for(::getpeername, socket, remote)) return RIPC_REFUSED;
   if (!owners_.is_own(generic(remote)))
     return Status(RIPC_REFUSED,
                   "The process that holds the service does not admit this one: it is connected to max_peers processes. "

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/runtime_directory.hpp"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -64,8 +63,6 @@ Status path_too_long(const std::string& path) {
 
 }  // namespace
 
-RuntimeDirectory::~RuntimeDirectory() = default;
-
 Status RuntimeDirectory::creation_error(int error, const std::string& what, int directory) {
   if (error == ENOSPC || error == EDQUOT)
     return Status(RIPC_NO_MEMORY,
@@ -105,14 +102,7 @@ std::optional<std::uint64_t> RuntimeDirectory::number_of(std::string_view name) 
 }
 
 mode_t RuntimeDirectory::file_mode() const noexcept {
-  switch (peer_policy_) {
-    case RIPC_PEERS_SAME_GROUP:
-      return 0660;
-    case RIPC_PEERS_ANY:
-      return 0666;
-    default:
-      return 0600;
-  }
+  return peer_policy_ == RIPC_PEERS_SAME_GROUP ? 0660 : peer_policy_ == RIPC_PEERS_ANY ? 0666 : 0600;
 }
 
 // ---- Opening -------------------------------------------------------------------------------------------------

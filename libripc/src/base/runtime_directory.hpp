@@ -45,7 +45,6 @@ class RuntimeDirectory {
   // environment names is used as it is; contexts and services in it get its permission bits when they are made.
   // RIPC_PERMISSION, RIPC_INVALID_ARGUMENT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY (disk full), RIPC_SYSTEM.
   static Result<std::shared_ptr<RuntimeDirectory>> open(const char* path, std::uint32_t peer_policy);
-  ~RuntimeDirectory();
   RuntimeDirectory(const RuntimeDirectory&) = delete;
   RuntimeDirectory& operator=(const RuntimeDirectory&) = delete;
 

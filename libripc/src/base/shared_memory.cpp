@@ -105,22 +105,6 @@ Result<SharedMemory> create(const char* name, std::size_t size, PeerAccess acces
 
 }  // namespace
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  if (this != &other) {
-    if (base_ != nullptr) ::munmap(base_, size_);
-    base_ = std::exchange(other.base_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-  }
-  return *this;
-}
-
-Mapping::~Mapping() {
-  if (base_ != nullptr) ::munmap(base_, size_);
-}
-
 Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, PeerAccess access,
                                           bool prefer_huge_pages) {
   if (size == 0) return Status(RIPC_INVALID_ARGUMENT, "Shared memory of 0 bytes cannot be made; ask for at least one.");

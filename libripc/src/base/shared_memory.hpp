@@ -2,7 +2,10 @@
 // memfd-backed memory that can be handed to another process, and mappings of memory that another process handed over.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "base/status.hpp"
@@ -10,23 +13,24 @@
 
 namespace ripc::internal {
 
+struct Unmap {
+  std::size_t size = 0;
+  void operator()(std::byte* base) const noexcept { ::munmap(base, size); }
+};
+
 // A mapped range; unmapped on destruction.
 class Mapping {
  public:
   Mapping() noexcept = default;
-  Mapping(void* base, std::size_t size) noexcept : base_(static_cast<std::byte*>(base)), size_(size) {}
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&& other) noexcept;
-  ~Mapping();
+  Mapping(void* base, std::size_t size) noexcept : memory_(static_cast<std::byte*>(base), {size}) {}
 
-  std::byte* data() const noexcept { return base_; }
-  std::size_t size() const noexcept { return size_; }
-  std::span<std::byte> bytes() const noexcept { return {base_, size_}; }
-  explicit operator bool() const noexcept { return base_ != nullptr; }
+  std::byte* data() const noexcept { return memory_.get(); }
+  std::size_t size() const noexcept { return memory_ ? memory_.get_deleter().size : 0; }
+  std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
+  explicit operator bool() const noexcept { return memory_ != nullptr; }
 
  private:
-  std::byte* base_ = nullptr;
-  std::size_t size_ = 0;
+  std::unique_ptr<std::byte, Unmap> memory_;
 };
 
 struct SharedMemory {

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <list>
 #include <mutex>
-#include <new>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #include "base/loop_wait.hpp"
@@ -34,10 +33,8 @@ class Registration {
         begin();
         helpers.emplace_back([this] { work(); });
       }
-    } catch (const std::system_error&) {
-      end();  // the existing threads do the work
-    } catch (const std::bad_alloc&) {
-      end();
+    } catch (const std::exception&) {  // of the system, or no memory
+      end();                           // the existing threads do the work
     }
     begin();
     work();

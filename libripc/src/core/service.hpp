@@ -34,7 +34,6 @@ class Service final {
 
   Context& context() noexcept { return context_; }
   Publication& publication() noexcept { return publication_; }
-  const Publication& publication() const noexcept { return publication_; }
   ripc_service_id id() const noexcept { return publication_.id(); }
   const std::string& name() const noexcept { return publication_.name(); }
   std::uint64_t incarnation() const noexcept { return publication_.incarnation(); }

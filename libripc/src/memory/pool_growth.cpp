@@ -64,8 +64,7 @@ Result<PoolArena*> Pool::Implementation::grow(Lock& lock, std::size_t smallest, 
     return made.status();
   }
   PoolArena* const arena = made.value().get();
-  const auto position = std::lower_bound(arenas.begin(), arenas.end(), arena->base,
-                                         [](const auto& other, std::byte* base) { return other->base < base; });
+  const auto position = std::ranges::lower_bound(arenas, arena->base, {}, &PoolArena::base);
   try {
     arenas.insert(position, std::move(made.value()));
   } catch (const std::bad_alloc&) {
@@ -138,8 +137,7 @@ void Pool::Implementation::destroy_arena(Lock& lock, PoolArena& arena) noexcept 
     unused.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == &arena; }));
   }
   if (arena.huge_pages) --huge_page_arenas;
-  const auto position = std::lower_bound(arenas.begin(), arenas.end(), arena.base,
-                                         [](const auto& other, std::byte* base) { return other->base < base; });
+  const auto position = std::ranges::lower_bound(arenas, arena.base, {}, &PoolArena::base);
   std::unique_ptr<PoolArena> owned = std::move(*position);
   arenas.erase(position);
   const std::size_t size = arena.size;

@@ -14,10 +14,11 @@ namespace {
 
 constexpr std::string_view kKind = "ed25519:";
 constexpr std::string_view kSecret = "secret ed25519:";
-using Seed = std::array<std::byte, 32>;
-static_assert(Identity::kSecretTextSize == kSecret.size() + 2 * std::tuple_size_v<Seed> + 1);
+struct Seed : std::array<std::byte, crypto_sign_SEEDBYTES> {
+  ~Seed() { sodium_memzero(data(), size()); }
+};
+static_assert(Identity::kSecretTextSize == kSecret.size() + std::size_t{2} * crypto_sign_SEEDBYTES + 1);
 static_assert(std::tuple_size_v<PublicKey> == crypto_sign_PUBLICKEYBYTES);
-static_assert(std::tuple_size_v<Seed> == crypto_sign_SEEDBYTES);
 static_assert(std::tuple_size_v<Signature> == crypto_sign_BYTES);
 static_assert(std::tuple_size_v<ExchangeKey> == crypto_scalarmult_curve25519_BYTES);
 
@@ -79,7 +80,6 @@ Result<std::shared_ptr<const Identity>> Identity::parse(std::string_view text, c
   // The constructor is private; the object is shared from here on.
   const std::shared_ptr<Identity> identity(new Identity);
   identity->set_seed(seed);
-  sodium_memzero(seed.data(), seed.size());
   return std::shared_ptr<const Identity>(identity);
 }
 
@@ -89,11 +89,10 @@ Result<std::shared_ptr<const Identity>> Identity::generate() {
   randombytes_buf(seed.data(), seed.size());
   const std::shared_ptr<Identity> identity(new Identity);
   identity->set_seed(seed);
-  sodium_memzero(seed.data(), seed.size());
   return std::shared_ptr<const Identity>(identity);
 }
 
-void Identity::set_seed(const Seed& seed) noexcept {
+void Identity::set_seed(const std::array<std::byte, 32>& seed) noexcept {
   crypto_sign_seed_keypair(raw(public_key_), raw(secret_), raw(seed));
 }
 
@@ -128,7 +127,7 @@ std::array<char, Identity::kSecretTextSize> Identity::secret_text() const noexce
   std::array<char, kSecretTextSize> text{};
   std::copy(kSecret.begin(), kSecret.end(), text.begin());
   // libsodium's secret key begins with the seed.
-  sodium_bin2hex(text.data() + kSecret.size(), text.size() - kSecret.size(), raw(secret_), std::tuple_size_v<Seed>);
+  sodium_bin2hex(text.data() + kSecret.size(), text.size() - kSecret.size(), raw(secret_), crypto_sign_SEEDBYTES);
   text.back() = '\n';
   return text;
 }

@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <array>
-#include <memory>
 #include <thread>
 #include <vector>
 

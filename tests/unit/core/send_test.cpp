@@ -2,7 +2,6 @@
 // The sending parts, if meanwhile a peer dies, is full, or has to be prepared for.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holds and registrations.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <array>
 #include <cstdint>

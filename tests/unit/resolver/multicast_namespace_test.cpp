@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sched.h>
 
-#include <cstdlib>
 #include <thread>
 
 #include "multicast_helpers.hpp"

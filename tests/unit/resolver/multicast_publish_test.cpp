@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who gets an ID, when contexts know of each other only by multicast.
-#include <atomic>
 #include <thread>
 
 #include "multicast_helpers.hpp"

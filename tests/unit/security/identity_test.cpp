@@ -5,8 +5,6 @@
 #include <sodium.h>
 #include <sys/stat.h>
 
-#include <fstream>
-
 #include "base/hexadecimal.hpp"
 #include "support/temporary_directory.hpp"
 #include "unit/security/trust_helpers.hpp"

@@ -14,10 +14,6 @@ std::string finder_of(const spi::ServiceRecord& record) {
   return record.found_by.empty() ? std::string() : "; found by the " + std::string(record.found_by) + " resolver";
 }
 
-bool is_among(const std::vector<spi::Address>& addresses, const spi::Address& address) {
-  return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
-}
-
 }  // namespace
 
 Result<Resolution> Paths::resolve(ripc_service_id id) {
@@ -78,8 +74,8 @@ Result<Resolution> Paths::try_paths(ripc_service_id id, Deadline deadline) {
       others.emplace_back(transport->name(), "comes after " + path.address.transport + " in this context's order");
       continue;
     }
-    Result<spi::Connected> way =
-        open && is_among(candidate->addresses, open->address) ? *open : connect(*candidate, id, deadline);
+    const bool is_open = open && std::ranges::find(candidate->addresses, open->address) != candidate->addresses.end();
+    Result<spi::Connected> way = is_open ? *open : connect(*candidate, id, deadline);
     if (way.ok()) {
       path.address = way->address;
       path.reason = way->channel->describe(deadline).text;

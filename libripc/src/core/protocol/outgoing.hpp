@@ -64,11 +64,6 @@ bool prefers_plain(const SendArguments& arguments) noexcept;
 inline bool has_kind(std::span<const ripc_item> items, std::uint32_t kind) noexcept {
   return std::any_of(items.begin(), items.end(), [kind](const ripc_item& item) { return item.kind == kind; });
 }
-// Whether some item may travel long if the packet has no room for it.
-inline bool has_auto(std::span<const ripc_item> items) noexcept {
-  return std::any_of(items.begin(), items.end(),
-                     [](const ripc_item& item) { return item.kind == RIPC_ITEM_AUTO && item.size != 0; });
-}
 
 // The error for a packet of `size` bytes to a peer that takes `limit`.
 Status too_large(std::size_t size, std::size_t limit);

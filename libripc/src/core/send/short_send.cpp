@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/send/short_send.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -33,7 +34,9 @@ Status ShortSend::send(const SendArguments& arguments, bool& fits) {
       if (const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(arguments.to)) {
         const std::size_t limit = (*channel)->packet_limit();
         if (!encodable || size > std::min(limit, arguments.auto_limit)) [[unlikely]] {
-          fits = !has_auto(arguments.items);
+          // Whether no item may travel long.
+          fits = std::ranges::none_of(
+              arguments.items, [](const ripc_item& item) { return item.kind == RIPC_ITEM_AUTO && item.size != 0; });
           if (!fits) return {};
           if (!encodable || size > limit) return too_large(arguments.items, limit);
         }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/state/route_table.hpp"
 
-#include <algorithm>
-
 namespace ripc::internal::core {
 
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The further TCP connections of a session: those of links, and those for bulk data. Runs in the responder.
-#include <algorithm>
 #include <new>
 
 #include "remote/link/udp_receiver.hpp"

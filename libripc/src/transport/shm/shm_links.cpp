@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links to the services of a peer: they are made by a question and its answer, and ended by a fence.
-#include <algorithm>
 #include <new>
 
 #include "transport/shm/shm_transport.hpp"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cstring>
 
 #include "remote/link/link_socket.hpp"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <vector>
 
 namespace ripc::internal::shm {

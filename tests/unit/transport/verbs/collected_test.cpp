@@ -2,8 +2,6 @@
 // What a thread exposes together and sends together, over a real device.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>

@@ -11,8 +11,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "altered_device.hpp"

@@ -2,7 +2,6 @@
 // Links whose session has moved to another pair of addresses: here from one address of a device to another one.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>

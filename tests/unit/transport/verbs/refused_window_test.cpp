@@ -2,8 +2,6 @@
 // Devices that claim to have memory windows, and refuse them: over a real device, both ends in this process.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "altered_device.hpp"
 #include "connected_ends.hpp"
 
