@@ -71,7 +71,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
       const Nanoseconds now = monotonic_now();
       if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_unreachable(now))
         break;
-      wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
+      wait(lock, std::min(deadline.at(), unreachable_at()));
     }
     if (displaced != nullptr) displaced->insert(displaced->end(), own->displaced.begin(), own->displaced.end());
   } catch (const std::bad_alloc&) {

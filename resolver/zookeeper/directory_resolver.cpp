@@ -73,9 +73,8 @@ Status DirectoryResolver::not_reached(std::string_view what) const {
                                   ": see whether most of its servers run (ripc doctor asks each).");
 }
 
-// If so, no one waits for the directory.
-bool DirectoryResolver::is_unreachable(Nanoseconds now) const noexcept {
-  return !is_linked_ && down_since_ + options_.patience <= now;
+Nanoseconds DirectoryResolver::unreachable_at() const noexcept {
+  return is_linked_ ? UINT64_MAX : Deadline::after(options_.patience, down_since_).at();
 }
 
 void DirectoryResolver::wait(Lock& lock, Nanoseconds until) {
@@ -117,7 +116,7 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
     const Nanoseconds now = monotonic_now();
     if (is_unreachable(now) && !options_.waits_for_services) return not_reached("The service ID " + id_text(id));
     if (now >= end) break;
-    wait(lock, is_linked_ || options_.waits_for_services ? end : std::min(end, down_since_ + options_.patience));
+    wait(lock, options_.waits_for_services ? end : std::min(end, unreachable_at()));
   }
   if (entry.record) return *entry.record;
   if (entry.is_of_other_version) return of_other_version(id);
@@ -130,14 +129,13 @@ Result<spi::ServiceRecord> DirectoryResolver::resolve(ripc_service_id id, Deadli
 
 Result<spi::ServiceRecord> DirectoryResolver::successor(const spi::ServiceRecord& former, Deadline deadline) {
   Lock lock(mutex_);
-  const Nanoseconds began = monotonic_now();
   const auto is_over = [&](Nanoseconds now) { return now >= deadline.at() || is_unreachable(now); };
   if (const auto found = own_.find(former.id); found != own_.end() && !found->second->is_fenced) {
     const OwnPointer own = found->second;
     const std::uint64_t goal = ++own->goal;
     settle(own);
     while (own->reached < goal && !own->is_fenced && !is_over(monotonic_now()))
-      wait(lock, std::min(deadline.at(), is_linked_ ? UINT64_MAX : down_since_ + options_.patience));
+      wait(lock, std::min(deadline.at(), unreachable_at()));
     if (!own->is_fenced) return RIPC_NO_SERVICE;
   }
   Entry& entry = entry_of(former.id);
@@ -145,8 +143,7 @@ Result<spi::ServiceRecord> DirectoryResolver::successor(const spi::ServiceRecord
   if (!entry.record || !spi::displaces(*entry.record, former)) {
     entry.is_doubtful = true;
     ask(former.id, entry);
-    while (entry.is_asked && !is_over(monotonic_now()))
-      wait(lock, std::min(deadline.at(), is_linked_ ? UINT64_MAX : began + options_.patience));
+    while (entry.is_asked && !is_over(monotonic_now())) wait(lock, std::min(deadline.at(), unreachable_at()));
   }
   if (entry.record && spi::displaces(*entry.record, former)) return *entry.record;
   return RIPC_NO_SERVICE;
@@ -195,7 +192,7 @@ Status DirectoryResolver::members(ripc_service_id id, Deadline deadline, const s
                                            "): check the access list of its folder.");
       const Nanoseconds now = monotonic_now();
       if (!is_open() || now >= deadline.at() || is_unreachable(now)) break;
-      wait(lock, is_linked_ ? deadline.at() : std::min(deadline.at(), down_since_ + options_.patience));
+      wait(lock, std::min(deadline.at(), unreachable_at()));
     }
     for (const auto& [own_id, own] : own_) {
       if (const spi::ServiceRecord* record = own_record(own_id); record != nullptr && record->is_in(id))
@@ -289,7 +286,7 @@ void list_folder(Directory& directory, const std::shared_ptr<Listing>& listing, 
 Status DirectoryResolver::list(const spi::Visit& visit) {
   {
     Lock lock(mutex_);
-    while (!is_linked_ && !is_unreachable(monotonic_now())) wait(lock, down_since_ + options_.patience);
+    while (!is_linked_ && !is_unreachable(monotonic_now())) wait(lock, unreachable_at());
     if (!is_linked_) return not_reached("The services");
   }
   const auto listing = std::make_shared<Listing>();

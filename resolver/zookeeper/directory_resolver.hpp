@@ -166,7 +166,9 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   Status not_there(ripc_service_id id) const;
   Status of_other_version(ripc_service_id id) const;
   Status not_reached(std::string_view what) const;
-  bool is_unreachable(Nanoseconds now) const noexcept;
+  // When no one waits for the directory any more; UINT64_MAX: it is linked.
+  Nanoseconds unreachable_at() const noexcept;
+  bool is_unreachable(Nanoseconds now) const noexcept { return unreachable_at() <= now; }
   void wait(Lock& lock, Nanoseconds until);
   const spi::ServiceRecord* own_record(ripc_service_id id) const noexcept;
 

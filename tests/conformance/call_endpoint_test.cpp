@@ -110,6 +110,35 @@ TEST_P(RemoteCalls, EndWithTheEndpoint) {
   ripc_request_drop(request, RIPC_CANCELLED);
 }
 
+TEST_P(RemoteCalls, ThatAWorkerWaitsForEndWithTheEndpoint) {
+  ripc_rpc_options options = rpc_options();
+  options.workers = 1;
+  const Service service = make_service(context_);
+  Rpc rpc = make_rpc(service, options);
+  struct Outer {
+    const Rpc& rpc;
+    ripc_service_id inner;
+    Outcome outcome;
+  } outer{rpc, server_.id(), {}};
+  const ripc_rpc_handler nest = [](void* user, ripc_request* request) {
+    auto& self = *static_cast<Outer*>(user);
+    ripc_call_options without_end = call_options();
+    without_end.timeout = RIPC_FOREVER;
+    self.outcome = call(self.rpc, self.inner, CallServer::kKeep, {}, without_end);
+    ripc_request_drop(request, RIPC_CANCELLED);
+  };
+  ASSERT_EQ(ripc_rpc_handle(rpc.get(), 1, RIPC_RPC_WORKER, nest, &outer), RIPC_OK);
+  Begun nested(rpc_, id_of(service), 1);
+  EXPECT_TRUE(eventually([&] {
+    (void)ripc_rpc_run(rpc.get(), 0, nullptr);
+    (void)ripc_rpc_run(rpc_.get(), 0, nullptr);
+    return server_.kept() == 1;
+  }));
+  rpc.reset();
+  EXPECT_EQ(outer.outcome, ended(kMayHaveRun, RIPC_CLOSED));
+  ripc_request_drop(server_.take(), RIPC_CANCELLED);
+}
+
 TEST_P(RemoteCalls, LeaveRequestsThatOutliveTheirEndpoint) {
   Begun sent(rpc_, server_.id(), CallServer::kKeep, {item(std::string("kept"))});
   ripc_request* const request = server_.take(rpc_);

@@ -98,6 +98,31 @@ TEST_P(CallItems, ThatAreLentAreRefusedWhereNobodyLearnsOfTheEndOfTheLoan) {
   }
 }
 
+TEST_P(CallItems, OfAnAnswerAreRefusedWhereNobodyLearnsOfTheEndOfTheLoan) {
+  Begun begun(rpc_, server_.id(), CallServer::kKeep);
+  ripc_request* const request = server_.take(rpc_);
+  ASSERT_NE(request, nullptr);
+  const std::string plain = large(4);
+  const ripc_item answer = item(plain, RIPC_ITEM_LONG);
+  EXPECT_EQ(ripc_request_reply(request, 0, &answer, 1, nullptr), RIPC_INVALID_ARGUMENT);
+  ripc_ticket* made = nullptr;
+  EXPECT_EQ(ripc_request_reply(request, 0, &answer, 1, &made), RIPC_OK) << ripc_last_error();
+  const Ticket ticket(made);
+  EXPECT_EQ(begun.end(rpc_).items, std::vector<std::string>{plain});
+  EXPECT_EQ(final_status(ticket), RIPC_OK);
+}
+
+TEST_P(CallItems, ThatAreGivenMustLieInLeases) {
+  const std::string plain = "plain";
+  const auto buffer = lease(context_, 4096);
+  for (int round = 0; round < 2; ++round) {  // before there is a session, and over one
+    EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {item(plain, RIPC_ITEM_GIVEN)}).begun, RIPC_INVALID_ARGUMENT);
+    EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {item_at(buffer.get(), 4097, RIPC_ITEM_GIVEN)}).begun,
+              RIPC_INVALID_ARGUMENT);
+    EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho).outcome, RIPC_CALL_ANSWERED);
+  }
+}
+
 TEST_P(CallItems, ThatAreGivenAreTheLibrarysAndAreTakenBack) {
   for (int round = 0; round < 2; ++round) {
     auto buffer = lease(context_, 4096);

@@ -111,6 +111,16 @@ TEST_P(CallRecords, TellOfARequestAndOfItsAnswer) {
   EXPECT_EQ(text_of(end.views[0]), answer);
 }
 
+TEST_P(CallRecords, NameNoPeerOfACallWithoutAnAnswer) {
+  begin(5);
+  const Read request = next(server_);
+  ripc_request_drop(request.head.request, RIPC_LIMIT);
+  const Read end = next(client_);
+  EXPECT_EQ(end.head.status, static_cast<std::uint32_t>(RIPC_LIMIT));
+  EXPECT_STREQ(end.items.peer_identity, "");
+  EXPECT_EQ(end.items.peer_user, UINT32_MAX);
+}
+
 TEST_P(CallRecords, KeepLongItemsInTheirMessages) {
   const Bytes large = pattern(1 << 20, 1);
   begin(5, {item(large)});

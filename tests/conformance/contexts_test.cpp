@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a context owns and what it leaves behind: independence, descriptors, threads, and a fork.
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -195,9 +194,11 @@ TEST_P(Children, EndNeitherTheLoansNorTheTicketsOfTheirParent) {
   const Ticket waits = send_long(client_, server_id(), {item(data, RIPC_ITEM_LONG)});
   EXPECT_EQ(first_false([&]() -> std::vector<bool> {
               ripc_service_statistics statistics = initialized(ripc_service_statistics_init);
+              ripc_view_hold* hold = nullptr;
+              const bool holds_nothing = ripc_message_hold_views(message.get(), &hold) == RIPC_FORKED;
               ripc_message_release(message.get());
               return {ripc_ticket_poll(waits.get()) == RIPC_FORKED, ripc_ticket_wait(waits.get(), 0) == RIPC_FORKED,
-                      ripc_ticket_cancel(waits.get()) == RIPC_FORKED,
+                      ripc_ticket_cancel(waits.get()) == RIPC_FORKED, holds_nothing,
                       ripc_service_get_statistics(client_.get(), &statistics) == RIPC_FORKED};
             }),
             0);
@@ -219,7 +220,8 @@ TEST_P(Children, EndNeitherTheCallsNorTheRequestsOfTheirParent) {
   ripc_request* const request = server.take(rpc);
   ASSERT_NE(request, nullptr);
   EXPECT_EQ(first_false([&]() -> std::vector<bool> {
-              const bool says_so = ripc_request_reply(request, 1, nullptr, 0, nullptr) == RIPC_FORKED;
+              const bool says_so = ripc_request_reply(request, 1, nullptr, 0, nullptr) == RIPC_FORKED &&
+                                   ripc_request_time_left(request) == 0;
               ripc_request_drop(request, RIPC_LIMIT);
               ripc_request_refuse(request, RIPC_LIMIT);
               ripc_rpc_destroy(server.rpc().get());

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Leases at least `size` bytes of registered memory, aligned to 64 bytes (4096 from 4 KiB on). Contents are undefined.
- * RIPC_NO_MEMORY: the pool limit is reached. */
+ * RIPC_NO_MEMORY: the pool limit is reached, or the system has none. RIPC_NO_DESCRIPTORS, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_buffer_lease(ripc_context *context, size_t size, void **data);
 /* Ends the lease. Memory that a ticket still needs is kept until the ticket completes. RIPC_INVALID_ARGUMENT if `data`
  * is not the start of a lease. */
@@ -26,7 +26,8 @@ RIPC_API ripc_status ripc_buffer_find(ripc_context *context, const void *address
 /* Registers memory that the application owns, so that long messages from and into it need no set-up. An RDMA device
  * registers it at its first use, and keeps it until the last registration ends. Sockets encrypt and decrypt it in
  * place. Until the last registration ends, it must stay mapped, with the same pages. Repeated registrations of a range
- * are counted. RIPC_INVALID_ARGUMENT: the range is empty, or has bytes of the pool that are not all in one lease. */
+ * are counted. RIPC_INVALID_ARGUMENT: the range is empty, or has bytes of the pool that are not all in one lease.
+ * RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_memory_register(ripc_context *context, void *data, size_t size);
 /* Ends one registration. After the last one of a range, messages whose bytes are still being read from it fail with
  * RIPC_CANCELLED and are never delivered. Later contents of the memory cannot be delivered either. Messages can still

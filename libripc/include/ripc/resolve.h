@@ -34,7 +34,9 @@ typedef struct ripc_service_info {
 
 RIPC_API void ripc_service_info_init(ripc_service_info *info);
 
-/* Finds a living service: the next send goes there. RIPC_NO_SERVICE within resolve_timeout, RIPC_VERSION_MISMATCH. */
+/* Finds a living service: the next send goes there. RIPC_NO_SERVICE within resolve_timeout. RIPC_VERSION_MISMATCH: its
+ * record is from another version of libripc. RIPC_PERMISSION: this process may not read the record. RIPC_TIMEOUT: the
+ * ZooKeeper ensemble does not answer. RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_resolve(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 /* The same by name. RIPC_NAME_COLLISION: a service of another name holds the ID of this name. */
 RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, ripc_service_info *info);
@@ -43,7 +45,8 @@ RIPC_API ripc_status ripc_resolve_name(ripc_context *context, const char *name, 
  * that answered, the reason for this path, and why the others are not used. Takes up to the context's resolve_timeout.
  *
  * RIPC_NO_SERVICE. If no path works, the error of the last one tried: RIPC_PEER_DEAD, RIPC_REFUSED, RIPC_TIMEOUT,
- * RIPC_VERSION_MISMATCH, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, and RIPC_LIMIT and RIPC_PERMISSION as of ripc_send(). */
+ * RIPC_VERSION_MISMATCH, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM, and RIPC_LIMIT and RIPC_PERMISSION as of
+ * ripc_send(). */
 RIPC_API ripc_status ripc_find_path(ripc_context *context, ripc_service_id id, ripc_service_info *info);
 
 /* One of the ways by which long items reach, or could reach, another host. The receiving side decides which of them

@@ -245,7 +245,7 @@ class Context {
   ripc_context* handle() const noexcept { return handle_.get(); }
 
   // Registers a service. When this returns, other processes can find it. RIPC_ID_IN_USE, RIPC_NAME_COLLISION,
-  // RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // RIPC_PERMISSION, RIPC_LIMIT and others: ripc_service_register().
   Result<Service> register_service(const ServiceOptions& options = {}) noexcept {
     const ripc_service_options c_options = to_c(options);
     ripc_service* service = nullptr;
@@ -268,7 +268,8 @@ class Context {
     return services;
   }
 
-  // Finds a living service. RIPC_NO_SERVICE within the resolve timeout; by name also RIPC_NAME_COLLISION.
+  // Finds a living service. RIPC_NO_SERVICE within the resolve timeout, or another status of ripc_resolve(); by name
+  // also RIPC_NAME_COLLISION.
   Result<ServiceInfo> resolve(ServiceId id) {
     ripc_service_info info;
     ripc_service_info_init(&info);

@@ -99,7 +99,8 @@ RIPC_API uint64_t ripc_request_time_left(const ripc_request *request);
  * endpoint is gone. */
 RIPC_API ripc_status ripc_request_reply(ripc_request *request, uint32_t code, const ripc_item *items, size_t count,
                                         ripc_ticket **ticket);
-/* Ends a request without an answer: the caller gets this status, and the call may have run. NULL is ignored. */
+/* Ends a request without an answer: the caller gets this status (RIPC_CANCELLED for RIPC_OK), and the call may have
+ * run. NULL is ignored. */
 RIPC_API void ripc_request_drop(ripc_request *request, ripc_status status);
 /* The same, for a request that nothing was done for: its call did not run. It counts as refused, not as run. */
 RIPC_API void ripc_request_refuse(ripc_request *request, ripc_status status);
@@ -129,8 +130,9 @@ RIPC_API void ripc_call_result_init(ripc_call_result *result);
  * has run. Static; never NULL. */
 RIPC_API const char *ripc_call_text(uint32_t outcome, ripc_status status);
 
-/* Runs once for each call that was begun, in the thread that is in ripc_rpc_run(), in ripc_rpc_cancel() or in
- * ripc_rpc_destroy(). *result is valid during the call. It may make calls and send; it must not block. */
+/* Runs once for each call that was begun, in a thread that runs the endpoint (also in ripc_rpc_call_wait()), or that is
+ * in ripc_rpc_cancel() or ripc_rpc_destroy(). *result is valid during the call. It may make calls and send; it must not
+ * block. */
 typedef void (*ripc_call_done)(void *user, const ripc_call_result *result);
 
 typedef struct ripc_call_options {
@@ -159,9 +161,9 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
  * within the same time. So it runs at most once, unless it is idempotent. When every member has refused it, it ends
  * like a call to a single service. RIPC_NO_SERVICE: there was no living member for the context's resolve_timeout.
  *
- * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the parent
- * has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY,
- * RIPC_FENCED, RIPC_CLOSED. Otherwise the result's status says how the call ended:
+ * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the call
+ * or its parent has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT,
+ * RIPC_NO_MEMORY, RIPC_FENCED, RIPC_CLOSED. Otherwise the result's status says how the call ended:
  *
  *   did not run   RIPC_NO_SERVICE (no path was found within the context's resolve_timeout), RIPC_UNSUPPORTED (no such
  *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions),

@@ -53,7 +53,8 @@ typedef void (*ripc_ticket_callback)(void *user, ripc_status status);
 #define RIPC_MAX_ITEMS 64   /* items of one message */
 #define RIPC_MAX_RETURNS 16 /* return buffers of one message */
 
-/* The outcome of a message to a group, which ripc_send() fills. Set `missed` and `missed_capacity` before. */
+/* The outcome of a message to a group, which ripc_send() fills. Set `missed` and `missed_capacity` before. Members
+ * beyond the 4096 that a message can reach count as `members`, but `missed` does not name them. */
 typedef struct ripc_group_outcome {
   size_t size;
   uint32_t members;        /* known living members; 0 if the destination is not a group */
@@ -114,7 +115,7 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * RIPC_NO_MEMORY: also if the pool has no room for a copy. RIPC_PEER_DEAD: even after asking the resolver again.
  * RIPC_TIMEOUT: the peer cannot be reached. RIPC_LIMIT: max_peers processes are connected. RIPC_PERMISSION: the
  * service's record may not be read. RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT,
- * RIPC_NO_DESCRIPTORS, RIPC_VERSION_MISMATCH.
+ * RIPC_NO_DESCRIPTORS, RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
  *
  * `to` may be a group. Every member is then sent the message once, also `service` if it is a member. All items are
  * short, AUTO items too. Members that have no room, take only smaller packets or cannot be reached are left out. They
@@ -171,11 +172,12 @@ RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to,
 
 /* Waits until a message to `to` that gave RIPC_AGAIN may find room; in a group, at one member. RIPC_TIMEOUT,
  * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). With timeout 0 it returns RIPC_OK if no path is
- * known. */
+ * known. A group of which nothing is known is looked up first, which takes up to resolve_timeout. */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
-/* The same for users of ripc_service_get_fd(). Returns at once. The descriptor becomes readable when there is room, or
- * if no path is known. A receive that finds no message takes that event: call this after it, just before the wait. */
+/* The same for users of ripc_service_get_fd(). Does not wait for room. The descriptor becomes readable when there is
+ * some, or if no path is known. A receive that finds no message takes that event: call this after it, just before the
+ * wait. */
 RIPC_API ripc_status ripc_request_room_event(ripc_service *service, ripc_service_id to);
 
 #ifdef __cplusplus

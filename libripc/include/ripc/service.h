@@ -49,8 +49,10 @@ RIPC_API ripc_status ripc_id_from_name(const char *name, ripc_service_id *id);
  * RIPC_ID_IN_USE: the ID has a living holder, and takeover is 0. RIPC_NAME_COLLISION: the ID comes from the name, and a
  * living service with another name, or with none, holds it, whatever takeover says. RIPC_PERMISSION: it may not be
  * taken over, because its holder is a process of this host that would not learn of it. That is so if the holder is
- * another user's and one of the two does not admit the other, or if the two have no transport in common. RIPC_LIMIT,
- * RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * another user's and one of the two does not admit the other, or if the two have no transport in common. Also: the
+ * trust file, a record of another user, or an access list of ZooKeeper forbids it. RIPC_VERSION_MISMATCH: the record of
+ * the holder is from another version of libripc. RIPC_TIMEOUT: another process keeps the lock of the record.
+ * RIPC_LIMIT, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_service_register(ripc_context *context, const ripc_service_options *options,
                                            ripc_service **service);
 /* Registers `count` services together. Where other hosts are asked whether an ID is taken (30 ms each), the call waits

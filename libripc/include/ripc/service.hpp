@@ -126,27 +126,18 @@ class Service {
   // nothing may drop the Ticket.
   //
   // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
-  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH.
+  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH, or another status of
+  // ripc_send().
   //
   // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
   // names those that missed it. RIPC_NO_SERVICE: the group has no living member. RIPC_UNSUPPORTED: an item is borrowed,
   // there are return buffers, or the message is unordered.
   Result<Ticket> send(ServiceId to, const Items& items, const SendOptions& options = {}) noexcept {
     ripc_send_options c_options = to_c(options);
+    const OutcomeOfSend outcome(options, c_options);
     ripc_ticket* ticket = nullptr;
-    ripc_group_outcome outcome;
-    ripc_group_outcome_init(&outcome);
-    if (options.outcome != nullptr) {
-      outcome.missed = options.outcome->missed.data();
-      outcome.missed_capacity = options.outcome->missed.size();
-      c_options.outcome = &outcome;
-    }
     const ripc_status status =
         ripc_send(handle_.get(), to, items.data(), items.size(), is_default(options) ? nullptr : &c_options, &ticket);
-    if (options.outcome != nullptr) {
-      options.outcome->members = outcome.members;
-      options.outcome->taken = outcome.taken;
-    }
     return finish(status, Ticket(ticket));
   }
   // Sends messages to one service in order, each as send() would, but with fewer system calls where a path needs them.
@@ -168,7 +159,8 @@ class Service {
       return Error::with_static_text(RIPC_INVALID_ARGUMENT,
                                      "There are fewer tickets than messages: give one for each message.");
     std::vector<ripc_ticket*> handles(messages.size());
-    const ripc_send_options c_options = to_c(options);
+    ripc_send_options c_options = to_c(options);
+    const OutcomeOfSend outcome(options, c_options);
     std::size_t sent = 0;
     const ripc_status status =
         ripc_send_many(handle_.get(), to, messages.data(), messages.size(), &c_options, handles.data(), &sent);
@@ -188,7 +180,7 @@ class Service {
   // Sends to the source of `message`, as the reply to it. Errors as for send().
   //
   // Items from return_item() are written into the request's return buffers. An item that does not fit, or whose buffer
-  // is gone, travels long from a copy. The first reply ends the right to write there. The caller keeps the message. It
+  // is gone, travels like an item(). The first reply ends the right to write there. The caller keeps the message. It
   // may send the contents, and may release the message at once if none of them is borrowed.
   Result<Ticket> reply(const Message& message, const Items& items, const SendOptions& options = {}) noexcept {
     const ripc_send_options c_options = to_c(options);
@@ -206,6 +198,7 @@ class Service {
   }
 
   // Ends a request: its return buffers are the caller's again. RIPC_INVALID_ARGUMENT: it is unknown or was answered.
+  // RIPC_TIMEOUT: the peer was stopped in the middle of a write; the buffer that it writes stays the library's.
   Error cancel_request(std::uint64_t request_id) noexcept {
     return finish(ripc_request_cancel(handle_.get(), request_id));
   }
@@ -221,7 +214,7 @@ class Service {
   Error wait_room(ServiceId to, Nanoseconds timeout = kForever) noexcept {
     return finish(ripc_wait_room(handle_.get(), to, detail::to_c(timeout)));
   }
-  // The same for users of fd(). Returns at once; the descriptor becomes readable when there is room. A receive that
+  // The same for users of fd(), without the wait: the descriptor becomes readable when there is room. A receive that
   // finds no message takes that event: call this after it, just before the wait.
   Error request_room_event(ServiceId to) noexcept { return finish(ripc_request_room_event(handle_.get(), to)); }
 
@@ -312,6 +305,29 @@ class Service {
   }
 
  private:
+  // Fills options.outcome when it ends, if there is one.
+  class OutcomeOfSend {
+   public:
+    OutcomeOfSend(const SendOptions& options, ripc_send_options& c_options) noexcept : outcome_(options.outcome) {
+      if (outcome_ == nullptr) return;
+      ripc_group_outcome_init(&filled_);
+      filled_.missed = outcome_->missed.data();
+      filled_.missed_capacity = outcome_->missed.size();
+      c_options.outcome = &filled_;
+    }
+    OutcomeOfSend(const OutcomeOfSend&) = delete;
+    OutcomeOfSend& operator=(const OutcomeOfSend&) = delete;
+    ~OutcomeOfSend() {
+      if (outcome_ == nullptr) return;
+      outcome_->members = filled_.members;
+      outcome_->taken = filled_.taken;
+    }
+
+   private:
+    GroupOutcome* const outcome_;
+    ripc_group_outcome filled_;
+  };
+
   static bool is_default(const SendOptions& options) noexcept {
     return options.tag == 0 && options.returns.empty() && options.timeout == kDefaultTime &&
            options.request_id == nullptr && options.outcome == nullptr && !options.unordered;
@@ -346,7 +362,11 @@ class Service {
     };
     c_options.user = state.get();
     ripc_ticket* ticket = nullptr;
-    const ripc_status status = call(c_options, ticket);
+    ripc_status status = RIPC_OK;
+    {
+      const OutcomeOfSend outcome(options, c_options);
+      status = call(c_options, ticket);
+    }
     if (status != RIPC_OK) return Error::from_last_call(status);
     if (ticket == nullptr) {
       (*state)(RIPC_OK);

@@ -24,8 +24,8 @@ typedef struct ripc_ticket ripc_ticket; /* the completion of a long message */
  *   not delivered, and never  RIPC_PEER_DEAD, RIPC_REFUSED (given up: the bytes did not come in time), RIPC_LIMIT (no
  *   will be                   memory may be locked, RDMA), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_CLOSED (this side ended).
  *                             Sent again, it does not arrive twice. The peer discards a running pull.
- *   unknown                   RIPC_CORRUPT: the peer broke the protocol. RIPC_PEER_DEAD or RIPC_CLOSED while the peer
- *                             held a lent view: it has seen the bytes.
+ *   unknown                   RIPC_CORRUPT: the peer broke the protocol. RIPC_PEER_DEAD, RIPC_CLOSED or RIPC_CANCELLED
+ *                             (by ripc_memory_unregister()) while the peer held a lent view: it has seen the bytes.
  *
  * If the peer took a message as a lent view in time, it is complete when the view is given back, however late. */
 RIPC_API ripc_status ripc_ticket_poll(ripc_ticket *ticket);

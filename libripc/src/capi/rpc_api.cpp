@@ -144,7 +144,7 @@ size_t ripc_request_get_return_size(const ripc_request* request, size_t index) {
 }
 
 uint64_t ripc_request_time_left(const ripc_request* request) {
-  return is_over(request) ? 0 : request->server->time_left(*request);
+  return is_over(request) || !request->server->usable() ? 0 : request->server->time_left(*request);
 }
 
 ripc_status ripc_request_reply(ripc_request* request, uint32_t code, const ripc_item* items, size_t count,

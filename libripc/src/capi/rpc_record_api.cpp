@@ -44,6 +44,8 @@ std::byte* write_event(const Event& event, std::byte* to, const std::byte* end) 
     auto* const record = reinterpret_cast<ripc_record*>(items);
     *record = {};
     record->record_size = sizeof *record;
+    record->peer_identity = "";
+    record->peer_user = UINT32_MAX;
     return items + sizeof *record;
   }
   core::Message* const message = from(result.message);

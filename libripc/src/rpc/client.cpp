@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/client.hpp"
 
-#include <algorithm>
-
 #include "core/protocol/outgoing.hpp"
 #include "rpc/call_message.hpp"
 
@@ -120,9 +118,11 @@ Status Client::start(Lock& lock, Call& call, std::span<const ripc_item> items, N
     if (!session.is_group() && session.takes_calls() && session.queue.empty()) {
       if (Status status = dispatch(lock, call, items, now); status != RIPC_PENDING) return status;
     }
+    const bool has_given = core::has_kind(items, RIPC_ITEM_GIVEN);
+    if (Status valid = has_given ? messenger_.check_given(items) : Status(); !valid.ok()) return valid;
     keep(call, items);  // until it can be sent, or for other members
     Status status = session.is_group() ? place(lock, call) : enqueue(call, session);
-    if (status.ok() && core::has_kind(items, RIPC_ITEM_GIVEN)) messenger_.release_given(items);
+    if (status.ok() && has_given) messenger_.release_given(items);
     return status;
   } catch (const std::bad_alloc&) {
     return RIPC_NO_MEMORY;

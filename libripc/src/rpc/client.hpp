@@ -110,7 +110,7 @@ class Client : public std::enable_shared_from_this<Client> {
   // True: the call has taken the message.
   bool answered(ClientSession& session, core::Message& message, const wire::call::Header& header,
                 Arrival& arrival) noexcept;
-  static void note_time(ClientSession& session, const Call& call, Nanoseconds now) noexcept;
+  static void note_time(ClientSession& session, const Call& call, Nanoseconds now, bool is_late) noexcept;
   void opened(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;
   // Returns a call whose request has to be sent again, or nullptr.
   Call* state_received(ClientSession& session, const wire::call::Header& header, Nanoseconds now) noexcept;

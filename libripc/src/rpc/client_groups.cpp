@@ -63,9 +63,9 @@ Status Client::place_once(Lock& lock, Call& call) {
 Status Client::place(Lock& lock, Call& call) {
   for (;;) {
     Status status = place_once(lock, call);
-    // This member's queue is full, but that of another may have room.
-    if (status != RIPC_AGAIN || call.session->is_group()) return status;
-    call.refusal = RIPC_AGAIN;
+    // This member's queue is full, or it has just ended, but another may have room.
+    if ((status != RIPC_AGAIN && !is_gone(status.code())) || call.session->is_group() || is_closed_) return status;
+    call.refusal = status.code();
     call.tried.push_back(call.session->to);
   }
 }

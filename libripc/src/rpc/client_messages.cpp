@@ -36,7 +36,7 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   if (call == nullptr) return false;  // it has ended
   session.used_at = arrival.about();
   if (call->is_timed) [[unlikely]]
-    note_time(session, *call, arrival.exactly());
+    note_time(session, *call, arrival.exactly(), header.time == wire::call::kLate);
   std::erase(call->requests, message.in_reply_to);  // it has ended with its answer
   const std::span<ripc_item_view> items = call_items(message);
   for (std::size_t index = 0; header.incarnation != 0 && index < std::min<std::size_t>(items.size(), 64); ++index) {
@@ -65,11 +65,11 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   return true;
 }
 
-void Client::note_time(ClientSession& session, const Call& call, Nanoseconds now) noexcept {
+void Client::note_time(ClientSession& session, const Call& call, Nanoseconds now, bool is_late) noexcept {
   const Nanoseconds round_trip = elapsed(call.sent_at, now);
   if (session.may_lose && call.repeats == 0) {
     session.round_trip.add(round_trip);
-    session.window.answered(round_trip);
+    is_late ? session.window.answered_late() : session.window.answered(round_trip);
   }
   if (call.group != 0) session.note_answer_time(round_trip, now);
   if (call.record != nullptr) call.record->time.add(elapsed(call.begun, now));
@@ -93,6 +93,7 @@ Call* Client::state_received(ClientSession& session, const Header& header, Nanos
   switch (header.state) {
     case wire::call::State::running:
       session.set_with_server(*call, true);
+      session.window.was_not_lost(call->number);
       break;
     case wire::call::State::unseen:
       if (call->ticket) break;  // the items that travel long are on their way

@@ -16,6 +16,11 @@ bool is_undelivered(ripc_status status) noexcept {
   return status == RIPC_TIMEOUT || status == RIPC_CANCELLED || status == RIPC_REFUSED || status == RIPC_LIMIT;
 }
 
+// When a search for the path gives up on a call that waits for it.
+Nanoseconds end_of_search(const Call& call, const ClientSession& session, Nanoseconds timeout) noexcept {
+  return Deadline::after(timeout, std::max(call.begun, session.finding_since)).at();
+}
+
 }  // namespace
 
 void Client::set_timer(Call& call) noexcept {
@@ -23,7 +28,7 @@ void Client::set_timer(Call& call) noexcept {
   if (call.state == Call::State::queued) {
     const ClientSession& session = *call.session;
     if (session.state == ClientSession::State::finding)
-      due = std::min(due, std::max(call.begun, session.finding_since) + messenger_.resolve_timeout());
+      due = std::min(due, end_of_search(call, session, messenger_.resolve_timeout()));
   } else {
     due = std::min(due, call.repeat_at);
   }
@@ -36,7 +41,7 @@ void Client::call_due(Call& call, Nanoseconds now) noexcept {
   if (now >= call.deadline) return give_up(call, RIPC_TIMEOUT);
   if (call.state == Call::State::queued) {
     const bool has_no_path = session.state == ClientSession::State::finding;
-    if (has_no_path && now >= std::max(call.begun, session.finding_since) + messenger_.resolve_timeout())
+    if (has_no_path && now >= end_of_search(call, session, messenger_.resolve_timeout()))
       return finish(call, RIPC_CALL_DID_NOT_RUN, session.failure);
   } else if (now >= call.repeat_at) {
     repeat(call, now);
@@ -60,7 +65,7 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
   if (!session.may_lose) call.repeat_at = UINT64_MAX;
   if (!session.may_lose && !call.is_with_server) return;
   if (call.repeats == 0 && session.may_lose) {
-    session.window.lost(now, session.round_trip.overdue());
+    session.window.lost(call.number, now, session.round_trip.overdue());
     session.round_trip.back_off();
   }
   note_repeated(call);

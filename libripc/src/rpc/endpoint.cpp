@@ -60,8 +60,13 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(core::Service& service, const
 }
 
 Endpoint::~Endpoint() {
-  if (workers_) workers_->stop();
   (void)client_->end_all(RIPC_CLOSED);
+  if (workers_) {
+    // A worker may wait for a call that has ended now.
+    is_wanted_.store(true, std::memory_order_relaxed);
+    messenger_.wake();
+    workers_->stop();
+  }
   recorder_.reset();  // while requests can be refused
   server_->refuse_all();
   if (observes_) refuse_unread();

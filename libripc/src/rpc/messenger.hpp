@@ -45,6 +45,8 @@ class Messenger {
   }
   // Sends any message. Finds the path first, if there is none.
   virtual Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) = 0;
+  // RIPC_INVALID_ARGUMENT: a GIVEN item does not lie in a lease.
+  virtual Status check_given(std::span<const ripc_item> items) = 0;
   // Ends the leases of GIVEN items.
   virtual void release_given(std::span<const ripc_item> items) noexcept = 0;
   // Called when a message to this service had no room: the endpoint's changed() is called when there may be some.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How requests end: with an answer, which may have to be kept, or without one.
-#include <algorithm>
 #include <new>
 
 #include "core/protocol/outgoing.hpp"
@@ -70,7 +69,12 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   std::shared_ptr<Server> self;  // keeps it until the lock is gone
   std::unique_lock lock(mutex_);
   if (is_closed_) return Status(RIPC_CLOSED, "The endpoint of this request is gone: drop the request.");
-  const CallMessage message({.kind = Kind::answer, .number = request.number, .session = request.session, .code = code},
+  const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
+  const CallMessage message({.kind = Kind::answer,
+                             .number = request.number,
+                             .session = request.session,
+                             .code = code,
+                             .time = is_prompt ? 0 : wire::call::kLate},
                             items);
 
   ripc_status status = RIPC_OK;
@@ -91,9 +95,12 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
       lock.unlock();
       Status sent;
       try {
-        sent = messenger_.send(
-            {.to = client, .items = message.items(), .reply_to = request.message, .auto_limit = kMostRepeated},
-            &own_ticket);
+        sent = messenger_.send({.to = client,
+                                .items = message.items(),
+                                .reply_to = request.message,
+                                .auto_limit = kMostRepeated,
+                                .is_loan_secret = ticket == nullptr},
+                               &own_ticket);
       } catch (const std::bad_alloc&) {
         sent = RIPC_NO_MEMORY;
       }
@@ -113,7 +120,6 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     MethodRecord& record = request.handler->record;
     // An answer within the handler needs no clock: the time of its request is as good, except for calls that are
     // measured.
-    const bool is_prompt = in_handler_.load(std::memory_order_relaxed) == &request;
     const bool is_measured = !is_prompt || request.is_measured;
     const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_.load(std::memory_order_relaxed);
     if (is_measured) record.time.add(elapsed(request.came_at, now));
@@ -134,6 +140,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     slot->request = nullptr;
     --session.running;
     session.used_at = now;
+  } else if (waits) {
+    messenger_.release_given(items);  // nobody waits any more
   }
   if (ticket != nullptr) *ticket = std::move(own_ticket);
   self = free(request);

@@ -14,6 +14,14 @@ Messenger::Path ServiceMessenger::path(ripc_service_id to) noexcept {
   return {.is_known = true, .loses = (*channel)->loses(), .incarnation = (*channel)->incarnation()};
 }
 
+Status ServiceMessenger::check_given(std::span<const ripc_item> items) {
+  for (const ripc_item& item : items) {
+    if (item.kind != RIPC_ITEM_GIVEN) continue;
+    if (const auto held = core::Sender::hold_given(service_.context().pool(), item); !held.ok()) return held.status();
+  }
+  return {};
+}
+
 void ServiceMessenger::release_given(std::span<const ripc_item> items) noexcept {
   for (const ripc_item& item : items) {
     if (item.kind != RIPC_ITEM_GIVEN) continue;

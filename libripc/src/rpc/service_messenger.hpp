@@ -22,6 +22,7 @@ class ServiceMessenger final : public Messenger {
   Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) override {
     return service_.sender().send(arguments, ticket);
   }
+  Status check_given(std::span<const ripc_item> items) override;
   void release_given(std::span<const ripc_item> items) noexcept override;
   void ask_for_room(ripc_service_id to) noexcept override { (void)service_.request_room_event(to); }
   void end_request(std::uint64_t request) noexcept override { (void)service_.cancel_request(request); }

@@ -15,7 +15,8 @@ bool is_slot_count(std::uint32_t count) noexcept { return std::has_single_bit(co
 bool is_valid(const Header& header) noexcept {
   const bool is_state = header.kind == Kind::state;
   if (is_state != (header.state != State{})) return false;
-  if (header.time != 0 && header.kind != Kind::request) return false;
+  if (header.time > (header.kind == Kind::request ? kNoTimeLimit : header.kind == Kind::answer ? kLate : 0))
+    return false;
   const bool names_call = header.session != 0 && header.incarnation != 0;
   switch (header.kind) {
     case Kind::open:

@@ -16,10 +16,11 @@
 
 namespace ripc::internal::wire::call {
 
-inline constexpr std::uint8_t kVersion = 3;
+inline constexpr std::uint8_t kVersion = 4;
 inline constexpr std::size_t kHeaderSize = 32;
 inline constexpr std::uint32_t kMaxSlots = 256;  // a power of two, like every number of slots
 inline constexpr std::uint32_t kNoTimeLimit = UINT32_MAX;
+inline constexpr std::uint32_t kLate = 1;  // the handler answered later, so the round trip shows little of the path
 
 // A server forgets a session that was unused for this long. The client opens another session after half that time, so
 // no call is repeated in a forgotten session.
@@ -29,8 +30,8 @@ enum class Kind : std::uint8_t {
   open = 1,     // the client wants a session: `number` is its nonce, `code` how many slots
   opened = 2,   // the answer: the session, the server's incarnation, `code` slots
   request = 3,  // call `number` of the session: `code` is the method, `time` the time left, in microseconds
-  answer =
-      4,  // of call `number`: `code` is the handler's. Repeated, `incarnation` has bit i set if item i is a Returned
+  answer = 4,  // of call `number`: `code` is the handler's, `time` kLate or 0. Repeated, `incarnation` has bit i set if
+               // item i is a Returned
   cancel = 5,  // the client no longer waits for call `number`
   ask = 6,     // what became of call `number`?
   state = 7,   // the answer to ask: flags, `code` is a status. Without a session: about the nonce `number`, whose

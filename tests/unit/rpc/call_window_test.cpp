@@ -35,11 +35,11 @@ TEST(CallWindow, IsHalvedOncePerRoundTripAndGrowsSlowlyThen) {
   CallWindow window = window_of(64);
   for (int answer = 0; answer < 56; ++answer) window.answered(kRoundTrip);
   EXPECT_EQ(size_of(window), 64u);
-  for (Nanoseconds now = 0; now < kRoundTrip; now += kRoundTrip / 10) window.lost(now, kRoundTrip);
+  for (Nanoseconds now = 0; now < kRoundTrip; now += kRoundTrip / 10) window.lost(1, now, kRoundTrip);
   EXPECT_EQ(size_of(window), 32u);
   for (int answer = 0; answer < 33; ++answer) window.answered(kRoundTrip);
   EXPECT_EQ(size_of(window), 33u);
-  for (Nanoseconds now = kRoundTrip; now < 20 * kRoundTrip; now += kRoundTrip) window.lost(now, kRoundTrip);
+  for (Nanoseconds now = kRoundTrip; now < 20 * kRoundTrip; now += kRoundTrip) window.lost(1, now, kRoundTrip);
   EXPECT_EQ(size_of(window), 1u);
 }
 
@@ -50,7 +50,28 @@ TEST(CallWindow, ShrinksWhileRoundTripsAreManyTimesTheShortest) {
   EXPECT_EQ(size_of(window), 1u);
 }
 
-TEST(CallWindow, DoesNotMindFewSlowHandlers) {
+TEST(CallWindow, IsRestoredIfTheServerHasTheCallThatSeemedLost) {
+  CallWindow window = window_of(64);
+  window.lost(1, 0, kRoundTrip);
+  window.lost(2, 0, kRoundTrip);
+  window.was_not_lost(2);
+  EXPECT_EQ(size_of(window), 4u) << "nothing is known about the call that counted";
+  window.was_not_lost(1);
+  EXPECT_EQ(size_of(window), 8u);
+  window.answered(kRoundTrip);
+  EXPECT_EQ(size_of(window), 9u) << "it still starts";
+  window.was_not_lost(1);
+  EXPECT_EQ(size_of(window), 9u);
+}
+
+TEST(CallWindow, GrowsWithAnswersThatTheirHandlersDelayed) {
+  CallWindow window = window_of(64);
+  window.answered(kRoundTrip);
+  for (int answer = 0; answer < 55; ++answer) window.answered_late();
+  EXPECT_EQ(size_of(window), 64u);
+}
+
+TEST(CallWindow, DoesNotMindFewSlowAnswers) {
   CallWindow window = window_of(64);
   for (int answer = 0; answer < 10'000; ++answer) window.answered(answer % 100 == 0 ? 1000 * kRoundTrip : kRoundTrip);
   EXPECT_GE(size_of(window), 60u);

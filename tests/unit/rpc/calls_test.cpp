@@ -56,6 +56,77 @@ TEST(CallClock, IsLookedAtForEachCallOverAPathThatLoses) {
   EXPECT_EQ(methods[1].call_time.count, 200u);
 }
 
+TEST(CallModel, SlowHandlersDoNotNarrowAPathThatLoses) {
+  FakeNetwork network(7, {.may_lose = true, .delay = kMillisecond / 10});
+  FakeNode client(network, kClient, {.slots = 32});
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  std::vector<ripc_request*> kept;
+  const ripc_rpc_handler keep = [](void* user, ripc_request* request) {
+    static_cast<std::vector<ripc_request*>*>(user)->push_back(request);
+  };
+  ASSERT_TRUE(server.server->handle(2, {keep, &kept, false}).ok());
+  for (int call = 0; call < 100; ++call) {
+    calls.begin();
+    network.run(kMillisecond);
+  }
+  calls.method = 2;
+  for (const Nanoseconds time : {kMillisecond, 20 * kMillisecond}) {
+    std::size_t at_once = 0;
+    for (int round = 0; round < 50; ++round) {
+      for (int call = 0; call < 32; ++call) calls.begin();
+      for (std::size_t answered = 0; answered < 32; answered += at_once) {
+        network.run(time);
+        at_once = kept.size();
+        ASSERT_NE(at_once, 0u);
+        for (ripc_request* const request : std::exchange(kept, {}))
+          EXPECT_TRUE(request->server->reply(*request, 3, {}, nullptr).ok());
+      }
+      network.run(kMillisecond);
+    }
+    EXPECT_EQ(at_once, 32u) << time;
+  }
+}
+
+TEST(CallModel, ACallWaitsForAServerAsLongAsTheContextLooksForOne) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode elsewhere(network, kServer + 1);
+  client.patience = UINT64_MAX;
+  Calls calls(network, client, *elsewhere.server);
+  calls.begin();
+  network.run(30'000 * kMillisecond);
+  EXPECT_TRUE(calls.ended.empty());
+  FakeNode server(network, kServer);
+  const Calls answers(network, client, *server.server);
+  network.run(1000 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  EXPECT_EQ(calls.ended[0].outcome, std::uint32_t{RIPC_CALL_ANSWERED});
+}
+
+TEST(CallModel, ACallToAGroupDoesNotFailWithAMemberThatHasJustEnded) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode one(network, kServer);
+  FakeNode other(network, kServer + 1);
+  network.groups[kGroup] = {kServer, kServer + 1};
+  Calls calls(network, client, *one.server);
+  const Calls answers(network, client, *other.server);
+  calls.to = kGroup;
+  for (int call = 0; call < 20; ++call) calls.begin();  // sessions with both
+  network.run(100 * kMillisecond);
+  client.just_ended = kServer;
+  std::array<std::byte, 8> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  calls.returns = {&room, 1};  // such a call takes the general path
+  for (int call = 0; call < 20; ++call) {
+    calls.begin();
+    network.run(100 * kMillisecond);
+  }
+  ASSERT_EQ(calls.ended.size(), 40u);
+  for (const ripc_call_result& end : calls.ended) EXPECT_EQ(end.outcome, std::uint32_t{RIPC_CALL_ANSWERED});
+}
+
 TEST(CallModel, ACallToAGroupGoesToTheSlowerMemberOnceTheLineOfTheQuickerOneIsFull) {
   FakeNetwork network(7);
   FakeNode client(network, kClient, {.slots = 1, .queue = 1});

@@ -31,6 +31,7 @@ struct Calls {
     CallRequest request;
     request.to = to;
     request.method = method;
+    request.returns = returns;
     request.is_rough = true;
     request.now = client.rough_now();
     request.deadline = request.now + 60'000 * kMillisecond;
@@ -46,6 +47,7 @@ struct Calls {
   FakeNode& client;
   ripc_service_id to = kServer;
   std::uint32_t method = 1;  // the method that is answered at once
+  std::span<const ripc_return_buffer> returns = {};
   int runs = 0;
   std::vector<ripc_call_result> ended;
 };

@@ -32,8 +32,9 @@ struct Weather {
   int doubled = 0;
   int without_room = 0;
   int unread = 0;  // messages that wait up to 5 ms until they are read
-  Nanoseconds longest_delay = 0;
-  bool has_two_paths = false;  // disconnect() switches between the first, which loses nothing, and one that does
+  Nanoseconds delay = 0;
+  Nanoseconds longest_delay = 0;  // besides
+  bool has_two_paths = false;     // disconnect() switches between the first, which loses nothing, and one that does
 };
 
 class FakeNode;
@@ -166,7 +167,7 @@ class FakeNode final : public Messenger {
     return network_.now;
   }
   Nanoseconds rough_now() const noexcept override { return network_.now / kKernelTick * kKernelTick; }
-  Nanoseconds resolve_timeout() const noexcept override { return 1'000'000'000; }
+  Nanoseconds resolve_timeout() const noexcept override { return patience; }
   Path path(ripc_service_id to) noexcept override {
     if (!connected_.contains(to) || !network_.nodes.contains(to)) return {};
     return {true, loses(to), network_.nodes.at(to)->incarnation_};
@@ -179,13 +180,14 @@ class FakeNode final : public Messenger {
     return transmit(to, items);
   }
   Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>*) override {
-    if (!network_.nodes.contains(arguments.to)) return RIPC_NO_SERVICE;
+    if (!network_.nodes.contains(arguments.to) || arguments.to == just_ended) return RIPC_NO_SERVICE;
     connected_.insert(arguments.to);
     const ripc_status status = transmit(arguments.to, arguments.items);
     if (status == RIPC_OK && !arguments.returns.empty()) requests.insert(*arguments.request_id = ++last_request_);
     if (during_send) during_send();
     return status;
   }
+  Status check_given(std::span<const ripc_item>) override { return {}; }
   void release_given(std::span<const ripc_item>) noexcept override {}
   void ask_for_room(ripc_service_id) noexcept override {}
   void end_request(std::uint64_t request) noexcept override { requests.erase(request); }
@@ -229,6 +231,8 @@ class FakeNode final : public Messenger {
   mutable std::uint64_t clock_looks = 0;
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
+  Nanoseconds patience = 1'000'000'000;
+  ripc_service_id just_ended = 0;     // a peer that send() no longer finds
   bool reads = true;                  // whether messages that arrive are read
   std::function<void()> during_send;  // runs before the send() of an item that does not travel short returns
   std::set<std::uint64_t> requests;   // those that hold return buffers
@@ -270,7 +274,7 @@ inline void FakeNetwork::send(ripc_service_id from, ripc_service_id to, std::spa
   }
   const bool loses = nodes.at(from)->loses(to);
   for (int copies = loses && chance(weather.lost) ? 0 : chance(weather.doubled) ? 2 : 1; copies != 0; --copies) {
-    packet.at = now + up_to(weather.longest_delay);
+    packet.at = now + weather.delay + up_to(weather.longest_delay);
     packets_.push(packet);
   }
 }

@@ -23,7 +23,7 @@ std::vector<Header> one_of_each() {
   return {{.kind = Kind::open, .number = 5, .code = 256},
           {.kind = Kind::opened, .number = 5, .session = 7, .incarnation = 9, .code = 1},
           {.kind = Kind::request, .number = 8, .session = 7, .incarnation = 9, .code = 0xffffffff, .time = 1},
-          {.kind = Kind::answer, .number = 8, .session = 7, .incarnation = 3, .code = 0xffffffff},
+          {.kind = Kind::answer, .number = 8, .session = 7, .incarnation = 3, .code = 0xffffffff, .time = kLate},
           {.kind = Kind::cancel, .number = 8, .session = 7, .incarnation = 9},
           {.kind = Kind::ask, .number = 8, .session = 7, .incarnation = 9},
           {.kind = Kind::state, .state = State::running, .number = 8, .session = 7},
@@ -45,7 +45,7 @@ TEST(CallHeader, HasTheBytesOfTheSpecification) {
                               .incarnation = 0x2827262524232221,
                               .code = 0x34333231,
                               .time = 0x44434241});
-  const unsigned char expected[] = {3,    3,    0,    0,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13,
+  const unsigned char expected[] = {4,    3,    0,    0,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13,
                                     0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26,
                                     0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44};
   ASSERT_EQ(bytes.size(), sizeof expected);
@@ -77,7 +77,8 @@ TEST(CallHeader, ThatIsNoneIsRefused) {
       {.kind = Kind::request, .session = 1},
       {.kind = Kind::request, .state = State::running, .session = 1, .incarnation = 1},
       {.kind = Kind::answer},
-      {.kind = Kind::answer, .session = 1, .time = 1},
+      {.kind = Kind::opened, .session = 1, .incarnation = 1, .code = 8, .time = 1},
+      {.kind = Kind::answer, .session = 1, .time = kLate + 1},
       {.kind = Kind::cancel, .session = 1, .incarnation = 1, .code = 1},
       {.kind = Kind::ask, .session = 1},
       {.kind = Kind::state, .session = 1},

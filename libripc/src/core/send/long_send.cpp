@@ -74,7 +74,8 @@ Status LongSend::send_prepared(const SendArguments& arguments, Prepared& prepare
   }
   if (prepared.has_copies && refused_copies == channel.get() && !channel->has_room(false))
     return counters_.count_again(RIPC_AGAIN);
-  Status held = prepare(arguments, prepared, ticket != nullptr || arguments.callback != nullptr);
+  const bool is_reported = (ticket != nullptr && !arguments.is_loan_secret) || arguments.callback != nullptr;
+  Status held = prepare(arguments, prepared, is_reported);
   if (!held.ok()) return held;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) {

@@ -18,6 +18,13 @@ Status Sender::send(const SendArguments& arguments, std::shared_ptr<Ticket>* tic
   return has_kind(arguments.items, RIPC_ITEM_GIVEN) ? send_given(arguments, ticket) : send_held(arguments, ticket);
 }
 
+Result<memory::Hold> Sender::hold_given(memory::Pool& pool, const ripc_item& item) {
+  Result<memory::Hold> hold = pool.hold(item.data, item.size);
+  if (hold.ok() && hold->arena() == nullptr)
+    return Status(RIPC_INVALID_ARGUMENT, "An item that is given must lie in a leased buffer: send it as short.");
+  return hold;
+}
+
 // Sends GIVEN items as short items in leases that are held. A transport adds its own holds to these. These holds also
 // show which leases end: each once, and none that another thread has taken meanwhile.
 Status Sender::send_given(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
@@ -27,10 +34,8 @@ Status Sender::send_given(const SendArguments& arguments, std::shared_ptr<Ticket
   std::size_t held = 0;
   for (ripc_item& item : std::span(items).first(arguments.items.size())) {
     if (item.kind != RIPC_ITEM_GIVEN) continue;
-    Result<memory::Hold> hold = pool_.hold(item.data, item.size);
+    Result<memory::Hold> hold = hold_given(pool_, item);
     if (!hold.ok()) return hold.status();
-    if (hold->arena() == nullptr)
-      return Status(RIPC_INVALID_ARGUMENT, "An item that is given must lie in a leased buffer: send it as short.");
     holds[held++] = std::move(*hold);
     item.kind = RIPC_ITEM_SHORT;
   }

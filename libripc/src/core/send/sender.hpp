@@ -53,6 +53,8 @@ class Sender {
                    std::span<std::shared_ptr<Ticket>> tickets, std::size_t& sent);
   Status notify(ripc_service_id to, std::uint64_t handle, std::span<const ripc_item> items);
   Result<std::size_t> short_limit(ripc_service_id to, std::size_t items);
+  // Holds the lease of a GIVEN item. RIPC_INVALID_ARGUMENT: it does not lie in one.
+  static Result<memory::Hold> hold_given(memory::Pool& pool, const ripc_item& item);
   // Ends the messages in progress.
   void end() noexcept { long_.end(); }
   const TicketSender& tickets() const noexcept { return long_.tickets(); }

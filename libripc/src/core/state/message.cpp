@@ -129,6 +129,7 @@ void MessagePool::release_prepared(Message* message) noexcept {
 }
 
 Result<std::unique_ptr<ViewHold>> hold_views(const Message& message) {
+  if (!message.owner->pools_.usable()) return RIPC_FORKED;
   const auto is_lent = [](const ripc_item_view& item) { return item.kind == RIPC_VIEW_LENT; };
   if (std::none_of(message.items, message.items + message.item_count, is_lent)) return RIPC_EMPTY;
   const Message::Attachments* attachments = message.attachments.get();

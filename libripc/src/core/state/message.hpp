@@ -28,12 +28,11 @@ class MessagePools {
  public:
   // Frees every remaining pool with its messages. Nobody may use or release these any more.
   ~MessagePools();
-
- private:
-  friend class MessagePool;
   // In a forked child the messages are the parent's.
   bool usable() const noexcept { return ForkGuard::known_generation() == fork_generation_; }
 
+ private:
+  friend class MessagePool;
   const std::uint64_t fork_generation_ = ForkGuard::generation();
   std::mutex mutex_;
   std::unordered_set<MessagePool*> pools_;
@@ -83,7 +82,7 @@ struct ViewHold {
   std::vector<memory::Hold> leases;
   std::uint64_t fork_generation = ForkGuard::known_generation();
 };
-// Any thread. RIPC_EMPTY if nothing is lent.
+// Any thread. RIPC_EMPTY if nothing is lent. RIPC_FORKED.
 Result<std::unique_ptr<ViewHold>> hold_views(const Message& message);
 
 // Lives until its service is gone and all its messages are back, or its context is gone.
@@ -156,6 +155,7 @@ class MessagePool {
     std::atomic<Message*> returned{nullptr};  // by other threads; closed_mark() after close()
   };
   friend class MessagePools;
+  friend Result<std::unique_ptr<ViewHold>> hold_views(const Message& message);
   ~MessagePool();
   static void end_attachments(Message& message) noexcept;
   static void release_prepared(Message* message) noexcept;
