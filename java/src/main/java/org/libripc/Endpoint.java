@@ -259,8 +259,8 @@ final class Endpoint implements RpcEndpoint {
   // ---- Answers ----
 
   /** Called by the request, which is open: ends it, or throws. */
-  Ticket reply(long open, ServiceId to, int code, Outgoing message) {
-    if (!message.isPlain()) return replyAny(open, to, code, message);
+  Ticket reply(long open, int code, Outgoing message) {
+    if (!message.isPlain()) return replyAny(open, code, message);
     try {
       int items = message.preparePlain(false);
       RipcException.check(binding.requestReply(open, code, message.plainItems(), items, 0));
@@ -270,7 +270,7 @@ final class Endpoint implements RpcEndpoint {
     }
   }
 
-  private Ticket replyAny(long open, ServiceId to, int code, Outgoing message) {
+  private Ticket replyAny(long open, int code, Outgoing message) {
     if (message.returnBuffers().length != 0)
       throw new IllegalArgumentException("an answer has no return buffers: attach() none");
     enter();
@@ -279,14 +279,10 @@ final class Endpoint implements RpcEndpoint {
     boolean kept = false;
     message.begin();
     try {
+      // An answer with a LONG item cannot wait for room, so copies stay AUTO items.
       int items =
           message.prepareItems(
-              ripc,
-              memory,
-              false,
-              true,
-              new ReturnBuffer[0],
-              () -> service.sender().shortLimit(to.value()));
+              ripc, memory, false, true, new ReturnBuffer[0], () -> Long.MAX_VALUE);
       ticket = new Ticket(null, ripc, memory.lent, true);
       RipcException.check(
           binding.requestReply(open, code, message.items(), items, message.ticketAddress()));

@@ -147,7 +147,7 @@ final class IncomingCall extends NativeMessage implements RpcRequest {
     long open = beginOpen();
     Ticket ticket;
     try {
-      ticket = endpoint.reply(open, source, code, answer);
+      ticket = endpoint.reply(open, code, answer);
       setEnded();
     } finally {
       done();

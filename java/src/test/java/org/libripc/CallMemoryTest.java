@@ -114,6 +114,18 @@ class CallMemoryTest extends CallPairTest {
   }
 
   @Test
+  void aCopiedAnswerOfAnySizeWaitsForRoom() throws Exception {
+    serve();
+    RpcCall call = caller.call(to(), KEEP, new Outgoing());
+    Request request = takeKeptRunning();
+    while (server.trySend(client.id(), new Outgoing()) != null) {}
+    request.reply(new Outgoing().add(heap(pattern(LARGE, 6))));
+    try (CallResult result = end(call)) {
+      assertEquals(pattern(LARGE, 6), result.item(0));
+    }
+  }
+
+  @Test
   void anAnswerLandsInReturnBuffers() throws Exception {
     ByteBuffer[] memory = {ByteBuffer.allocateDirect(LARGE), ByteBuffer.allocateDirect(4)};
     ReturnBuffer[] buffers = {new ReturnBuffer(memory[0]), new ReturnBuffer(memory[1])};
