@@ -303,6 +303,8 @@ public final class Outgoing {
    * @param all whether its AUTO items are short items, too
    */
   int preparePlain(boolean all) {
+    requestId = 0;
+    outcome = null;
     int items = count;
     for (int index = 0; index < items; ++index) {
       int from = inlineAt[index];

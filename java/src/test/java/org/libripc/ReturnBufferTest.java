@@ -3,6 +3,8 @@ package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -45,6 +47,22 @@ class ReturnBufferTest extends PairTest {
     client.send(server.id(), request);
     assertTrue(buffer.isAttached(), "it may be attached again");
     receive(server).close();
+  }
+
+  @Test
+  void aMessageThatIsSentAgainNoLongerNamesItsLastRequestOrGroup() throws Exception {
+    ServiceId group = ServiceId.ofGroup("the group");
+    server.join(group);
+    assertTrue(eventually(() -> !clientContext.members(group).isEmpty()));
+    Outgoing message = new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10)));
+    client.send(server.id(), message);
+    assertNotEquals(0, message.requestId());
+    client.send(server.id(), message.clear().add(bytes("no request")));
+    assertEquals(0, message.requestId());
+    client.send(group, message);
+    assertEquals(1, message.outcome().taken());
+    client.send(server.id(), message);
+    assertNull(message.outcome());
   }
 
   @Test
