@@ -8,6 +8,7 @@ import java.util.List;
  *
  * @param members known living members; 0 if the destination was no group
  * @param taken the members that the message was sent to
- * @param missed the first 64 of the other members
+ * @param missed the first 64 of the other members; without those beyond the 4096 that a group may
+ *     have
  */
 public record GroupOutcome(int members, int taken, List<ServiceId> missed) {}

@@ -376,6 +376,8 @@ public final class Outgoing {
     memory.putLong(OUTCOME + Outcome.MEMBERS, 0);
     memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
     memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
+    if (group)
+      for (int index = 0; index < MISSED; ++index) memory.putLong(MISSED_IDS + 8 * index, 0);
     return items;
   }
 
@@ -493,7 +495,8 @@ public final class Outgoing {
     int taken = memory.getInt(OUTCOME + Outcome.TAKEN);
     List<ServiceId> missed = new ArrayList<>();
     for (int index = 0; index < Math.min(members - taken, MISSED); ++index) {
-      missed.add(ServiceId.of(memory.getLong(MISSED_IDS + 8 * index)));
+      long id = memory.getLong(MISSED_IDS + 8 * index);
+      if (id != 0) missed.add(ServiceId.of(id)); // 0: beyond the members whose IDs are known
     }
     outcome = new GroupOutcome(members, taken, List.copyOf(missed));
   }

@@ -6,8 +6,14 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.Binding;
+import org.libripc.internal.Layout.Outcome;
+import org.libripc.internal.Layout.SendOptions;
+import org.libripc.internal.NativeBinding;
 
 /** Groups, names and paths. */
 class GroupsTest extends PairTest {
@@ -49,6 +55,30 @@ class GroupsTest extends PairTest {
     client.send(group, message);
     assertEquals(new GroupOutcome(2, 1, List.of(small.id())), message.outcome());
     assertEquals("some", receiveText(roomy));
+  }
+
+  /** The native library counts the members beyond its limit, but does not know their IDs. */
+  @Test
+  void membersWhoseIdsAreNotWrittenAreCountedOnly() {
+    Outgoing message = new Outgoing();
+    for (long named : new long[] {5, 0}) {
+      message.prepare(
+          clientContext.core(), new ItemMemory(), 0, true, false, new ReturnBuffer[0], () -> 0);
+      NativeBinding binding = Binding.get();
+      ByteBuffer options =
+          binding.view(message.options(), SendOptions.BYTES).order(ByteOrder.nativeOrder());
+      ByteBuffer outcome =
+          binding
+              .view(options.getLong(SendOptions.OUTCOME), Outcome.BYTES)
+              .order(ByteOrder.nativeOrder());
+      outcome.putInt(Outcome.MEMBERS, 5000).putInt(Outcome.TAKEN, 4096);
+      ByteBuffer missed =
+          binding.view(outcome.getLong(Outcome.MISSED), 8).order(ByteOrder.nativeOrder());
+      if (named != 0) missed.putLong(0, named);
+      message.readResults(true);
+      List<ServiceId> expected = named == 0 ? List.of() : List.of(ServiceId.of(named));
+      assertEquals(new GroupOutcome(5000, 4096, expected), message.outcome());
+    }
   }
 
   @Test
