@@ -278,6 +278,12 @@ final class Sender {
 
   int sendMany(Service by, ServiceId to, Outgoing[] messages, int count) {
     if (count < 0 || count > messages.length) throw new IndexOutOfBoundsException(count);
+    for (int index = 0; index < count; ++index) {
+      if (!messages[index].isPlain()) {
+        throw new IllegalArgumentException(
+            "sendMany() takes messages of short items, at most 4 KiB in all, in order and without return buffers: send() takes any");
+      }
+    }
     int sent = 0;
     while (sent < count) {
       int part = Math.min(MOST_AT_ONCE, count - sent);
@@ -301,10 +307,6 @@ final class Sender {
       Service by, long to, Outgoing[] messages, int first, int count, NativeBlock block) {
     for (int index = 0; index < count; ++index) {
       Outgoing message = messages[first + index];
-      if (!message.isPlain()) {
-        throw new IllegalArgumentException(
-            "sendMany() takes messages of short items, at most 4 KiB in all, in order and without return buffers: send() takes any");
-      }
       int items = message.preparePlain(true);
       block.bytes.putLong(
           index * OutgoingMessage.BYTES + OutgoingMessage.ITEMS, message.plainItems());

@@ -136,8 +136,9 @@ public final class Service implements AutoCloseable {
    * calls on paths that need them. The items of each message must fit into its {@link Outgoing} (4
    * KiB in all), and it must have no return buffers.
    *
-   * @return how many were sent, from the first one on; less than {@code count} if there is no room
-   *     for more
+   * @return how many were sent, from the first one on; less than {@code count} if the next one
+   *     found no room, or failed
+   * @throws IllegalArgumentException if one of them is not such a message; then none was sent
    * @throws RipcException as {@link #send(ServiceId, Outgoing)}, if the first one could not be sent
    *     for another reason
    */

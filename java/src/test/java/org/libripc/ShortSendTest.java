@@ -157,6 +157,16 @@ class ShortSendTest extends PairTest {
   }
 
   @Test
+  void sendManyRefusesAMessageThatItCannotSendBeforeItSendsAny() throws Exception {
+    Outgoing[] messages = new Outgoing[70];
+    for (int index = 0; index < messages.length; ++index) messages[index] = new Outgoing();
+    messages[69].add(pattern(5000, 1));
+    assertThrows(IllegalArgumentException.class, () -> client.sendMany(server.id(), messages, 70));
+    client.send(server.id(), bytes("the first"));
+    assertEquals("the first", receiveText(server));
+  }
+
+  @Test
   void sendManyStopsWhereThereIsNoRoom() throws Exception {
     Service small = serverContext.service().queueMessages(16).register();
     Outgoing[] messages = new Outgoing[1000];
