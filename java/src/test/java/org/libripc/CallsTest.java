@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.libripc.rpc.CallOutcome.DID_NOT_RUN;
 import static org.libripc.rpc.CallOutcome.MAY_HAVE_RUN;
 
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,8 +19,10 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.RpcEndpoint;
 import org.libripc.rpc.CallOptions;
 import org.libripc.rpc.CallResult;
 import org.libripc.rpc.Request;
@@ -267,6 +271,33 @@ class CallsTest extends CallPairTest {
     assertEquals(0, caller.run(1, TimeUnit.MILLISECONDS));
     caller.close();
     runs.join();
+  }
+
+  @Test
+  void theWaitForATurnCountsAsTimeOfTheRun() throws Exception {
+    AtomicInteger asked = new AtomicInteger();
+    AtomicLong ran = new AtomicLong();
+    InvocationHandler busyAtFirst =
+        (endpoint, method, arguments) ->
+            switch (method.getName()) {
+              case "tryTurn" -> asked.incrementAndGet() > 3;
+              case "run" -> {
+                ran.set((long) arguments[0]);
+                yield 0;
+              }
+              case "close", "isLost" -> false;
+              default -> null;
+            };
+    Class<?>[] types = {RpcEndpoint.class};
+    Object busy = Proxy.newProxyInstance(getClass().getClassLoader(), types, busyAtFirst);
+    RpcEndpoint.Door.to((service, slots, queue, sessions, events) -> (RpcEndpoint) busy);
+    try (Rpc waiting = Rpc.open(client)) {
+      assertEquals(0, waiting.run(1, TimeUnit.HOURS));
+    } finally {
+      RpcEndpoint.Door.to(Endpoint::new);
+    }
+    long left = ran.get();
+    assertTrue(left > 0 && left < TimeUnit.HOURS.toNanos(1), left + " ns");
   }
 
   @Test

@@ -290,9 +290,14 @@ public final class Rpc implements AutoCloseable {
 
   private int run(long nanos) throws InterruptedException {
     checkNotInside();
-    if (!takeTurn(nanos, null)) return 0;
+    long left = nanos;
+    if (!endpoint.tryTurn()) {
+      long started = System.nanoTime();
+      if (!takeTurn(nanos, null)) return 0;
+      if (nanos > 0) left = Math.max(0, nanos - (System.nanoTime() - started));
+    }
     try {
-      return endpoint.run(nanos);
+      return endpoint.run(left);
     } finally {
       endTurn();
       Reference.reachabilityFence(this);
