@@ -66,6 +66,15 @@ class OptionsTest extends PairTest {
   }
 
   @Test
+  void aTextThatCWouldCutIsRefused() {
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> context(options -> options.transports(transport + "\0,none")).close());
+    RipcBuilder cut = Ripc.builder().zookeeper("localhost:2181\0,other:2181");
+    assertThrows(IllegalArgumentException.class, cut::diagnose);
+  }
+
+  @Test
   void countsOfAServiceArePositive() {
     for (int count : new int[] {0, -1}) {
       assertThrows(IllegalArgumentException.class, () -> serverContext.service().maxSenders(count));

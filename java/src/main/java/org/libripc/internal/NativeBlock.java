@@ -26,9 +26,11 @@ public final class NativeBlock {
     address = Binding.get().addressOf(bytes);
   }
 
-  /** A C string; null stays null. */
+  /** A C string; null stays null. A NUL, which would end it, is refused. */
   public static NativeBlock of(String text) {
     if (text == null) return null;
+    if (text.indexOf('\0') >= 0)
+      throw new IllegalArgumentException("an option has a character 0: leave it out");
     byte[] encoded = text.getBytes(StandardCharsets.UTF_8);
     NativeBlock block = new NativeBlock(encoded.length + 1);
     block.bytes.put(0, encoded);
