@@ -148,10 +148,11 @@ public final class Service implements AutoCloseable {
 
   /**
    * Sends to the source of a message, as the reply to it: items of {@link Outgoing#addReturn} are
-   * written into the request's return buffers; one that does not fit, or whose buffer is gone,
-   * travels long, from a copy. The right to write ends with the first reply. The message still
-   * belongs to the caller: its items may be sent, and it may be closed at once if none of them was
-   * borrowed.
+   * written into the request's return buffers. One that does not fit, or whose buffer is gone,
+   * becomes a short item: up to 4 KiB on one host, and up to 64 KiB between hosts, if the message
+   * has room. Else it travels long, from a copy. The right to write ends with the first reply. The
+   * message still belongs to the caller: its items may be sent, and it may be closed at once if
+   * none of them was borrowed.
    */
   public Ticket reply(Message to, Outgoing message) {
     return sender.reply(this, to, message);
@@ -171,8 +172,9 @@ public final class Service implements AutoCloseable {
    * Cancels a request: its return buffers are the application's again, and no reply writes to them.
    *
    * @throws RipcException {@link Status#INVALID_ARGUMENT} if it is unknown or was answered already;
-   *     {@link Status#TIMEOUT} if the peer was stopped in the middle of a write: nothing has
-   *     changed then
+   *     {@link Status#TIMEOUT} if the peer was stopped in the middle of a write: the request then
+   *     continues, its buffers stay attached, and the peer may write only to those that it was
+   *     writing
    */
   public void cancelRequest(long requestId) {
     sender.cancelRequest(this, requestId);
@@ -233,7 +235,7 @@ public final class Service implements AutoCloseable {
    *
    * @param capacity the most messages at once, from 1 to 64
    * @param bytes room for the bytes of their short items; larger messages get separate memory. With
-   *     2728 bytes for each message it must fit into one direct buffer of less than 2 GB
+   *     2744 bytes for each message it must fit into one direct buffer of less than 2 GB
    */
   public MessageBatch batch(int capacity, int bytes) {
     if (capacity < 1 || capacity > 64)

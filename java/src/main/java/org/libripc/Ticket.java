@@ -10,10 +10,10 @@ import org.libripc.internal.LibraryFuture;
  * Outgoing#borrow}ed for it. Nobody has to keep the ticket: the message travels without it. The
  * ticket completes when the peer has the whole message, or with a {@link RipcException} that says
  * why not. The status is then {@link Status#NO_WINDOW}, {@link Status#WINDOW_TOO_SMALL}, {@link
- * Status#REFUSED}, {@link Status#PEER_DEAD}, {@link Status#TIMEOUT} or {@link Status#CLOSED}. The
- * ticket of a withdrawn message is {@link #isCancelled}. If nothing of a message travels long, its
- * ticket is complete when the send returns. Until it is complete, a ticket keeps the memory that
- * was borrowed.
+ * Status#NO_MEMORY}, {@link Status#REFUSED}, {@link Status#LIMIT}, {@link Status#PEER_DEAD}, {@link
+ * Status#TIMEOUT}, {@link Status#CLOSED} or {@link Status#CORRUPT}. The ticket of a withdrawn
+ * message is {@link #isCancelled}. If nothing of a message travels long, its ticket is complete
+ * when the send returns. Until it is complete, a ticket keeps the memory that was borrowed.
  *
  * <p>The ticket of a message that was sent {@link Outgoing#quiet} completes when {@link #poll} or
  * {@link Service#settle} notices.
