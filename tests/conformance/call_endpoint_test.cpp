@@ -137,6 +137,7 @@ TEST_P(RemoteCalls, ThatAWorkerWaitsForEndWithTheEndpoint) {
   rpc.reset();
   EXPECT_EQ(outer.outcome, ended(kMayHaveRun, RIPC_CLOSED));
   ripc_request_drop(server_.take(), RIPC_CANCELLED);
+  EXPECT_EQ(nested.end(rpc_).outcome, kMayHaveRun);
 }
 
 TEST_P(RemoteCalls, LeaveRequestsThatOutliveTheirEndpoint) {
