@@ -26,49 +26,49 @@ using Kind = Directory::Write::Kind;
 // A client whose ensemble has what each test says. Like the real one, it takes no memory by operator new.
 class FakeClient {
  public:
-  FakeClient() { current = this; }
+  FakeClient() { current_ = this; }
   FakeClient(const FakeClient&) = delete;
   FakeClient& operator=(const FakeClient&) = delete;
-  ~FakeClient() { current = nullptr; }
+  ~FakeClient() { current_ = nullptr; }
 
   static std::shared_ptr<const zk::Library> library() {
     auto made = std::make_shared<zk::Library>();
-    made->init = [](auto...) { return reinterpret_cast<zk::Handle*>(current); };
+    made->init = [](auto...) { return reinterpret_cast<zk::Handle*>(current_); };
     made->close = [](auto...) { return 0; };
     made->interest = [](zk::Handle*, int* fd, int* interest, timeval* timeout) {
-      *fd = current->wake_.get();
-      *interest = current->count_ != 0 ? zk::kWrite : 0;  // its descriptor can always be written
+      *fd = current_->wake_.get();
+      *interest = current_->count_ != 0 ? zk::kWrite : 0;  // its descriptor can always be written
       *timeout = {60, 0};
       return 0;
     };
-    made->process = [](auto...) { return current->answer_all(); };
+    made->process = [](auto...) { return current_->answer_all(); };
     made->state = [](zk::Handle*) -> int { return zk::kConnectedState; };
     made->client_id = [](zk::Handle*) -> const zk::ClientId* { return &kId; };
     made->error_text = [](int) { return "a reason that is too long for a string without memory"; };
     made->get = [](zk::Handle*, const char* path, zk::Watcher, void*, zk::DataDone done, const void* data) {
-      return current->add({.path = path, .data_done = done, .data = data});
+      return current_->add({.path = path, .data_done = done, .data = data});
     };
     made->exists = [](zk::Handle*, const char*, zk::Watcher, void*, zk::StatDone done, const void* data) {
-      return current->add({.stat_done = done, .data = data});
+      return current_->add({.stat_done = done, .data = data});
     };
     made->children = [](zk::Handle*, const char*, zk::Watcher, void*, zk::StringsDone done, const void* data) {
-      return current->add({.strings_done = done, .data = data});
+      return current_->add({.strings_done = done, .data = data});
     };
     made->create = [](zk::Handle*, const char*, const char*, int, const zk::AccessList*, int, zk::StringDone done,
                       const void* data) {
-      current->has_folder = true;
-      return current->add({.string_done = done, .data = data});
+      current_->has_folder = true;
+      return current_->add({.string_done = done, .data = data});
     };
     made->sync = [](zk::Handle*, const char*, zk::StringDone done, const void* data) {
-      return current->add({.string_done = done, .data = data});
+      return current_->add({.string_done = done, .data = data});
     };
     made->multi = [](zk::Handle*, int count, const zk::Operation* operations, zk::OperationResult* results,
                      zk::VoidDone done, const void* data) {
       for (int i = 0; i < count; ++i) results[i].error = 0;
       int code = zk::kOk;
-      for (int i = 0; i < count && code == zk::kOk; ++i) code = results[i].error = current->code_of(operations[i]);
-      if (code == zk::kOk) current->done = count;
-      return current->add({.code = code, .void_done = done, .data = data});
+      for (int i = 0; i < count && code == zk::kOk; ++i) code = results[i].error = current_->code_of(operations[i]);
+      if (code == zk::kOk) current_->committed = count;
+      return current_->add({.code = code, .void_done = done, .data = data});
     };
     made->remove_watches = [](auto...) { return 0; };
     made->create_op = [](zk::Operation* operation, const char* path, const char*, int, const zk::AccessList*, int,
@@ -82,7 +82,7 @@ class FakeClient {
   }
 
   std::atomic<bool> has_folder = true;
-  int done = 0;         // the operations of the last commit that was made
+  int committed = 0;    // the operations of the last commit that was made
   std::string removed;  // the path of a node that someone has removed
 
  private:
@@ -90,7 +90,7 @@ class FakeClient {
   static constexpr int kSet = 5;
   static constexpr int kCheck = 13;
   static constexpr zk::ClientId kId{.id = 7, .password = {}};
-  static inline FakeClient* current = nullptr;
+  static inline FakeClient* current_ = nullptr;
 
   struct Answer {
     int code = zk::kOk;
@@ -201,7 +201,7 @@ TEST_F(ZooKeeperDirectoryTest, AMembershipThatSomeoneHasRemovedDoesNotBlockTheRe
       [&](const Directory::Answer& answer) { outcome = static_cast<int>(answer.outcome); });
   EXPECT_TRUE(eventually([&] { return outcome != -1; }));
   EXPECT_EQ(outcome, static_cast<int>(Directory::Outcome::done));
-  EXPECT_EQ(client_.done, 3) << "the check of the folder, the removal and the other membership";
+  EXPECT_EQ(client_.committed, 3) << "the check of the folder, the removal and the other membership";
 }
 
 }  // namespace
