@@ -37,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (is_open) require(std::has_single_bit(header.code) && header.code <= call::kMaxSlots);
   require((header.kind == call::Kind::state) == (header.state != call::State{}));
   if (header.kind == call::Kind::state) require(header.code <= RIPC_SYSTEM);
-  require(header.time == 0 || header.kind == call::Kind::request);
+  require(header.time == 0 || header.kind == call::Kind::request ||
+          (header.kind == call::Kind::answer && header.time == call::kLate));
   std::array<std::byte, call::kHeaderSize> encoded;
   call::encode(header, encoded.data());
   require(std::ranges::equal(encoded, bytes.first(call::kHeaderSize)));
