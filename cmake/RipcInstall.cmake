@@ -9,16 +9,16 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ripc")
 
 install(TARGETS ripc ripc_static EXPORT ripcTargets
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library NAMELINK_COMPONENT development
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
 if(TARGET ripc_cli)
-  install(TARGETS ripc_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS ripc_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
 
 # Debug information stays in the build tree, where debuggers find it. Each installed binary names a file for it, which
 # the component `debug` puts into the folder .debug next to the binary:
 #   cmake --install build/release --component debug
-function(ripc_install_without_debug target destination)
+function(ripc_install_without_debug target destination component)
   set(split "
     set(ripc_installed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${destination}\")
     set(ripc_debug_file \"${PROJECT_BINARY_DIR}/debug/$<TARGET_FILE_NAME:${target}>.debug\")
@@ -28,24 +28,27 @@ function(ripc_install_without_debug target destination)
   install(CODE "${split}
     execute_process(COMMAND_ERROR_IS_FATAL ANY
       COMMAND \"${CMAKE_OBJCOPY}\" --strip-unneeded \"--add-gnu-debuglink=\${ripc_debug_file}\"
-        \"\${ripc_installed}/$<TARGET_FILE_NAME:${target}>\")")
+        \"\${ripc_installed}/$<TARGET_FILE_NAME:${target}>\")"
+    COMPONENT ${component})
   install(CODE "${split}
     file(INSTALL \"\${ripc_debug_file}\" DESTINATION \"\${ripc_installed}/.debug\")"
     COMPONENT debug EXCLUDE_FROM_ALL)
 endfunction()
 if(CMAKE_OBJCOPY)
-  ripc_install_without_debug(ripc "${CMAKE_INSTALL_LIBDIR}")
+  ripc_install_without_debug(ripc "${CMAKE_INSTALL_LIBDIR}" library)
   if(TARGET ripc_cli)
-    ripc_install_without_debug(ripc_cli "${CMAKE_INSTALL_BINDIR}")
+    ripc_install_without_debug(ripc_cli "${CMAKE_INSTALL_BINDIR}" program)
   endif()
   install(CODE "execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND \"${CMAKE_OBJCOPY}\" --strip-debug
-    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:ripc_static>\")")
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:ripc_static>\")"
+    COMPONENT development)
 endif()
-install(DIRECTORY "${RIPC_PUBLIC_INCLUDE_DIR}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+install(DIRECTORY "${RIPC_PUBLIC_INCLUDE_DIR}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
+  DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/libripc${soversion}" COMPONENT library)
 
-install(EXPORT ripcTargets NAMESPACE ripc:: DESTINATION "${package_dir}")
+install(EXPORT ripcTargets NAMESPACE ripc:: DESTINATION "${package_dir}" COMPONENT development)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/ripcConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/cmake/ripcConfig.cmake"
   INSTALL_DESTINATION "${package_dir}"
@@ -56,7 +59,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/ripcConfigVersion.
 install(FILES
   "${PROJECT_BINARY_DIR}/cmake/ripcConfig.cmake"
   "${PROJECT_BINARY_DIR}/cmake/ripcConfigVersion.cmake"
-  DESTINATION "${package_dir}")
+  DESTINATION "${package_dir}" COMPONENT development)
 
 # ripc.pc names its prefix relative to its own folder, so that an installed tree can be moved.
 set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
@@ -64,4 +67,4 @@ file(RELATIVE_PATH RIPC_PREFIX_FROM_PKGCONFIG
   "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}" "${CMAKE_INSTALL_PREFIX}")
 string(REGEX REPLACE "/$" "" RIPC_PREFIX_FROM_PKGCONFIG "${RIPC_PREFIX_FROM_PKGCONFIG}")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/ripc.pc.in" "${PROJECT_BINARY_DIR}/cmake/ripc.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/cmake/ripc.pc" DESTINATION "${pkgconfig_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/cmake/ripc.pc" DESTINATION "${pkgconfig_dir}" COMPONENT development)

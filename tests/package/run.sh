@@ -86,6 +86,10 @@ if has_debug "$build/lib/libripc.so"; then
   quietly "$cmake" --install "$build" --prefix "$prefix" --component debug
   [[ $(line_of "$libdir/libripc.so" ripc_context_create) == */libripc/src/*.cpp:* ]]
 fi
+if grep -F '"Unspecified"' "$build/cmake_install.cmake"; then
+  echo "a file that is installed belongs to no Debian package: give its install() a COMPONENT of RipcPackage.cmake" >&2
+  exit 1
+fi
 if grep -rIlF -e "$build" -e "$work" "$prefix/include" "$libdir/cmake" "$pc"; then
   echo "the files above name the build tree or the place of installation" >&2
   exit 1
