@@ -13,6 +13,8 @@ install(TARGETS ripc ripc_static EXPORT ripcTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
 if(TARGET ripc_cli)
   install(TARGETS ripc_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+  install(FILES "${PROJECT_SOURCE_DIR}/libripc/cli/completion.bash"
+    DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions" RENAME ripc COMPONENT program)
 endif()
 
 # Debug information stays in the build tree, where debuggers find it. Each installed binary names a file for it, which

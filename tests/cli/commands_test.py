@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -10,10 +11,12 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from harness import PATIENCE, CliTest  # noqa: E402
+from harness import PATIENCE, RIPC, CliTest  # noqa: E402
 
-COMMANDS = ["serve", "get", "serve-calls", "call", "wait", "watch", "ping", "resolve", "services", "doctor", "key", "bench"]
-BENCHES = ["pingpong", "rate", "bandwidth", "limits", "pool", "calls"]
+COMPLETION = pathlib.Path(__file__).resolve().parents[2] / "libripc/cli/completion.bash"
+
+COMMANDS = ["serve", "get", "serve-calls", "call", "wait", "watch", "ping", "resolve", "services", "doctor", "key", "trust", "bench"]
+BENCHES = ["pingpong", "rate", "bandwidth", "calls", "service", "protocols", "limits", "pool"]
 
 
 class Help(CliTest):
@@ -29,12 +32,33 @@ class Help(CliTest):
                 self.assertIn("Example: ripc " + " ".join(command), text)
 
     def test_every_command_that_prints_a_result_has_json(self):
-        for command in [[name] for name in COMMANDS if name not in ("bench", "key")] + [["key", "new"]] + [["bench", name] for name in BENCHES]:
+        for command in [[name] for name in COMMANDS if name not in ("bench", "key", "trust")] + [["key", "new"], ["trust", "list"]] + [["bench", name] for name in BENCHES]:
             with self.subTest(command=command):
                 self.assertIn("--json", self.ripc(*command, "--help")[0].decode())
 
     def test_version_is_three_numbers(self):
         self.assertRegex(self.ripc("--version")[0].decode(), r"^\d+\.\d+\.\d+\s*$")
+
+
+class Completion(CliTest):
+    def completed(self, *words):
+        script = (f"source '{COMPLETION}'; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _ripc; "
+                  'printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["bash", "-c", script, "-", RIPC, *words], env=self.environment, capture_output=True, check=True)
+        self.assertEqual(done.stderr, b"")
+        return done.stdout.decode().split()
+
+    def test_offers_the_commands_that_begin_with_the_word(self):
+        self.assertEqual(set(COMMANDS) - set(self.completed("")), set())
+        self.assertEqual(self.completed("se"), ["serve", "serve-calls", "services"])
+        self.assertEqual(self.completed("bench", "p"), ["pingpong", "protocols", "pool"])
+
+    def test_offers_options_and_their_values(self):
+        self.assertEqual(self.completed("get", "files", "--ti"), ["--timeout"])
+        self.assertEqual(self.completed("bench", "calls", "--wait", ""), ["spin", "block", "adaptive"])
+
+    def test_leaves_other_words_to_the_shell(self):
+        self.assertEqual(self.completed("get", "files", ""), [])
 
 
 class Groups(CliTest):
