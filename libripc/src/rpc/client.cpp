@@ -115,13 +115,13 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
 Status Client::start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept {
   try {
     ClientSession& session = *call.session;
-    if (!session.is_group() && session.takes_calls() && session.queue.empty()) {
+    if (!session.is_group() && session.takes(call, now)) {
       if (Status status = dispatch(lock, call, items, now); status != RIPC_PENDING) return status;
     }
     const bool has_given = core::has_kind(items, RIPC_ITEM_GIVEN);
     if (Status valid = has_given ? messenger_.check_given(items) : Status(); !valid.ok()) return valid;
     keep(call, items);  // until it can be sent, or for other members
-    Status status = session.is_group() ? place(lock, call) : enqueue(call, session);
+    Status status = session.is_group() ? place(lock, call) : enqueue(call, session, now);
     if (status.ok() && has_given) messenger_.release_given(items);
     return status;
   } catch (const std::bad_alloc&) {
@@ -148,7 +148,7 @@ Status Client::cancel(std::uint64_t name) {
   // A call that has ended is reported here too: this may be a callback in the thread that would report it later.
   if (call != nullptr && ended_.remove(*call)) {
     // Another call may be waiting for its slot.
-    if (!call->session->queue.empty()) note_changed();
+    if (call->session->waiting() != 0) note_changed();
     report(lock, *call);
   }
   return status;
@@ -167,11 +167,11 @@ void Client::keep(Call& call, std::span<const ripc_item> items) {
   call.is_kept = !core::has_kind(items, RIPC_ITEM_LONG);
 }
 
-Status Client::enqueue(Call& call, ClientSession& session) {
-  if (session.queue.size() >= options_.queue)
+Status Client::enqueue(Call& call, ClientSession& session, Nanoseconds now) {
+  if (session.waiting() >= options_.queue)
     return Status(RIPC_AGAIN, "As many calls to this server wait as the endpoint allows: run it, then call again.");
   call.session = &session;
-  session.queue.push(call);
+  session.wait(call, now);
   set_timer(call);
   return {};
 }
@@ -293,17 +293,19 @@ void Client::lack_room(ClientSession& session, Nanoseconds now) noexcept {
 
 void Client::pump(Lock& lock, ClientSession& session) {
   if (session.is_stale && session.is_idle()) {
-    if (session.queue.empty()) return close(session);
+    if (session.waiting() == 0) return close(session);
     check_path(session, messenger_.now());
   }
-  while (session.takes_calls() && !session.queue.empty()) {
-    Call& call = *session.queue.front();
-    session.queue.remove(call);
+  while (session.takes_calls() && session.waiting() != 0) {
+    const Nanoseconds now = messenger_.now();
+    Call* const next = session.next_call(now);
+    if (next == nullptr) return;
+    Call& call = *next;
     if (session.is_group()) {
       place_begun(lock, call);
       continue;
     }
-    const Status status = dispatch(lock, call, call.arguments.items(), messenger_.now());
+    const Status status = dispatch(lock, call, call.arguments.items(), now);
     if (status == RIPC_PENDING) {
       session.queue.push_front(call);
       set_timer(call);
@@ -316,7 +318,7 @@ void Client::pump(Lock& lock, ClientSession& session) {
 void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept {
   ClientSession& session = *call.session;
   if (call.state == Call::State::queued) {
-    session.queue.remove(call);
+    session.leave_queue(call);
   } else {
     session.give_slot_back(call);
   }
@@ -423,7 +425,7 @@ std::size_t Client::progress(Nanoseconds now) {
     for (const auto& [to, session] : sessions_) {
       check_path(*session, now);
       session->needs_room = false;
-      if (session->takes_calls() && !session->queue.empty()) changed_sessions_.push_back(session.get());
+      if (session->takes_calls() && session->waiting() != 0) changed_sessions_.push_back(session.get());
     }
     for (ClientSession* session : changed_sessions_) pump(lock, *session);
   }

@@ -69,7 +69,7 @@ class Client : public std::enable_shared_from_this<Client> {
   bool needs_clock(const ClientSession& session, const MethodRecord* record) const noexcept;
   void keep(Call& call, std::span<const ripc_item> items);
   Status start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept;
-  Status enqueue(Call& call, ClientSession& session);
+  Status enqueue(Call& call, ClientSession& session, Nanoseconds now);
   // RIPC_OK: sent. RIPC_PENDING: the call has to wait, without a slot.
   Status dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now);
   Status send_any(Lock& lock, Call& call, std::span<const ripc_item> items);

@@ -54,10 +54,10 @@ Status Client::place_once(Lock& lock, Call& call) {
   if (member == nullptr) return wait_for_member(call, now);
   prepare(*member, now);
   call.session = member;
-  if (member->takes_calls() && member->queue.empty()) {
+  if (member->takes(call, now)) {
     if (const Status status = dispatch(lock, call, call.arguments.items(), now); status != RIPC_PENDING) return status;
   }
-  return enqueue(call, *member);
+  return enqueue(call, *member, now);
 }
 
 Status Client::place(Lock& lock, Call& call) {
@@ -94,7 +94,7 @@ Status Client::wait_for_member(Call& call, Nanoseconds now) {
     timers_.set(group, now + kMemberPause);
   }
   prepare(group, now);
-  return enqueue(call, group);
+  return enqueue(call, group, now);
 }
 
 void Client::members_found(ClientSession& group, ripc_status status, Nanoseconds now) noexcept {

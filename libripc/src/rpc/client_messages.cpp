@@ -67,8 +67,8 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
 
 void Client::note_time(ClientSession& session, const Call& call, Nanoseconds now, bool is_late) noexcept {
   const Nanoseconds round_trip = elapsed(call.sent_at, now);
+  if (call.repeats == 0) session.round_trip.add(round_trip);
   if (session.may_lose && call.repeats == 0) {
-    session.round_trip.add(round_trip);
     is_late ? session.window.answered_late() : session.window.answered(round_trip);
   }
   if (call.group != 0) session.note_answer_time(round_trip, now);
@@ -114,6 +114,7 @@ void Client::end_with_state(Call& call, const Header& header) noexcept {
   const auto why = static_cast<ripc_status>(header.code);
   switch (header.state) {
     case wire::call::State::not_run:
+      if (why == RIPC_TIMEOUT) call.session->expired_at = messenger_.now();
       finish(call, RIPC_CALL_DID_NOT_RUN, call.is_withdrawn ? RIPC_PEER_DEAD : why);
       break;
     case wire::call::State::may_have_run:

@@ -42,7 +42,7 @@ void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
     open(session, now);
   } else if (session.state == ClientSession::State::open && !session.is_group() && session.is_idle() &&
-             session.queue.empty() && elapsed(session.used_at, now) > kFresh) {
+             session.waiting() == 0 && elapsed(session.used_at, now) > kFresh) {
     const bool is_old = elapsed(session.used_at, now) > wire::call::kSessionTime / 2;
     if (is_old) session.is_stale = true;
     check_path(session, now);
@@ -53,6 +53,7 @@ void Client::find_path(ClientSession& session) noexcept {
   if (session.state != ClientSession::State::finding) {
     session.state = ClientSession::State::finding;
     session.finding_since = messenger_.now();
+    session.queue_late();
     for (Call* call = session.queue.front(); call != nullptr; call = call->next) set_timer(*call);
   }
   if (session.search) return;
@@ -167,6 +168,7 @@ void Client::session_over(ClientSession& session, ripc_status why) noexcept {
 }
 
 void Client::end_queued(ClientSession& session, ripc_status why) noexcept {
+  session.queue_late();
   while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
 }
 
@@ -204,7 +206,7 @@ bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
       break;
   }
   // Calls that have ended refer to their sessions until they are reported.
-  const bool is_used = !session.is_idle() || !session.queue.empty() || !ended_.empty();
+  const bool is_used = !session.is_idle() || session.waiting() != 0 || !ended_.empty();
   if (is_used || elapsed(session.used_at, now) < wire::call::kSessionTime) {
     timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
     return true;

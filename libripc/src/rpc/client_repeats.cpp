@@ -37,8 +37,11 @@ void Client::set_timer(Call& call) noexcept {
 
 void Client::call_due(Call& call, Nanoseconds now) noexcept {
   if (call.is_in_send) return timers_.set(call, now + TimerWheel::kTick);
-  const ClientSession& session = *call.session;
-  if (now >= call.deadline) return give_up(call, RIPC_TIMEOUT);
+  ClientSession& session = *call.session;
+  if (now >= call.deadline) {
+    if (call.state == Call::State::sent) session.expired_at = now;
+    return give_up(call, RIPC_TIMEOUT);
+  }
   if (call.state == Call::State::queued) {
     const bool has_no_path = session.state == ClientSession::State::finding;
     if (has_no_path && now >= end_of_search(call, session, messenger_.resolve_timeout()))

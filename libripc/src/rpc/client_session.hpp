@@ -41,7 +41,9 @@ struct ClientSession : TimerWheel::Timer {
   std::vector<std::uint16_t> free_slots;
   std::size_t in_flight = 0;  // calls with a slot that the server has not reported on; only these count in the window
   CallQueue queue;
-  Nanoseconds used_at = 0;  // when a message was last sent or received
+  CallQueue late;              // calls that would expire: sent when nothing else is under way
+  Nanoseconds expired_at = 0;  // when a call that was sent last ran out of time
+  Nanoseconds used_at = 0;     // when a message was last sent or received
   Nanoseconds finding_since = 0;
   ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
   Nanoseconds open_pause = 0;
@@ -57,7 +59,8 @@ struct ClientSession : TimerWheel::Timer {
     if (state != State::open || is_stale || needs_room) return false;
     return is_group() || (!free_slots.empty() && (!may_lose || window.admits(in_flight)));
   }
-  std::size_t under_way() const noexcept { return slots.size() - free_slots.size() + queue.size(); }
+  std::size_t under_way() const noexcept { return slots.size() - free_slots.size() + waiting(); }
+  std::size_t waiting() const noexcept { return queue.size() + late.size(); }
   bool is_idle() const noexcept { return free_slots.size() == slots.size(); }
   Call* call(std::uint32_t number) const noexcept {
     if (slots.empty()) return nullptr;
@@ -65,6 +68,20 @@ struct ClientSession : TimerWheel::Timer {
     return call != nullptr && call->number == number ? call : nullptr;
   }
   void start(std::uint64_t session, std::uint64_t server, std::uint32_t slot_count);
+  // Whether this new call is sent at once.
+  bool takes(const Call& call, Nanoseconds now) const noexcept {
+    return takes_calls() && queue.empty() && (is_idle() || !would_expire(call, now));
+  }
+  // Whether calls have run out of time lately, and this one has less left than slow answers take. An overloaded server
+  // would only refuse it, which takes the time of other calls: docs/performance/calls.md shows how much.
+  bool would_expire(const Call& call, Nanoseconds now) const noexcept;
+  // Puts the call into the queue, or among the late ones.
+  void wait(Call& called, Nanoseconds now) noexcept;
+  // Takes the next call to be sent out of its queue; nullptr: there is none.
+  Call* next_call(Nanoseconds now) noexcept;
+  void leave_queue(Call& called) noexcept;
+  // Late calls wait again like all others, before them.
+  void queue_late() noexcept;
   // Puts the call into a free slot, which gives it its number.
   void take_slot(Call& called) noexcept;
   void give_slot_back(const Call& called) noexcept;

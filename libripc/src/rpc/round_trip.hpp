@@ -38,10 +38,11 @@ class RoundTrip {
   Nanoseconds overdue() const noexcept {
     return std::max(backed_off_, mean_ == 0 ? kFirst : std::clamp(mean_ + 4 * deviation_, kShortest, kLongest));
   }
+  Nanoseconds mean() const noexcept { return mean_; }  // 0: nothing was measured
 
  private:
   Nanoseconds backed_off_ = 0;
-  Nanoseconds mean_ = 0;  // 0: nothing was measured
+  Nanoseconds mean_ = 0;
   Nanoseconds deviation_ = 0;
 };
 
