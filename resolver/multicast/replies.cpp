@@ -53,8 +53,9 @@ void MulticastResolver::reply(const spi::MulticastPacket& packet, spi::Multicast
     if (!builder.add(*record, false)) return;
     bytes = builder.finish();
     if (bytes.size() > network.packet_limit()) {
-      // Sent over a network that can carry it. An announcement during a question counts as an answer.
-      schedule(*record, false);
+      // Sent over a network that can carry it. An announcement during a question counts as an answer. A record that is
+      // not ours yet is not announced.
+      if (!probing_.contains(asked.id)) schedule(*record, false);
       return;
     }
     ++counters_.replies_sent;

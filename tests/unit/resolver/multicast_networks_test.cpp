@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The multicast resolver over several networks at once.
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "fake_network.hpp"
+#include "spi/holder_rules.hpp"
 
 namespace ripc::internal::test {
 namespace {
@@ -126,6 +129,44 @@ TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
   const Status status = holder->publish(record, false, nullptr);
   EXPECT_EQ(status.code(), RIPC_LIMIT);
   EXPECT_TRUE(mentions(status, "700 bytes")) << status.text();
+}
+
+// Another context wants the same ID, over a network that cannot carry the record.
+TEST_F(MulticastNetworks, WhatIsStillAskedForIsNotAnnounced) {
+  one_.packet_limit = 512;
+  MulticastOptions asking = options_;
+  asking.probe_time = kMulticastPatience;
+  MulticastContext asker(asking, networks_on(one_, other_));
+  MulticastContext listener(options_, networks_on(other_));
+  FakeNetwork rival(one_);
+  std::thread thread([&] {
+    spi::ServiceRecord record = large_record(asker, 7, 800);
+    EXPECT_EQ(asker->publish(record, false, nullptr).code(), RIPC_ID_IN_USE);
+  });
+  std::vector<std::byte> buffer(spi::kMaxPacket);
+  spi::ReceivedPacket received;
+  EXPECT_TRUE(eventually([&] { return rival.receive(0, buffer, received) == spi::Arrival::packet; }));
+  PacketHeader probe;
+  EXPECT_EQ(spi::decode_header(received.bytes, probe), spi::DecodeStatus::ok);
+  probe.context = 4711;
+  ++probe.nonce;
+  probe.number = spi::kMaxIncarnation;
+  EXPECT_EQ(rival.send_to_groups(PacketBuilder(probe, spi::Seal()).finish()).packets, 1U);
+  // Now the holder of the ID answers.
+  PacketHeader reply = probe;
+  reply.type = PacketType::reply;
+  reply.is_probe = false;
+  --reply.nonce;
+  reply.number = 0;
+  spi::ServiceRecord held = listener.record(7);
+  held.context = reply.context;
+  held.incarnation = 1;
+  PacketBuilder answer(reply, spi::Seal());
+  EXPECT_TRUE(answer.add(held, false));
+  EXPECT_EQ(rival.send_to(received.from, answer.finish(true)).packets, 1U);
+  thread.join();
+  EXPECT_TRUE(listener.learns(asker.publish(ripc_service_id{3} << 62)));
+  EXPECT_FALSE(listener.look(7).ok()) << "it was not the asker's";
 }
 
 TEST_F(MulticastNetworks, AWaitingThreadAsksAgainWhenAGroupIsJoined) {
