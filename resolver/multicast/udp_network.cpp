@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,6 +107,7 @@ Result<std::unique_ptr<UdpNetwork>> UdpNetwork::open(const MulticastOptions& opt
 Status UdpNetwork::start() {
   // Before the first look at the interfaces, so that no change is missed.
   watch_ = watch_interfaces();
+  retry_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   for (const MulticastGroup& group : options_.groups) {
     if (Status status = open_group(group); !status.ok()) return status;
     UniqueFd& sender = group.is_ipv6 ? sender6_ : sender4_;
@@ -228,9 +230,13 @@ bool UdpNetwork::change_membership(const Membership& membership, bool join) noex
 }
 
 void UdpNetwork::refresh() {
+  itimerspec retry{};
+  retry.it_value.tv_sec = static_cast<time_t>(pause_.next() / 1'000'000'000);
+  static_cast<void>(::timerfd_settime(retry_.get(), 0, &retry, nullptr));
   const Result<std::vector<Interface>> usable = usable_interfaces(options_.interfaces);
   // If there is no new list, the old one is the best guess.
   if (!usable.ok()) return;
+  bool is_complete = true;
   auto fresh = std::make_shared<Memberships>();
   const std::shared_ptr<const Memberships> old = memberships();
   // Leave first: the kernel limits how many memberships a socket may have.
@@ -244,8 +250,17 @@ void UdpNetwork::refresh() {
       if (!(options_.groups[group].is_ipv6 ? interface.has_ipv6 : interface.has_ipv4)) continue;
       const Membership membership{group, interface};
       const bool is_joined = std::ranges::find(*old, membership) != old->end();
-      if (is_joined || change_membership(membership, true)) fresh->push_back(membership);
+      if (is_joined || change_membership(membership, true)) {
+        fresh->push_back(membership);
+      } else {
+        is_complete = false;
+      }
     }
+  }
+  if (is_complete) {
+    pause_.reset();
+    retry = {};
+    static_cast<void>(::timerfd_settime(retry_.get(), 0, &retry, nullptr));
   }
   const std::lock_guard lock(mutex_);
   memberships_ = std::move(fresh);
@@ -339,19 +354,16 @@ std::vector<pollfd> UdpNetwork::descriptors() const {
   add(sender4_);
   add(sender6_);
   add(watch_);
+  add(retry_);
   return descriptors;
 }
 
 spi::Arrival UdpNetwork::receive(int fd, std::span<std::byte> buffer, spi::ReceivedPacket& received) {
-  if (fd == watch_.get()) {
-    drain_watch(fd);
-    is_outdated_ = true;
-  }
-  if (is_outdated_) {
+  if (fd == watch_.get() || fd == retry_.get()) {
+    if (fd == watch_.get()) drain_watch(fd);
     refresh();
-    is_outdated_ = false;
+    return spi::Arrival::nothing;
   }
-  if (fd == watch_.get()) return spi::Arrival::nothing;
   const auto group = std::ranges::find_if(groups_, [&](const UniqueFd& item) { return item.get() == fd; });
   for (int attempt = 0; attempt < kReceiveAttempts; ++attempt) {
     received = {};

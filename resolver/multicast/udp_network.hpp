@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.hpp"
 #include "base/peer_authorizer.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -100,7 +101,8 @@ class UdpNetwork final : public spi::MulticastNetwork {
   UniqueFd sender4_;
   UniqueFd sender6_;
   UniqueFd watch_;
-  bool is_outdated_ = false;  // memberships_ is; used by the receiving thread
+  UniqueFd retry_;  // a timer, for what refresh() could not do
+  Backoff pause_{1'000'000'000, 64'000'000'000};
   mutable std::mutex mutex_;
   std::shared_ptr<const Memberships> memberships_ = std::make_shared<Memberships>();
 };

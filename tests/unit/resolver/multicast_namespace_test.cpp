@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 
+#include <fstream>
 #include <thread>
 
 #include "multicast_helpers.hpp"
@@ -123,6 +124,21 @@ TEST_F(MulticastHosts, AnInterfaceThatComesLaterIsUsed) {
   EXPECT_EQ(*asker->resolve(7), record);
   ASSERT_TRUE(run("ip -n " + hosts_->b() + " link set rb down"));
   EXPECT_TRUE(eventually([&] { return (*asker)->state().networks.front().interfaces.empty(); }));
+}
+
+TEST_F(MulticastHosts, AGroupThatCouldNotBeJoinedIsJoinedALittleLater) {
+  const auto set = [&](const char* setting, int value) {
+    return hosts_->in(hosts_->a(), [&] {
+      return static_cast<bool>(std::ofstream(std::string("/proc/sys/net/") + setting) << value << std::flush);
+    });
+  };
+  // Without IPv6, so that no address changes later.
+  if (!set("ipv6/conf/all/disable_ipv6", 1) || !set("ipv4/igmp_max_memberships", 0))
+    GTEST_SKIP() << "the network's settings cannot be changed here";
+  const auto host = hosts_->context(hosts_->a(), options("239.255.82.73"));
+  EXPECT_TRUE((*host)->state().networks.front().interfaces.empty());
+  ASSERT_TRUE(set("ipv4/igmp_max_memberships", 20));
+  EXPECT_TRUE(eventually([&] { return !(*host)->state().networks.front().interfaces.empty(); }));
 }
 
 TEST_F(MulticastHosts, WithHalfOfThePacketsLostServicesAreStillFound) {
