@@ -24,7 +24,7 @@ constexpr std::size_t kMaxInterests = 1024;
 
 Status MulticastResolver::update(const spi::ServiceRecord& record) {
   if (Status status =
-          spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
+          spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), limits().largest);
       !status.ok())
     return status;
   if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;

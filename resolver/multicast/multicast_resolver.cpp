@@ -67,11 +67,6 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
     resolver->networks_.push_back(std::move(*udp));
   }
   for (auto& other : others) resolver->networks_.push_back(std::move(other));
-  resolver->largest_limit_ = 0;
-  for (const auto& network : resolver->networks_) {
-    resolver->common_limit_ = std::min(resolver->common_limit_, network->packet_limit());
-    resolver->largest_limit_ = std::max(resolver->largest_limit_, std::min(spi::kMaxPacket, network->packet_limit()));
-  }
   try {
     resolver->thread_ = std::thread(
         [raw = resolver.get(), watched = resolver->watch_networks()]() mutable { raw->run(std::move(watched)); });
@@ -93,6 +88,16 @@ MulticastResolver::~MulticastResolver() {
 }
 
 void MulticastResolver::wake_thread() const noexcept { signal_event(wake_.get()); }
+
+MulticastResolver::Limits MulticastResolver::limits() const noexcept {
+  Limits limits;
+  for (const auto& network : networks_) {
+    const std::size_t limit = std::min(spi::kMaxPacket, network->packet_limit());
+    limits.common = std::min(limits.common, limit);
+    limits.largest = std::max(limits.largest, limit);
+  }
+  return limits;
+}
 
 void MulticastResolver::count(const spi::SentPackets& sent) noexcept {
   counters_.packets_sent += sent.packets;
@@ -119,7 +124,7 @@ MulticastResolver::Bytes MulticastResolver::encode_question(const Question& ques
   header.nonce = question.nonce;
   header.id = question.id;
   header.number = question.incarnation;
-  spi::PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, common_limit_);
+  spi::PacketBuilder builder(header, spi::Seal(options_.credentials), kAdvertised, limits().common);
   // Each question lists the next services, so that in the end all are announced.
   auto position = published_.upper_bound(last_advertised_);
   for (std::size_t i = 0; i < published_.size(); ++i, ++position) {
@@ -338,7 +343,7 @@ std::optional<spi::ServiceRecord> MulticastResolver::probe(const spi::ServiceRec
 Status MulticastResolver::publish(spi::ServiceRecord& record, bool takeover,
                                   std::vector<spi::ServiceRecord>* displaced) {
   if (Status status =
-          spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), largest_limit_);
+          spi::check_packet_record(record, options_.hash_name, spi::Seal(options_.credentials), limits().largest);
       !status.ok())
     return status;
   if (Status status = spi::check_own_rights(record, options_.credentials); !status.ok()) return status;

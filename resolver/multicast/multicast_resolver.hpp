@@ -142,6 +142,12 @@ class MulticastResolver final : public spi::Resolver {
   Status no_service(ripc_service_id id, const Question& question, Nanoseconds waited) const;
   std::optional<spi::ServiceRecord> probe(const spi::ServiceRecord& candidate);
   Bytes encode_question(const Question& question);
+  // Bytes of a packet that every network carries, and of one that at least one carries.
+  struct Limits {
+    std::size_t common = spi::kMaxPacket;
+    std::size_t largest = 0;
+  };
+  Limits limits() const noexcept;
   spi::PacketHeader new_header(spi::PacketType type);
   void ask(const Question& question, std::unique_lock<std::mutex>& lock);
   ChannelPointer take_channel(Question& question);
@@ -188,9 +194,7 @@ class MulticastResolver final : public spi::Resolver {
   const MulticastOptions options_;
   const std::uint64_t own_context_;
   Networks networks_;
-  UdpNetwork* udp_ = nullptr;                    // one of networks_; nullptr: UDP is not used
-  std::size_t common_limit_ = spi::kMaxPacket;   // bytes of a packet that every network carries
-  std::size_t largest_limit_ = spi::kMaxPacket;  // bytes of a packet that at least one network carries
+  UdpNetwork* udp_ = nullptr;  // one of networks_; nullptr: UDP is not used
   UniqueFd wake_;
 
   mutable std::mutex mutex_;  // guards everything up to the next blank line; never held while packets are sent

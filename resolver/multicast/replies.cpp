@@ -97,7 +97,7 @@ void MulticastResolver::announce_due(bool is_last_chance) {
     return is_last_chance ? announcement.is_gone : announcement.due <= time;
   };
   if (std::ranges::none_of(announcements_, [&](const auto& entry) { return is_due(entry.second, now); })) return;
-  const std::size_t limit = std::min(spi::kFullPacket, common_limit_);
+  const std::size_t limit = std::min(spi::kFullPacket, limits().common);
   std::optional<spi::PacketBuilder> builder;
   const auto finish = [&] {
     if (builder && !builder->empty()) packets.push_back(builder->finish());

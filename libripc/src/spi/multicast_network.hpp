@@ -74,7 +74,7 @@ class MulticastNetwork {
  public:
   virtual ~MulticastNetwork() = default;
 
-  // Any thread. The largest packet, in bytes; constant during the life of the object.
+  // Any thread. The largest packet, in bytes. It may shrink, but does not grow.
   virtual std::size_t packet_limit() const noexcept = 0;
 
   // Any thread; never blocks. Sends to all contexts that have joined, on each interface; replies arrive on

@@ -24,7 +24,7 @@ class FakeNetwork;
 // Connects networks: each hears what the others send.
 struct FakeWire {
   std::string name = "wire";
-  std::size_t packet_limit = 8192;
+  std::atomic<std::size_t> packet_limit = 8192;
   std::atomic<std::size_t> lost_questions = 0;  // how many of the next packets to the group are lost
   std::atomic<bool> loses_replies = false;
   std::atomic<bool> cannot_send = false;

@@ -12,10 +12,10 @@ namespace {
 
 class MulticastNetworks : public ::testing::Test {
  protected:
-  // A record that takes about `size` bytes.
+  // A record that takes about `size` bytes, which no other ID shares.
   static spi::ServiceRecord large_record(const MulticastContext& holder, ripc_service_id id, std::size_t size) {
     spi::ServiceRecord record = holder.record(id);
-    record.addresses.push_back({"shm", std::string(size, 'x')});
+    record.addresses.push_back({"shm", std::string(size, static_cast<char>('a' + id))});
     return record;
   }
 
@@ -129,6 +129,19 @@ TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
   const Status status = holder->publish(record, false, nullptr);
   EXPECT_EQ(status.code(), RIPC_LIMIT);
   EXPECT_TRUE(mentions(status, "700 bytes")) << status.text();
+}
+
+// For example because a port of the fabric comes later.
+TEST_F(MulticastNetworks, ALimitThatShrinksCountsFromThenOn) {
+  MulticastContext holder(options_, networks_on(one_));
+  MulticastContext listener(options_, networks_on(one_));
+  one_.packet_limit = 512;
+  std::vector<spi::ServiceRecord> records;
+  for (ripc_service_id id = 7; id <= 10; ++id) records.push_back(large_record(holder, id, 300));
+  for (spi::ServiceRecord& record : records) ASSERT_TRUE(holder->publish(record, false, nullptr).ok());
+  for (const spi::ServiceRecord& record : records) EXPECT_TRUE(listener.learns(record));
+  spi::ServiceRecord large = large_record(holder, 11, 800);
+  EXPECT_EQ(holder->publish(large, false, nullptr).code(), RIPC_LIMIT);
 }
 
 // Another context wants the same ID, over a network that cannot carry the record.

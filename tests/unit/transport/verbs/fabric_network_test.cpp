@@ -185,6 +185,17 @@ TEST_F(FabricMulticast, WhatAPortDoesNotCarryIsRefused) {
   EXPECT_GE(sent.failures, 1U) << "the device would lose it without a word";
 }
 
+TEST_F(FabricMulticast, APortThatComesLaterMayLowerTheLimit) {
+  const auto devices = std::make_shared<const DeviceList>(devices_->library(), std::vector<DevicePort>{});
+  End end(devices, options_);
+  EXPECT_GT(end->packet_limit(), 512U);
+  std::vector<DevicePort> ports = devices_->ports();
+  for (DevicePort& port : ports) port.mtu = std::min(port.mtu, 512U);
+  devices->set_ports(ports);
+  ASSERT_TRUE(end.joins()) << end->text();
+  EXPECT_EQ(end->packet_limit(), 512U);
+}
+
 TEST_F(FabricMulticast, AfterAnErrorOfTheQueuePairItWorksAgain) {
   End sender(devices_, options_);
   End receiver(devices_, options_);

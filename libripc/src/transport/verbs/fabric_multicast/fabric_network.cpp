@@ -59,9 +59,6 @@ Status FabricNetwork::start() {
     signal_event(made_event_.get());
   });
   join_chosen();
-  packet_limit_ = kMostOfGroup;
-  for (const Membership& membership : memberships_)
-    packet_limit_ = std::min<std::size_t>(packet_limit_, membership.port.mtu);
   tell_members();
   set_timer(false);
   return {};
@@ -116,6 +113,7 @@ void FabricNetwork::choose_ports() {
       return one.port.device == device && one.name == name;
     });
     if (is_known) continue;
+    packet_limit_ = std::min<std::size_t>(packet_limit_, port->mtu);
     for (const remote::Endpoint& group : groups)
       place_for_one() = {.port = *port, .group = group, .name = name, .id = {}, .queue = {}, .obstacle = kNotJoined};
   }

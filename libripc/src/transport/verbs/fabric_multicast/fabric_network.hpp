@@ -47,7 +47,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
                                                      const FabricNetworkOptions& options);
   ~FabricNetwork() override;
 
-  std::size_t packet_limit() const noexcept override { return packet_limit_; }
+  std::size_t packet_limit() const noexcept override { return packet_limit_.load(std::memory_order_relaxed); }
   spi::SentPackets send_to_groups(std::span<const std::byte> bytes) noexcept override;
   spi::SentPackets send_to(const spi::PeerAddress& to, std::span<const std::byte> bytes) noexcept override;
   // A device does not identify the sending process, so packets from this host are refused unless everyone is admitted.
@@ -119,7 +119,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   const std::shared_ptr<const DeviceList> devices_;
   const FabricNetworkOptions options_;
   PeerAuthorizer authorizer_;
-  std::size_t packet_limit_ = 0;
+  std::atomic<std::size_t> packet_limit_{kMostOfGroup};
   std::string no_port_;  // why there is none
   UniqueFd epoll_;
   UniqueFd timer_;
