@@ -196,6 +196,30 @@ TEST_F(FabricMulticast, APortThatComesLaterMayLowerTheLimit) {
   EXPECT_EQ(end->packet_limit(), 512U);
 }
 
+TEST_F(FabricMulticast, ABusyGroupDoesNotKeepAnotherOneWaiting) {
+  FabricNetworkOptions other = options_;
+  ASSERT_TRUE(remote::Endpoint::parse("239.255.82.74", 26673, other.groups.front()));
+  FabricNetworkOptions both = options_;
+  both.groups.push_back(other.groups.front());
+  End busy(devices_, options_);
+  End quiet(devices_, other);
+  End receiver(devices_, both);
+  ASSERT_TRUE(busy.joins() && quiet.joins());
+  const Deadline deadline = Deadline::after(kPatience);
+  for (const auto& [sender, text] : {std::pair(&quiet, "quiet"), std::pair(&busy, "busy")}) {
+    do {
+      ASSERT_FALSE(deadline.expired()) << receiver->text();
+      sender->send(text);
+    } while (receiver.try_to_hear().text != text);
+  }
+  for (int count = 0; count < 100; ++count) busy.send("busy");
+  quiet.send("after all");
+  while (receiver.hear().text != "after all") {
+    ASSERT_FALSE(deadline.expired());
+    busy.send("busy");
+  }
+}
+
 TEST_F(FabricMulticast, AfterAnErrorOfTheQueuePairItWorksAgain) {
   End sender(devices_, options_);
   End receiver(devices_, options_);

@@ -224,7 +224,8 @@ std::vector<pollfd> FabricNetwork::descriptors() const { return {{epoll_.get(), 
 
 // The descriptor of a queue stays readable until arm(), so what is left in it will be read.
 bool FabricNetwork::take_packet(std::span<std::byte> buffer, spi::ReceivedPacket& received) {
-  for (std::size_t index = 0; index < memberships_.size(); ++index) {
+  for (std::size_t count = memberships_.size(); count != 0; --count) {
+    const std::size_t index = next_++ % memberships_.size();
     Membership& membership = memberships_[index];
     GroupPacket packet;
     if (!membership.queue || !membership.queue->receive(buffer, packet)) continue;
