@@ -145,7 +145,7 @@ TEST_F(MulticastNetworks, ALimitThatShrinksCountsFromThenOn) {
 }
 
 // Another context wants the same ID, over a network that cannot carry the record.
-TEST_F(MulticastNetworks, WhatIsStillAskedForIsNotAnnounced) {
+TEST_F(MulticastNetworks, AnIdUnderProbeIsNotAnnounced) {
   one_.packet_limit = 512;
   MulticastOptions asking = options_;
   asking.probe_time = kMulticastPatience;
