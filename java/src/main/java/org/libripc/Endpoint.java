@@ -184,7 +184,7 @@ final class Endpoint implements RpcEndpoint {
         handle,
         to.value(),
         method,
-        arguments.plainItems(),
+        arguments.memory.plainItems(),
         items,
         block.address,
         slot.number(),
@@ -210,7 +210,7 @@ final class Endpoint implements RpcEndpoint {
       block
           .bytes
           .putInt(CallOptions.RETURN_COUNT, returns.length)
-          .putLong(CallOptions.RETURNS, arguments.returns(returns))
+          .putLong(CallOptions.RETURNS, arguments.memory.returns(returns.length))
           .putLong(CallOptions.LOAN_ENDED, loan == null ? 0 : Callbacks.TICKET_ADDRESS)
           .putLong(CallOptions.LOAN_USER, loan == null ? 0 : loan.user());
       status =
@@ -218,7 +218,7 @@ final class Endpoint implements RpcEndpoint {
               handle,
               to.value(),
               method,
-              arguments.items(),
+              arguments.memory.items(),
               items,
               block.address,
               slot.number(),
@@ -263,7 +263,7 @@ final class Endpoint implements RpcEndpoint {
     if (!message.isPlain()) return replyAny(open, code, message);
     try {
       int items = message.preparePlain(false);
-      RipcException.check(binding.requestReply(open, code, message.plainItems(), items, 0));
+      RipcException.check(binding.requestReply(open, code, message.memory.plainItems(), items, 0));
       return Ticket.DONE;
     } finally {
       Reference.reachabilityFence(message);
@@ -285,9 +285,10 @@ final class Endpoint implements RpcEndpoint {
               ripc, memory, false, true, new ReturnBuffer[0], () -> Long.MAX_VALUE);
       ticket = new Ticket(null, ripc, memory.lent, true);
       RipcException.check(
-          binding.requestReply(open, code, message.items(), items, message.ticketAddress()));
-      if (message.ticketHandle() == 0) return Ticket.DONE;
-      ticket.sent(message.ticketHandle());
+          binding.requestReply(
+              open, code, message.memory.items(), items, message.memory.ticketAddress()));
+      if (message.memory.ticketHandle() == 0) return Ticket.DONE;
+      ticket.sent(message.memory.ticketHandle());
       service.sender().keepQuiet(ticket);
       kept = true;
       // The running thread may be waiting without a limit.

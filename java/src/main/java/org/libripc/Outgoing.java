@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.LongSupplier;
 import org.libripc.internal.Binding;
 import org.libripc.internal.Layout;
-import org.libripc.internal.Layout.Item;
-import org.libripc.internal.Layout.Outcome;
-import org.libripc.internal.Layout.SendOptions;
-import org.libripc.internal.NativeBlock;
 
 /**
  * A message to send: up to 64 items, a tag, return buffers. An object that is made once and reused
@@ -39,45 +33,16 @@ public final class Outgoing {
   /** {@link #add} copies short items up to this size, while there is room for them. */
   public static final int INLINE_ITEM = 1024;
 
-  private static final int INLINE = 4096;
   // Copying a larger item twice costs more than asking for the size limit of short items.
   private static final int MOST_COPIED_TWICE = 64 << 10;
-  private static final int MISSED = 64;
-
-  // The copies of items, then the arguments of native calls, in one piece of memory.
-  //
-  // The arguments of plain messages are separate. They only ever hold numbers that are harmless in
-  // any mixture: the items are copies, start in the first INLINE bytes and have at most INLINE
-  // bytes. So they end inside this memory, whatever threads that share this object do. One thread
-  // at a time writes the other arguments (IN_USE).
-  private static final int PLAIN_OPTIONS = INLINE;
-  private static final int PLAIN_ITEMS = PLAIN_OPTIONS + SendOptions.BYTES;
-  private static final int OPTIONS = PLAIN_ITEMS + Layout.MAX_ITEMS * Item.BYTES;
-  private static final int ITEMS = OPTIONS + SendOptions.BYTES;
-  private static final int RETURNS = ITEMS + Layout.MAX_ITEMS * Item.BYTES;
-  private static final int OUTCOME = RETURNS + Layout.MAX_RETURNS * Layout.ReturnBuffer.BYTES;
-  private static final int TICKET = OUTCOME + Outcome.BYTES;
-  private static final int REQUEST = TICKET + 8;
-  private static final int MISSED_IDS = REQUEST + 8;
-  private static final int TOTAL = Math.max(MISSED_IDS + MISSED * 8, 2 * INLINE);
 
   private static final int AUTO = ItemKind.AUTO.ordinal();
   private static final int SHORT = ItemKind.SHORT.ordinal();
   private static final int LONG = ItemKind.LONG.ordinal();
   private static final int RETURN = ItemKind.RETURN.ordinal();
 
-  private static final VarHandle IN_USE;
-
-  static {
-    try {
-      IN_USE = MethodHandles.lookup().findVarHandle(Outgoing.class, "inUse", int.class);
-    } catch (ReflectiveOperationException impossible) {
-      throw new ExceptionInInitializerError(impossible);
-    }
-  }
-
-  private final NativeBlock block = new NativeBlock(TOTAL);
-  private final ByteBuffer memory = block.bytes;
+  final OutgoingMemory memory = new OutgoingMemory();
+  private final ByteBuffer bytes = memory.bytes;
   private final ByteBuffer[]
       sources = // only of items that are not inline: storing a reference is not cheap
       new ByteBuffer[Layout.MAX_ITEMS];
@@ -91,6 +56,7 @@ public final class Outgoing {
   private final int[] kinds = new int[Layout.MAX_ITEMS];
   private final int[] returnIndexes = new int[Layout.MAX_ITEMS];
   private final ReturnBuffer[] attached = new ReturnBuffer[Layout.MAX_RETURNS];
+  private final AtomicBoolean inUse = new AtomicBoolean();
   private int count;
   private int returnCount;
   private boolean referring;
@@ -102,14 +68,8 @@ public final class Outgoing {
   private long requestId;
   private GroupOutcome outcome;
 
-  @SuppressWarnings("unused") // through IN_USE
-  private volatile int inUse;
-
   /** An empty message. */
-  public Outgoing() {
-    memory.putLong(PLAIN_OPTIONS, SendOptions.BYTES);
-    memory.putLong(OPTIONS, SendOptions.BYTES);
-  }
+  public Outgoing() {}
 
   /** Empties it. Returns this. */
   public Outgoing clear() {
@@ -226,16 +186,18 @@ public final class Outgoing {
     int free = inlineUsed;
     boolean copied = size <= INLINE_ITEM || !item.isDirect();
     boolean inline =
-        copied && size <= INLINE - free && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
+        copied
+            && size <= OutgoingMemory.INLINE - free
+            && (kind == ItemKind.AUTO || kind == ItemKind.SHORT);
     kinds[index] = kind.ordinal();
     sizes[index] = size;
     returnIndexes[index] = returnIndex;
     if (inline) {
       inlineAt[index] = free;
       if (FileMemory.isMapped(item)) {
-        copyMapped(block.address + free, item, item.position(), size);
+        copyMapped(memory.address + free, item, item.position(), size);
       } else {
-        memory.put(free, item, item.position(), size);
+        bytes.put(free, item, item.position(), size);
       }
       inlineUsed = free + ((size + 7) & ~7);
     } else {
@@ -309,23 +271,10 @@ public final class Outgoing {
     for (int index = 0; index < items; ++index) {
       int from = inlineAt[index];
       int size = sizes[index];
-      if (from < 0 || size > INLINE) throw mixture();
-      int at = PLAIN_ITEMS + index * Item.BYTES;
-      memory.putLong(at + Item.DATA, block.address + from);
-      memory.putLong(at + Item.SIZE, size);
-      memory.putInt(at + Item.KIND, all || kinds[index] == SHORT ? SHORT : AUTO);
+      if (from < 0 || size > OutgoingMemory.INLINE) throw mixture();
+      memory.plainItem(index, from, size, all || kinds[index] == SHORT ? SHORT : AUTO);
     }
-    memory.putInt(PLAIN_OPTIONS + SendOptions.TAG, tag);
     return items;
-  }
-
-  long plainItems() {
-    return block.address + PLAIN_ITEMS;
-  }
-
-  /** The address of the options of a plain message, 0 if none are needed. */
-  long plainOptions() {
-    return tag == 0 ? 0 : block.address + PLAIN_OPTIONS;
   }
 
   private static IllegalStateException mixture() {
@@ -335,11 +284,11 @@ public final class Outgoing {
 
   /** For any other message: keeps other threads from sending it until {@link #end}. */
   void begin() {
-    if (!IN_USE.compareAndSet(this, 0, 1)) throw mixture();
+    if (!inUse.compareAndSet(false, true)) throw mixture();
   }
 
   void end() {
-    IN_USE.setRelease(this, 0);
+    inUse.setRelease(false);
   }
 
   /** The return buffers. */
@@ -361,23 +310,7 @@ public final class Outgoing {
       ReturnBuffer[] buffers,
       LongSupplier shortLimit) {
     int items = prepareItems(ripc, kept, group, returns, buffers, shortLimit);
-    memory.putInt(OPTIONS + SendOptions.TAG, tag);
-    memory.putInt(OPTIONS + SendOptions.RETURN_COUNT, buffers.length);
-    memory.putLong(OPTIONS + SendOptions.RETURNS, returns(buffers));
-    memory.putLong(OPTIONS + SendOptions.TIMEOUT, timeout);
-    memory.putLong(OPTIONS + SendOptions.CALLBACK, user == 0 ? 0 : Callbacks.TICKET_ADDRESS);
-    memory.putLong(OPTIONS + SendOptions.USER, user);
-    memory.putLong(
-        OPTIONS + SendOptions.REQUEST_ID, buffers.length == 0 ? 0 : block.address + REQUEST);
-    memory.putLong(OPTIONS + SendOptions.OUTCOME, group ? block.address + OUTCOME : 0);
-    memory.putInt(OPTIONS + SendOptions.FLAGS, unordered ? SendOptions.UNORDERED : 0);
-    memory.putLong(REQUEST, 0);
-    memory.putLong(OUTCOME, Outcome.BYTES);
-    memory.putLong(OUTCOME + Outcome.MEMBERS, 0);
-    memory.putLong(OUTCOME + Outcome.MISSED, block.address + MISSED_IDS);
-    memory.putLong(OUTCOME + Outcome.MISSED_CAPACITY, MISSED);
-    if (group)
-      for (int index = 0; index < MISSED; ++index) memory.putLong(MISSED_IDS + 8 * index, 0);
+    memory.options(tag, buffers.length, timeout, user, group, unordered);
     return items;
   }
 
@@ -401,32 +334,24 @@ public final class Outgoing {
       LongSupplier shortLimit) {
     int items = count;
     for (int index = 0; index < items; ++index) {
-      int at = ITEMS + index * Item.BYTES;
       int kind = kinds[index];
       if (kind == AUTO && group) kind = SHORT;
       if (kind == RETURN && !returns) kind = AUTO;
-      memory.putInt(at + Item.KIND, kind);
-      memory.putInt(at + Item.RETURN_INDEX, returnIndexes[index]);
       int from = inlineAt[index];
       int size = sizes[index];
-      memory.putLong(at + Item.SIZE, size);
-      if (from >= 0 && size > INLINE) throw mixture();
-      long address =
-          from >= 0
-              ? block.address + from
-              : stableAddress(ripc, index, kind, size, kept, shortLimit);
-      memory.putLong(at + Item.DATA, address);
+      if (from >= 0 && size > OutgoingMemory.INLINE) throw mixture();
+      if (from < 0) {
+        placeOutside(ripc, index, kind, size, kept, shortLimit);
+      } else {
+        memory.item(index, memory.address + from, size, kind, returnIndexes[index]);
+      }
     }
-    memory.putLong(TICKET, 0);
-    for (int index = 0; index < buffers.length; ++index) {
-      int at = RETURNS + index * Layout.ReturnBuffer.BYTES;
-      memory.putLong(at + Layout.ReturnBuffer.DATA, buffers[index].landing());
-      memory.putLong(at + Layout.ReturnBuffer.SIZE, buffers[index].size());
-    }
+    memory.returnBuffers(buffers);
     return items;
   }
 
-  private long stableAddress(
+  /** For an item that is not inline. */
+  private void placeOutside(
       RipcCore ripc, int index, int kind, int size, ItemMemory kept, LongSupplier shortLimit) {
     ByteBuffer source = sources[index];
     int position = positions[index];
@@ -434,10 +359,8 @@ public final class Outgoing {
     boolean mapped = kind != LONG && FileMemory.isMapped(source);
     boolean copies = mapped || !source.isDirect();
     // A copy made here is lent, so that the library makes no second one.
-    if (copies && kind == AUTO && size > MOST_COPIED_TWICE && size > shortLimit.getAsLong()) {
+    if (copies && kind == AUTO && size > MOST_COPIED_TWICE && size > shortLimit.getAsLong())
       kind = LONG;
-      memory.putInt(ITEMS + index * Item.BYTES + Item.KIND, kind);
-    }
     List<Object> held = kind == LONG ? kept.lent : kept.used;
     if (copies) {
       PoolMemory copy = ripc.pool().lease(size);
@@ -448,7 +371,8 @@ public final class Outgoing {
         // The buffer's limit may have changed since it was added.
         copy.root().put(0, source.duplicate().clear(), position, size);
       }
-      return copy.address;
+      memory.item(index, copy.address, size, kind, returnIndexes[index]);
+      return;
     }
     // This throws if the memory segment is closed, or belongs to another thread.
     if (kind != LONG && size != 0) source.get(position);
@@ -458,46 +382,11 @@ public final class Outgoing {
     if (known != null) held.add(known);
     ripc.registrations().retainThoseOf(start + position, size, held);
     held.add(source);
-    return start + position;
-  }
-
-  long items() {
-    return block.address + ITEMS;
-  }
-
-  long returns(ReturnBuffer[] buffers) {
-    return buffers.length == 0 ? 0 : block.address + RETURNS;
-  }
-
-  long options() {
-    return block.address + OPTIONS;
-  }
-
-  long ticketAddress() {
-    return block.address + TICKET;
-  }
-
-  /** The handle of the ticket that the native call has made, 0 if none. */
-  long ticketHandle() {
-    return memory.getLong(TICKET);
-  }
-
-  /** The request that the native call has made. */
-  long request() {
-    return memory.getLong(REQUEST);
+    memory.item(index, start + position, size, kind, returnIndexes[index]);
   }
 
   void readResults(boolean group) {
-    requestId = memory.getLong(REQUEST);
-    outcome = null;
-    if (!group) return;
-    int members = memory.getInt(OUTCOME + Outcome.MEMBERS);
-    int taken = memory.getInt(OUTCOME + Outcome.TAKEN);
-    List<ServiceId> missed = new ArrayList<>();
-    for (int index = 0; index < Math.min(members - taken, MISSED); ++index) {
-      long id = memory.getLong(MISSED_IDS + 8 * index);
-      if (id != 0) missed.add(ServiceId.of(id)); // 0: beyond the members whose IDs are known
-    }
-    outcome = new GroupOutcome(members, taken, List.copyOf(missed));
+    requestId = memory.request();
+    outcome = group ? memory.outcome() : null;
   }
 }

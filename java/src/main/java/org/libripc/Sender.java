@@ -108,8 +108,8 @@ final class Sender {
     int items = message.preparePlain(true);
     service.enter();
     try {
-      return binding.send(
-          service.handle(), to, message.plainItems(), items, message.plainOptions(), 0);
+      long options = message.memory.plainOptions(message.tagNumber());
+      return binding.send(service.handle(), to, message.memory.plainItems(), items, options, 0);
     } finally {
       service.leave(by);
       Reference.reachabilityFence(message);
@@ -146,8 +146,8 @@ final class Sender {
               ? prepared(to, message, memory, user, group, replyTo, returns)
               : request(to, message, memory, user, returns, replyTo);
       message.readResults(group);
-      if (status == 0 && ticket != null && message.ticketHandle() != 0) {
-        ticket.sent(message.ticketHandle());
+      if (status == 0 && ticket != null && message.memory.ticketHandle() != 0) {
+        ticket.sent(message.memory.ticketHandle());
         kept = true;
         if (ticket.user() == 0) keepQuiet(ticket);
       }
@@ -193,7 +193,7 @@ final class Sender {
       ReturnBuffer[] returns) {
     int items =
         message.prepare(ripc, memory, user, group, replyTo != null, returns, () -> shortLimit(to));
-    return call(to, message, items, replyTo);
+    return call(to, message.memory, items, replyTo);
   }
 
   /**
@@ -205,7 +205,7 @@ final class Sender {
     return status == 0 ? limit.bytes.getLong(0) : Long.MAX_VALUE;
   }
 
-  private int call(long to, Outgoing message, int items, NativeMessage replyTo) {
+  private int call(long to, OutgoingMemory message, int items, NativeMessage replyTo) {
     if (replyTo == null) {
       return binding.send(
           service.handle(), to, message.items(), items, message.options(), message.ticketAddress());
@@ -244,7 +244,7 @@ final class Sender {
       try {
         status = prepared(to, message, memory, user, false, replyTo, buffers);
       } finally {
-        if (status == 0) requests.put(message.request(), buffers);
+        if (status == 0) requests.put(message.memory.request(), buffers);
         beingSentTo.remove(to);
       }
       return status;
@@ -309,7 +309,7 @@ final class Sender {
       Outgoing message = messages[first + index];
       int items = message.preparePlain(true);
       block.bytes.putLong(
-          index * OutgoingMessage.BYTES + OutgoingMessage.ITEMS, message.plainItems());
+          index * OutgoingMessage.BYTES + OutgoingMessage.ITEMS, message.memory.plainItems());
       block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.COUNT, items);
       block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.TAG, message.tagNumber());
     }
@@ -336,7 +336,8 @@ final class Sender {
       int items =
           arguments.prepare(
               ripc, memory, 0, false, false, new ReturnBuffer[0], () -> Long.MAX_VALUE);
-      RipcException.check(binding.notify(service.handle(), name.address, arguments.items(), items));
+      RipcException.check(
+          binding.notify(service.handle(), name.address, arguments.memory.items(), items));
     } finally {
       service.leave(by);
       CountedMemory.releaseAll(memory.used);

@@ -66,7 +66,7 @@ class GroupsTest extends PairTest {
           clientContext.core(), new ItemMemory(), 0, true, false, new ReturnBuffer[0], () -> 0);
       NativeBinding binding = Binding.get();
       ByteBuffer options =
-          binding.view(message.options(), SendOptions.BYTES).order(ByteOrder.nativeOrder());
+          binding.view(message.memory.options(), SendOptions.BYTES).order(ByteOrder.nativeOrder());
       ByteBuffer outcome =
           binding
               .view(options.getLong(SendOptions.OUTCOME), Outcome.BYTES)
