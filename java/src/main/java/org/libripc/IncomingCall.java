@@ -181,7 +181,7 @@ final class IncomingCall extends NativeMessage implements RpcRequest {
     ripc.enter();
     IncomingCall kept = new IncomingCall(this);
     request = 0;
-    ripc.handles().add(kept);
+    ripc.add(kept);
     return kept;
   }
 }

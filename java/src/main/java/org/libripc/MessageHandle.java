@@ -18,7 +18,7 @@ final class MessageHandle extends NativeMessage implements Runnable {
   MessageHandle(RipcCore ripc, long address) {
     super(ripc);
     this.address = address;
-    ripc.handles().add(this);
+    ripc.add(this);
   }
 
   @Override

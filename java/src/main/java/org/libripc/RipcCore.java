@@ -183,6 +183,12 @@ final class RipcCore {
     return services;
   }
 
+  /** Closes it if the end of the context may have missed it. The caller has entered the context. */
+  void add(NativeMessage message) {
+    handles.add(message);
+    if (guard.isClosed()) message.close();
+  }
+
   Set<NativeMessage> handles() {
     return handles;
   }

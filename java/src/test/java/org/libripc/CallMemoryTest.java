@@ -238,6 +238,33 @@ class CallMemoryTest extends CallPairTest {
     end(call).close();
   }
 
+  /** As by a thread that was receiving, or keeping a request, when the context was closed. */
+  @Test
+  void whatIsKeptAfterAContextsEndHasBegunEndsAtOnce() {
+    RipcCore core = serverContext.core();
+    core.enter();
+    serverContext.close();
+    boolean[] closed = new boolean[1];
+    core.add(
+        new NativeMessage(core) {
+          @Override
+          long enter() {
+            throw new AssertionError("nobody uses it");
+          }
+
+          @Override
+          void leave() {}
+
+          @Override
+          void close() {
+            closed[0] = true;
+            core.handles().remove(this);
+            core.guard().leave();
+          }
+        });
+    assertTrue(closed[0]);
+  }
+
   @Test
   void aHandlerMayCloseEverything() throws Exception {
     List<Runnable> closers =
