@@ -285,26 +285,24 @@ final class Sender {
       }
     }
     int sent = 0;
-    while (sent < count) {
-      int part = Math.min(MOST_AT_ONCE, count - sent);
-      int done = sendPart(by, to.value(), messages, sent, part);
-      sent += done;
-      if (done < part) break;
+    NativeBlock block = MANY.take();
+    service.enter(); // once: a close() between two parts would lose the count
+    try {
+      while (sent < count) {
+        int part = Math.min(MOST_AT_ONCE, count - sent);
+        int done = sendPart(to.value(), messages, sent, part, block);
+        sent += done;
+        if (done < part) break;
+      }
+    } finally {
+      service.leave(by);
+      MANY.giveBack(block);
+      Reference.reachabilityFence(messages);
     }
     return sent;
   }
 
-  private int sendPart(Service by, long to, Outgoing[] messages, int first, int count) {
-    NativeBlock block = MANY.take();
-    try {
-      return sendPart(by, to, messages, first, count, block);
-    } finally {
-      MANY.giveBack(block);
-    }
-  }
-
-  private int sendPart(
-      Service by, long to, Outgoing[] messages, int first, int count, NativeBlock block) {
+  private int sendPart(long to, Outgoing[] messages, int first, int count, NativeBlock block) {
     for (int index = 0; index < count; ++index) {
       Outgoing message = messages[first + index];
       int items = message.preparePlain(true);
@@ -313,15 +311,8 @@ final class Sender {
       block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.COUNT, items);
       block.bytes.putInt(index * OutgoingMessage.BYTES + OutgoingMessage.TAG, message.tagNumber());
     }
-    int status;
     long sentAt = block.address + MOST_AT_ONCE * OutgoingMessage.BYTES;
-    service.enter();
-    try {
-      status = binding.sendMany(service.handle(), to, block.address, count, sentAt);
-    } finally {
-      service.leave(by);
-      Reference.reachabilityFence(messages);
-    }
+    int status = binding.sendMany(service.handle(), to, block.address, count, sentAt);
     int sent = (int) block.bytes.getLong(MOST_AT_ONCE * OutgoingMessage.BYTES);
     if (status != 0 && status != Status.AGAIN.code() && first == 0 && sent == 0) {
       throw RipcException.ofLastCall(status);

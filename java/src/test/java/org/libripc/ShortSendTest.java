@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -180,6 +182,23 @@ class ShortSendTest extends PairTest {
       }
     }
     assertNull(small.poll());
+  }
+
+  @Test
+  void sendManyCountsWhatItSentIfTheServiceIsClosedMeanwhile() throws Exception {
+    Outgoing[] messages = new Outgoing[16_000];
+    Arrays.fill(messages, new Outgoing());
+    for (int round = 0; round < 5; ++round) {
+      Service closing = clientContext.register();
+      Service roomy = serverContext.service().queueMessages(16_384).register();
+      CompletableFuture<Integer> sent =
+          CompletableFuture.supplyAsync(
+              () -> closing.sendMany(roomy.id(), messages, messages.length));
+      receive(roomy).close();
+      closing.close();
+      assertTrue(sent.get() >= 1);
+      roomy.close();
+    }
   }
 
   @Test
