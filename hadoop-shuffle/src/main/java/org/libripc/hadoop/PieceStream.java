@@ -102,10 +102,11 @@ final class PieceStream extends InputStream {
         exhausted = true;
         break;
       }
+      if (planned.length == 0) continue; // whatever its directory is
       if (directory >= 0 && planned.directory != directory) break;
       directory = planned.directory;
       int length = (int) Math.min(room, planned.length - planned.asked);
-      if (length > 0) ranges.add(new Wire.Range(planned.attempt, planned.asked, length));
+      ranges.add(new Wire.Range(planned.attempt, planned.asked, length));
       planned.asked += length;
       room -= length;
     }

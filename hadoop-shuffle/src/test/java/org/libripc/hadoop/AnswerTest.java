@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Iterator;
@@ -180,6 +181,22 @@ class AnswerTest {
       while (shuffle.rpc().statistics().answered() < 2) Thread.onSpinWait();
     }
     lent.join().get(20, TimeUnit.SECONDS);
+  }
+
+  /** A piece is of one directory, and these outputs need none. */
+  @Test
+  void emptyOutputsOfManyDirectoriesDoNotEndTheStream() throws Exception {
+    String attempt = MapFiles.attempt(0).toString();
+    List<PieceStream.Wanted> wanted = new ArrayList<>();
+    for (int directory = 0; directory < 3; ++directory)
+      wanted.add(new PieceStream.Wanted(attempt, 0, directory));
+    wanted.add(new PieceStream.Wanted(attempt, BYTES.length, 3));
+    wanted.add(null);
+    RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
+    try (PieceStream pieces = new PieceStream(shuffle, host, 0, wanted.iterator()::next)) {
+      pieces.ask();
+      assertArrayEquals(BYTES, pieces.readAllBytes());
+    }
   }
 
   @ParameterizedTest
