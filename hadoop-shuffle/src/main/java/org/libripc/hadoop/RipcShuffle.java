@@ -82,6 +82,16 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
   @Override
   public RawKeyValueIterator run() throws IOException, InterruptedException {
     if (localRunner != null) return localRunner.run();
+    try {
+      fetch();
+      return merge();
+    } catch (Throwable problem) {
+      shared.merger().closeFiles(); // Hadoop does not call close() then
+      throw problem;
+    }
+  }
+
+  private void fetch() throws IOException, InterruptedException {
     Thread events = startEvents();
     List<RipcFetcher<K, V>> fetchers = new ArrayList<>();
     try {
@@ -98,9 +108,12 @@ public class RipcShuffle<K, V> implements ShuffleConsumerPlugin<K, V>, Exception
     } finally {
       events.interrupt();
       for (RipcFetcher<K, V> fetcher : fetchers) fetcher.shutDown();
-      shared.scheduler().close();
       if (shared.remote() != null) shared.remote().close();
+      shared.scheduler().close(); // throws if this thread is interrupted once more
     }
+  }
+
+  private RawKeyValueIterator merge() throws IOException, InterruptedException {
     context.getCopyPhase().complete();
     context.getStatus().setPhase(TaskStatus.Phase.SORT);
     context.getReduceTask().statusUpdate(context.getUmbilical());

@@ -52,7 +52,7 @@ final class OneProcess implements AutoCloseable {
   final Set<String> unreadable = ConcurrentHashMap.newKeySet();
 
   /** The counters of the last reducer, even if it has failed. */
-  Map<String, Long> counters = Map.of();
+  volatile Map<String, Long> counters = Map.of();
 
   private final RipcShuffleHandler handler = new RipcShuffleHandler();
   private final int outputs;

@@ -2,13 +2,21 @@
 package org.libripc.hadoop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
@@ -53,8 +61,12 @@ class RipcShuffleTest {
 
   private long bytes() throws IOException {
     long bytes = 0;
-    for (int map = 0; map < OUTPUTS; ++map)
-      bytes += new LocalOutputs(process.files.conf, 0).find(MapFiles.attempt(map)).length();
+    for (int map = 0; map < OUTPUTS; ++map) {
+      try (LocalOutput output =
+          new LocalOutputs(process.files.conf, 0).find(MapFiles.attempt(map))) {
+        bytes += output.length();
+      }
+    }
     return bytes;
   }
 
@@ -79,6 +91,58 @@ class RipcShuffleTest {
   void filesOfTheHostAreMergedInPlace() throws Exception {
     Map<String, Long> expected = Map.of("LOCAL_BYTES", bytes(), "IN_PLACE_BYTES", bytes());
     assertEquals(expected, reduce(Map.of()));
+  }
+
+  /** Interrupts a reducer at every moment; it has all outputs but one, which never comes. */
+  private void interrupt(String local) throws Exception {
+    Map<String, String> settings =
+        Map.of(Keys.LOCAL, local, "mapreduce.job.maps", "" + (OUTPUTS + 1));
+    process.counters = Map.of();
+    FutureTask<Map<String, Long>> task = new FutureTask<>(() -> reduce(settings));
+    Thread reducer = new Thread(task);
+    reducer.start();
+    long bytes = bytes();
+    while (process.counters.values().stream().noneMatch(come -> come == bytes)) Thread.sleep(1);
+    while (reducer.isAlive()) reducer.interrupt();
+    ExecutionException thrown = assertThrows(ExecutionException.class, task::get);
+    assertInstanceOf(InterruptedException.class, thrown.getCause());
+  }
+
+  /** Hadoop closes a shuffle only after its end. */
+  @Test
+  void anInterruptedReducerClosesItsFiles() throws Exception {
+    long before = openOutputs();
+    interrupt("true");
+    assertTrue(openOutputs() <= before);
+  }
+
+  private static long openOutputs() throws IOException {
+    try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"))) {
+      return descriptors.filter(each -> target(each).endsWith("file.out")).count();
+    }
+  }
+
+  private static Path target(Path descriptor) {
+    try {
+      return Files.readSymbolicLink(descriptor);
+    } catch (IOException closed) {
+      return descriptor;
+    }
+  }
+
+  @Test
+  void anInterruptedReducerEndsItsThreads() throws Exception {
+    interrupt("false");
+    while (threadsIn(RemoteShuffle.class) + threadsIn(MapEvents.class) != 0) Thread.sleep(1);
+  }
+
+  private static long threadsIn(Class<?> type) {
+    return Thread.getAllStackTraces().values().stream()
+        .filter(
+            frames ->
+                Arrays.stream(frames)
+                    .anyMatch(frame -> frame.getClassName().equals(type.getName())))
+        .count();
   }
 
   @Test
