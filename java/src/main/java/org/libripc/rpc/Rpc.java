@@ -225,26 +225,30 @@ public final class Rpc implements AutoCloseable {
 
   private CallResult await(RpcCall call) throws InterruptedException {
     call.wakes(Thread.currentThread());
+    boolean interrupted = false;
     boolean interruptedRun = false;
     try {
       while (!call.isDone()) {
-        if (!takeTurn(Layout.FOREVER, call)) continue;
         try {
-          while (!call.isDone()) endpoint.run(Layout.FOREVER);
-        } catch (RipcException problem) {
-          interruptedRun |= problem.status() == Status.INTERRUPTED;
-          // Anything else that keeps it from running also ends the call.
-          LockSupport.parkNanos(this, SLICE / 10);
-        } finally {
-          endTurn();
-          Thread next = waiting.peek();
-          if (next != null) LockSupport.unpark(next);
+          if (!takeTurn(Layout.FOREVER, call)) continue;
+          try {
+            while (!call.isDone()) endpoint.run(Layout.FOREVER);
+          } catch (RipcException problem) {
+            interruptedRun |= problem.status() == Status.INTERRUPTED;
+            // Anything else that keeps it from running also ends the call.
+            LockSupport.parkNanos(this, SLICE / 10);
+          } finally {
+            endTurn();
+            Thread next = waiting.peek();
+            if (next != null) LockSupport.unpark(next);
+          }
+        } catch (InterruptedException problem) {
+          if (call.cancel(true)) throw problem;
+          interrupted = true; // The call has ended, and a run has to tell.
         }
       }
-    } catch (InterruptedException interrupted) {
-      if (call.cancel(true)) throw interrupted;
-      Thread.currentThread().interrupt();
     } finally {
+      if (interrupted) Thread.currentThread().interrupt();
       if (interruptedRun) service.interrupt();
     }
     return call.join();
