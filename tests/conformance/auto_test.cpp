@@ -96,7 +96,7 @@ TEST_P(AutoItems, ACopyIsLeasedAsLongAsItTravels) {
   EXPECT_TRUE(eventually([&] { return leased() == 0; }));
 }
 
-TEST_P(AutoItems, WhatIsRefusedIsNotCopiedAgainBeforeThereIsRoom) {
+TEST_P(AutoItems, ThatAreRefusedAreNotCopiedAgainBeforeThereIsRoom) {
   // The queue takes hundreds of these messages, and slow devices move them one by one. So they are as small as possible
   // and have no time limit.
   const Bytes data = pattern(2 * short_limit(1), 4);

@@ -162,7 +162,7 @@ TEST_P(Buffers, ALeaseIsFoundFromAnyAddressInside) {
   }
 }
 
-TEST_P(Buffers, WhatIsNotLeasedIsNotFound) {
+TEST_P(Buffers, MemoryWithoutALeaseIsNotFound) {
   int local = 0;
   EXPECT_EQ(find(&local).first, nullptr);
   void* data = nullptr;

@@ -160,7 +160,7 @@ TEST_P(FullQueue, WaitRoomInACallbackIsInterruptible) {
   EXPECT_EQ(ripc_notification_unregister(client_.get(), &notification), RIPC_OK);
 }
 
-TEST_P(FullQueue, WaitRoomGoesOnWithWhoTakesTheServiceOver) {
+TEST_P(FullQueue, WaitRoomGoesOnWithTheServicesNewHolder) {
   constexpr ripc_service_id kContested = 77;
   const Service former = make_service(server_context_, [](ripc_service_options& options) { options.id = kContested; });
   ASSERT_TRUE(eventually([&] { return send(client_, kContested, {}) == RIPC_AGAIN; }));
@@ -185,7 +185,7 @@ TEST_P(FullQueue, WaitRoomEndsWhenThePeerDies) {
   EXPECT_TRUE(status == RIPC_PEER_DEAD || status == RIPC_NO_SERVICE) << ripc_status_name(status);
 }
 
-TEST_P(FullQueue, WhoDoesNotWaitForRoomDoesNotLookForAPeerThatIsGone) {
+TEST_P(FullQueue, AskingForRoomWithoutWaitingDoesNotLookForAGonePeer) {
   const ripc_service_id gone = id_of(small_);
   fill();
   small_.reset();

@@ -37,8 +37,7 @@ TEST_P(Given, AnItemArrivesAndItsLeaseHasEnded) {
   EXPECT_EQ(pool_statistics_of(client_context_).releases, 1u);
 }
 
-// Whatever is leased next must not change what is still under way.
-TEST_P(Given, WhatIsLeasedNextDoesNotChangeWhatIsUnderWay) {
+TEST_P(Given, NewLeasesDoNotOverwriteItemsUnderWay) {
   constexpr unsigned kCount = 100;
   for (unsigned index = 0; index < kCount; ++index) {
     unsigned char* const data = lease_to_give(index);

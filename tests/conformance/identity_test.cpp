@@ -94,7 +94,7 @@ TEST_P(Identities, ALongMessageSaysItToo) {
   EXPECT_STREQ(peer_of(message).identity, "me");
 }
 
-TEST_P(Identities, WhatIsNoMessageOrNoStructureHasNoPeer) {
+TEST_P(Identities, APeerNeedsAMessageAndASizedStructure) {
   ripc_peer peer = initialized(ripc_peer_init);
   EXPECT_EQ(peer.user, UINT32_MAX);
   EXPECT_EQ(ripc_message_peer(nullptr, &peer), RIPC_INVALID_ARGUMENT);

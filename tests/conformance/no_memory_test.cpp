@@ -64,7 +64,7 @@ TEST_P(NoMemoryTest, ALongMessageIsSentWithItsTicketOrIsNot) {
   }
 }
 
-TEST_P(NoMemoryTest, OfSeveralLongMessagesTheSenderLearnsWhichWereSent) {
+TEST_P(NoMemoryTest, TheSenderOfSeveralLongMessagesLearnsWhichWereSent) {
   ASSERT_EQ(send_text(client_, server_id(), "first"), RIPC_OK);
   (void)receive(server_);
   const ripc_item item = item_at(data_.data(), kLong, RIPC_ITEM_LONG);

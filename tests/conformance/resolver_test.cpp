@@ -376,7 +376,7 @@ TEST_P(StaticResolver, TheFileIsAskedFirst) {
   expect_reached(context_with(file), id_of(service_), service_);
 }
 
-TEST_P(StaticResolver, WhatTheFileDoesNotNameIsFoundAsUsual) {
+TEST_P(StaticResolver, ServicesOutsideTheFileAreFoundAsUsual) {
   const Service near = make_service(context_, kRecordId);
   const std::string file = write_file("printer " + far_address() + "\n");
   expect_reached(context_with(file), kRecordId, near);

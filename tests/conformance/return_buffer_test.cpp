@@ -159,7 +159,7 @@ TEST_P(ReturnBuffers, BrokenOnesAreRefused) {
 
 // ---- The pull path -----------------------------------------------------------------------------------------------
 
-TEST_P(ReturnBuffers, WhatDoesNotFitTravelsAsAnAutoItem) {
+TEST_P(ReturnBuffers, AnItemTooLargeForItsBufferTravelsAsAnAutoItem) {
   for (const std::size_t size : {kCarried, kWritten}) {
     Bytes buffer(size - 1, 0xee);
     const Bytes data = pattern(size, 6);

@@ -79,7 +79,7 @@ TEST_P(SendManyLong, ShortOnesBetweenThemKeepTheirPlaceAndHaveNoTicket) {
   }
 }
 
-TEST_P(SendManyLong, WhatDoesNotFitTravelsLong) {
+TEST_P(SendManyLong, ItemsThatDoNotFitTravelLong) {
   std::size_t limit = 0;
   ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 1, &limit), RIPC_OK);
   fill(3, RIPC_ITEM_AUTO, limit + 1);
@@ -92,7 +92,7 @@ TEST_P(SendManyLong, WhatDoesNotFitTravelsLong) {
   }
 }
 
-TEST_P(SendManyLong, WhatCannotBeSentStopsItThereAndTheOnesBeforeGo) {
+TEST_P(SendManyLong, AnInvalidMessageStopsItAndTheOnesBeforeGo) {
   fill(4);
   items_[2].kind = RIPC_ITEM_RETURN;
   post_all();

@@ -79,7 +79,7 @@ TEST_P(SendMany, NoMessagesAreNoFailure) {
   EXPECT_EQ(sent, 0u);
 }
 
-TEST_P(SendMany, WhereThereIsNoRoomItTellsHowManyWentAndTheOthersCanFollow) {
+TEST_P(SendMany, AFullQueueStopsItAndTheUnsentMessagesCanFollow) {
   const Batch batch(std::vector<std::size_t>(5000, 200));
   std::size_t sent = 0;
   ASSERT_EQ(send_many(batch, sent), RIPC_AGAIN);
@@ -93,7 +93,7 @@ TEST_P(SendMany, WhereThereIsNoRoomItTellsHowManyWentAndTheOthersCanFollow) {
   EXPECT_EQ(ripc_message_get_tag(receive(server_).get()), sent);
 }
 
-TEST_P(SendMany, WhatCannotBeSentStopsItThere) {
+TEST_P(SendMany, AMessageThatCannotBeSentStopsIt) {
   Batch batch({8, 8, 8});
   batch.items[1].kind = RIPC_ITEM_RETURN;
   std::size_t sent = 0;

@@ -408,7 +408,7 @@ TEST_P(Services, TheOptionsOfManyLieAsFarApartAsTheirCallerSays) {
   expect_ids(older.data(), 700);
 }
 
-TEST_P(Services, OfManyAllAreRegisteredOrNone) {
+TEST_P(Services, AllOfManyAreRegisteredOrNone) {
   const Context holder = make_context();
   const Service taken = make_service(holder, 502);
   const Context context = make_context();

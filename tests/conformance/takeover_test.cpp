@@ -228,7 +228,7 @@ TEST_P(Takeover, TakeoverOfAStoppedProcessDoesNotHang) {
 }
 
 // The former holder does not end its links, and no one has noticed its silence yet.
-TEST_P(Takeover, WhoAsksWhereTheServiceIsSendsToTheNewHolderOfAStoppedOne) {
+TEST_P(Takeover, ALookupLeadsSendsFromAStoppedHolderToTheNewOne) {
   Puppet puppet(peer_setup());
   ASSERT_EQ(puppet.register_id(kTakenId), "RIPC_OK");
   const Context path_context = make_context();
@@ -264,7 +264,7 @@ TEST_P(Takeover, TakeoverWithoutAHolderIsAnOrdinaryRegistration) {
 
 // ---- Elsewhere and again -----------------------------------------------------------------------------------------
 
-TEST_P(Takeover, OfSeveralContextsThatRegisterAtTheSameTimeOneWins) {
+TEST_P(Takeover, OneOfSeveralContextsThatRegisterAtTheSameTimeWins) {
   std::vector<Context> owners;
   std::vector<ripc_context*> contexts;
   for (std::size_t count = 0; count < kThreads; ++count) contexts.push_back(owners.emplace_back(make_context()).get());
@@ -274,7 +274,7 @@ TEST_P(Takeover, OfSeveralContextsThatRegisterAtTheSameTimeOneWins) {
   }
 }
 
-TEST_P(Takeover, OfSeveralThreadsOfAContextThatRegisterAnIdOneWins) {
+TEST_P(Takeover, OneOfSeveralThreadsOfAContextThatRegisterAnIdWins) {
   for (int round = 0; round < 30; ++round) {
     expect_one_winner(register_at_once(std::vector(kThreads, context_.get())));
     const Service next = make_service(context_, kTakenId);
@@ -283,7 +283,7 @@ TEST_P(Takeover, OfSeveralThreadsOfAContextThatRegisterAnIdOneWins) {
   }
 }
 
-TEST_P(Takeover, OfSeveralThreadsOfAContextThatTakeAnIdOverTheLastOneHasIt) {
+TEST_P(Takeover, TheLastOfSeveralThreadsOfAContextThatTakeAnIdOverHasIt) {
   const Context other = make_context();
   const Service client = make_service(other);
   const std::vector<Registered> registered = register_at_once(std::vector(kThreads, context_.get()), true);

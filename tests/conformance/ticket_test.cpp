@@ -189,7 +189,7 @@ TEST_P(Tickets, TheCallbackMaySendPostWindowsAndReleaseHandles) {
   EXPECT_EQ(work.posted, RIPC_OK);
 }
 
-TEST_P(Tickets, WhatTravelsShortOrIsNotSentRunsNoCallback) {
+TEST_P(Tickets, ShortAndFailedSendsRunNoCallback) {
   Completion none;
   ripc_send_options options = send_options();
   none.attach(options);

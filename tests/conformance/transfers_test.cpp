@@ -51,7 +51,7 @@ TEST_P(Transfers, ManyTransfersMayBeUnderWay) {
 }
 
 // Two threads send long messages to each other. They wait for the next message, or first for the ticket.
-TEST_P(Transfers, WhoWaitsMovesTheBytesAndNoOtherThreadRuns) {
+TEST_P(Transfers, TheWaitingThreadMovesTheBytesItself) {
   if (!traits().moves_in_wait) GTEST_SKIP() << "the responder handles the completions of " << GetParam();
   constexpr std::uint64_t kRounds = 10;
   const auto play = [&](const Service& service, ripc_service_id other, bool begins, std::atomic<pid_t>& thread) {
@@ -119,7 +119,7 @@ TEST_P(Transfers, TooManyTransfersUnderWayAreAgainAndTheRoomComesBack) {
   for (const Ticket& ticket : tickets) ASSERT_EQ(final_status(ticket), RIPC_OK);
 }
 
-TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsNotifiedByTheDescriptorWhenOneHasEnded) {
+TEST_P(Transfers, TheDescriptorNotifiesASenderWhoseTransfersWereAllUnderWay) {
   const Service roomy = make_roomy();
   const ripc_send_options patient = patient_options();
   int fd = -1;
@@ -156,7 +156,7 @@ TEST_P(Transfers, WhoseTransfersAreAllUnderWayIsNotifiedByTheDescriptorWhenOneHa
   for (const Ticket& ticket : tickets) EXPECT_NE(ripc_ticket_cancel(ticket.get()), RIPC_PENDING);
 }
 
-TEST_P(Transfers, WhoSendsShortOnesDoesNotWaitForTheTransfersOfAnother) {
+TEST_P(Transfers, ShortMessagesDoNotWaitForTransfersOfAnotherThread) {
   const Service roomy = make_roomy(1024);
   std::vector<Ticket> tickets;
   const auto fill_with_long_ones = [&] { send_until_full(client_, id_of(roomy), one_, tickets); };

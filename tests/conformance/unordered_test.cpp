@@ -102,7 +102,7 @@ TEST_P(Unordered, AReplyMayBeUnordered) {
   EXPECT_TRUE(holds(view_of(receive(client_), 0), RIPC_VIEW_RETURNED, answer));
 }
 
-TEST_P(Unordered, WhatDoesNotFitIsSaidAsOfAnyMessage) {
+TEST_P(Unordered, AnItemOverTheShortLimitIsTooLarge) {
   std::size_t limit = 0;
   ASSERT_EQ(ripc_short_limit(client_.get(), server_id(), 1, &limit), RIPC_OK);
   const Bytes large(limit + 1);

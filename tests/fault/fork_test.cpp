@@ -157,7 +157,7 @@ int sockets_of_life() {
   return count;
 }
 
-TEST_F(Fork, WhateverAnotherThreadIsConnectingNoChildHoldsAListenerOrConnection) {
+TEST_F(Fork, NoChildHoldsAListenerOrConnectionWhileAnotherThreadConnects) {
   const TemporaryDirectory directory;
   const Context context = make_context(directory.path());
   const Service service = make_service(context, kForker);

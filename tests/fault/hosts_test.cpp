@@ -209,7 +209,7 @@ TEST_F(HostFaults, AnMtuThatShrinksKeepsNoMessageBack) {
   ASSERT_NO_FATAL_FAILURE(exchange_long(200));
 }
 
-TEST_F(HostFaults, WhicheverSideIsKilledInALongTransferTheOtherGoesOnWithTheNext) {
+TEST_F(HostFaults, EitherSideGoesOnWhenTheOtherIsKilledInALongTransfer) {
   const auto [rounds, seed] = rounds_from_environment(10);
   Random random(seed);
   ASSERT_NO_FATAL_FAILURE(start(2 * kSecond));

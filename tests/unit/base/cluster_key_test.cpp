@@ -145,7 +145,7 @@ TEST(ClusterKeys, AFileOfAnotherUserIsRefused) {
   EXPECT_TRUE(mentions(keys.status(), "12345"));
 }
 
-TEST(ClusterKeys, WhatIsNoPlainFileIsRefusedAndAMissingOneIsNamed) {
+TEST(ClusterKeys, OnlyASmallPlainFileIsReadAndAMissingOneIsExplained) {
   const TemporaryDirectory directory;
   EXPECT_EQ(ClusterKeys::load(directory.path()).status().code(), RIPC_PERMISSION);
   const std::string pipe = directory.path() + "/pipe";

@@ -314,7 +314,7 @@ TEST_F(EventLoopTest, ATimerThatWasNotSetOrWasTakenBackDoesNotRun) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(EventLoopTest, WhatLacksMemoryRunsAgain) {
+TEST_F(EventLoopTest, RepeatsTasksTimersAndHandlersThatLackMemory) {
   const auto lacks_twice = [](int& runs) {
     if (++runs < 3) throw std::bad_alloc();
   };

@@ -77,7 +77,7 @@ TEST_F(SharedSetTest, AThreadThatHasBorrowedThemHandlesThemAndTheLoopDoesNot) {
   EXPECT_EQ(handled_by_, std::this_thread::get_id());
 }
 
-TEST_F(SharedSetTest, WhatHasComeGoesToTheLoopWithTheirReturn) {
+TEST_F(SharedSetTest, TheLoopHandlesEventsFromBeforeTheirReturn) {
   SharedSet::Borrowed borrowed(shared());
   signal(fd_);
   settle();

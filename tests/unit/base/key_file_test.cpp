@@ -76,7 +76,7 @@ TEST(KeyFile, IsReplacedOnlyIfItIsWanted) {
 }
 
 // A user who starts a program on two terminals must not get two keys.
-TEST(KeyFile, OfManyWhoMakeItAtOnceOneSucceedsAndNothingIsLeftBehind) {
+TEST(KeyFile, OneOfManyThreadsMakesItAndNothingIsLeftBehind) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/key";
   std::atomic<int> made{0};
@@ -89,7 +89,7 @@ TEST(KeyFile, OfManyWhoMakeItAtOnceOneSucceedsAndNothingIsLeftBehind) {
   EXPECT_EQ(files, 1u);
 }
 
-TEST(KeyFile, WhereNothingCanBeWrittenTheFolderIsNamed) {
+TEST(KeyFile, AFailedWriteNamesThePathAndTheRemedy) {
   const Status status = make_key_file("/proc/nowhere/key", false);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.text().find("/proc/nowhere/key"), std::string_view::npos) << status.text();

@@ -61,7 +61,7 @@ TEST_F(LoopWaitTest, TheLoopsOwnThreadRunsTheLoopMeanwhile) {
   EXPECT_TRUE(waited.get_future().get());
 }
 
-TEST_F(LoopWaitTest, WhatIsDoneAlreadyIsNotWaitedFor) {
+TEST_F(LoopWaitTest, DoesNotWaitForAnAnswerThatIsThere) {
   give_answer();
   EXPECT_TRUE(wait_for_answer(0));
 }

@@ -103,7 +103,7 @@ TEST_F(Authorizer, AConnectionIsAuthorizedByItsUser) {
   }
 }
 
-TEST_F(Authorizer, WhoseEndNoOneHoldsIsRefusedUnlessEveryoneIsAdmitted) {
+TEST_F(Authorizer, AConnectionNoOneAcceptedIsRefusedUnlessEveryoneIsAdmitted) {
   const UniqueFd caller = call();  // no one has accepted it
   const Status status = PeerAuthorizer(PeerPolicy()).authorize_connection(caller.get());
   EXPECT_EQ(status.code(), RIPC_REFUSED);

@@ -118,7 +118,7 @@ TEST_F(NetworkAccessTest, WithoutAKeyWhatWasAskedForByNameIsRefusedWithTheRemedy
 }
 
 // RDMA devices do not encrypt.
-TEST_F(NetworkAccessTest, WhereEncryptionIsRequiredRdmaIsLeftOutAndRefusedByName) {
+TEST_F(NetworkAccessTest, RequiredEncryptionLeavesOutRdmaAndRefusesItByName) {
   make_key(default_file());
   const Environment group("RIPC_MULTICAST", "off");
   ripc_context_options automatic = options(nullptr);

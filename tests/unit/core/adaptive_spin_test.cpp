@@ -68,7 +68,7 @@ TEST_F(AdaptiveSpinTest, OnACalmProcessorEachWaitSpinsForTheWholeTime) {
   for (int wait = 0; wait < 1000; ++wait) EXPECT_EQ(looks_in_vain(spin_), kAll);
 }
 
-TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
+TEST_F(AdaptiveSpinTest, SpinsAreShortWhileOthersWantTheProcessor) {
   EXPECT_EQ(looks_in_vain(spin_), kAll);
   waits_for_processor = AdaptiveSpin::kBusyPercent + 1;
   now_ += AdaptiveSpin::kInterval;
@@ -84,7 +84,7 @@ TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsEndSoonUntilTheyDoNot) {
   EXPECT_FALSE(spin_.is_short());
 }
 
-TEST_F(AdaptiveSpinTest, WhereOthersWantItWaitsSleepAtOnceIfSpinsAreInVain) {
+TEST_F(AdaptiveSpinTest, WaitsSleepAtOnceAfterVainSpinsOnABusyProcessor) {
   waits_for_processor = 100;
   const auto wait_in_vain = [&] {
     const int looks = looks_in_vain(spin_);
@@ -118,7 +118,7 @@ TEST_F(AdaptiveSpinTest, AWaitNoLongerThanASpinHasNoSleep) {
   }
 }
 
-TEST_F(AdaptiveSpinTest, WhereOthersWantTheProcessorOnlyAWaitNoLongerThanAShortSpinHasNoSleep) {
+TEST_F(AdaptiveSpinTest, OnlyWaitsUpToAShortSpinDoNotSleepOnABusyProcessor) {
   waits_for_processor = 100;
   for (int wait = 0; wait < 10; ++wait) {
     EXPECT_EQ(looks_in_vain(spin_, AdaptiveSpin::kBusyTime), kFew);
@@ -140,7 +140,7 @@ TEST_F(AdaptiveSpinTest, TheSystemIsAskedOnceInAnInterval) {
   EXPECT_EQ(questions, kIntervals);
 }
 
-TEST_F(AdaptiveSpinTest, WhoHasSaidHowLongGetsThat) {
+TEST_F(AdaptiveSpinTest, AFixedTimeIsKeptOnABusyProcessor) {
   waits_for_processor = 100;
   AdaptiveSpin fixed(Spin{.time = kTime, .adapts = false}, fake_percent);
   for (int wait = 0; wait < 1000; ++wait) EXPECT_EQ(looks_in_vain(fixed), kAll);
@@ -164,14 +164,14 @@ TEST_F(AdaptiveSpinTest, WithOneProcessorWaitsSpinOnceAllPeersSeenAreOnOtherHost
   EXPECT_EQ(looks_in_vain(spin), 0);
 }
 
-TEST_F(AdaptiveSpinTest, WhereThereAreMoreProcessorsPeersOnThisHostChangeNothing) {
+TEST_F(AdaptiveSpinTest, PeersOnThisHostChangeNothingWithMoreProcessors) {
   spin_.met(true);
   EXPECT_EQ(looks_in_vain(spin_), kAll);
   spin_.met(false);
   EXPECT_EQ(looks_in_vain(spin_), kAll);
 }
 
-TEST_F(AdaptiveSpinTest, WhereMessagesComeALittleLaterThanASpinEndsWaitsSpinForThem) {
+TEST_F(AdaptiveSpinTest, WaitsSpinOnForMessagesThatComeSoonAfterASpin) {
   wait_regularly(spin_, 100'000);
   const int looks = looks_in_vain(spin_);
   EXPECT_GT(looks, 101);
@@ -180,7 +180,7 @@ TEST_F(AdaptiveSpinTest, WhereMessagesComeALittleLaterThanASpinEndsWaitsSpinForT
   EXPECT_EQ(looks_in_vain(spin_), kAll) << "that is too long";
 }
 
-TEST_F(AdaptiveSpinTest, WhereMessagesComeRegularlyAWaitIsAwakeABitEarlier) {
+TEST_F(AdaptiveSpinTest, AWaitWakesJustBeforeARegularMessage) {
   wait_regularly(spin_, kMillisecond);
   const Nanoseconds begin = now_;
   const Nanoseconds sleeps = sleeps_for(spin_);
@@ -194,7 +194,7 @@ TEST_F(AdaptiveSpinTest, WhereMessagesComeRegularlyAWaitIsAwakeABitEarlier) {
   EXPECT_EQ(spin_.wake_at(now_), kForever);
 }
 
-TEST_F(AdaptiveSpinTest, WhereMessagesComeAtRandomAWaitSleepsToItsEnd) {
+TEST_F(AdaptiveSpinTest, AWaitForRandomMessagesSleepsToItsEnd) {
   const Nanoseconds ms = kMillisecond;
   wait_for_messages(spin_, {ms, 3 * ms, 2 * ms, ms / 2, 7 * ms, ms / 4, ms, 2 * ms});
   EXPECT_EQ(sleeps_for(spin_), kForever);
@@ -214,7 +214,7 @@ TEST_F(AdaptiveSpinTest, AWaitIsAwakeAtItsEndUnlessItIsOneOfManyInVain) {
   EXPECT_EQ(looks_in_vain(spin_, AdaptiveSpin::kMostExpecting), 5 * kAll) << "a sleep would not end in time";
 }
 
-TEST_F(AdaptiveSpinTest, NothingIsExpectedWhereOthersWantTheProcessorOrSomeoneHasSaidHowLong) {
+TEST_F(AdaptiveSpinTest, NothingIsExpectedOnABusyProcessorOrWithAFixedTime) {
   AdaptiveSpin fixed(Spin{.time = kTime, .adapts = false}, fake_percent);
   for (AdaptiveSpin* const spin : {&fixed, &spin_}) {
     waits_for_processor = spin == &spin_ ? 100 : 0;

@@ -90,7 +90,7 @@ TEST(GroupTable, AnEmptyListDoesNotLast) {
   while (table.members(kGroup)->members.empty()) ASSERT_FALSE(deadline.expired());
 }
 
-TEST(GroupTable, WhatIsKnownOfARegistrationOutlivesTheList) {
+TEST(GroupTable, ARegistrationsEntryOutlivesTheList) {
   MembersResolver resolver;
   resolver.records = {record_of(1), record_of(2)};
   GroupTable table(resolver, 0, kHour);

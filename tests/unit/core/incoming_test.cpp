@@ -101,7 +101,7 @@ TEST_F(Incoming, AReplyGoesIntoTheReturnBufferOnce) {
   EXPECT_EQ(requests_.next(0), 0u) << "the request is answered";
 }
 
-TEST_F(Incoming, OfARequestThatWasToBeCancelledNoBufferIsWrittenAnyMore) {
+TEST_F(Incoming, NoBufferOfARequestThatIsBeingCancelledIsWritten) {
   const std::uint64_t request = ask(far_);
   RequestTable::Taken taken = requests_.take(request);
   taken.mapped().cancelling = true;
@@ -126,7 +126,7 @@ TEST_F(Incoming, AnotherServiceCannotAnswer) {
   EXPECT_EQ(requests_.next(0), id);
 }
 
-TEST_F(Incoming, WhatThePacketCarriesIsCopiedIntoTheReturnBufferOnce) {
+TEST_F(Incoming, CarriedBytesAreCopiedIntoTheReturnBufferOnce) {
   const std::uint64_t request = ask(far_);
   const std::array bytes{std::byte{1}, std::byte{2}};
   const std::array others{std::byte{3}, std::byte{4}};
@@ -146,7 +146,7 @@ TEST_F(Incoming, WhatThePacketCarriesIsCopiedIntoTheReturnBufferOnce) {
   EXPECT_EQ(placed.discarded, 0u);
 }
 
-TEST_F(Incoming, WhatThePacketCarriesForNobodyIsShort) {
+TEST_F(Incoming, CarriedBytesWithoutARequestAreShort) {
   const std::array bytes{std::byte{1}, std::byte{2}};
   encoder_.add_carried(0, bytes);
   encoder_.add_reply(77);
@@ -155,7 +155,7 @@ TEST_F(Incoming, WhatThePacketCarriesForNobodyIsShort) {
   EXPECT_EQ(views_[0].size, bytes.size());
 }
 
-TEST_F(Incoming, WhatClaimsToBeWrittenAndIsNotFails) {
+TEST_F(Incoming, AFalseClaimOfAWriteFails) {
   const std::uint64_t request = ask(far_);  // its channel says that no one wrote
   encoder_.add(wire::Returned{0, 100});
   encoder_.add_reply(request);

@@ -4,7 +4,7 @@
 namespace ripc::internal::core {
 namespace {
 
-TEST_F(LongReceiving, WhatComesWhileTheReceiverWaitsAwakeComesAloneAndTheRestAtOnce) {
+TEST_F(LongReceiving, AMessageThatEndsASpinComesAloneAndTheRestAtOnce) {
   FakeSource& source = peer();
   for (std::uint32_t tag = 1; tag <= 3; ++tag) source.send_short(tag);
   source.come_later();
@@ -120,7 +120,7 @@ TEST_F(LongReceiving, AReplyIntoAReturnBufferDoesNotFinishTheTransfer) {
   EXPECT_FALSE(source.may_finish(12));
 }
 
-TEST_F(LongReceiving, WhereThePathAllowsNoMoreOneMessageIsBegunAtATime) {
+TEST_F(LongReceiving, OneMessageIsBegunAtATimeIfThePathAllowsNoMore) {
   FakeSource& source = peer(1);
   post(2);
   source.send_long(1, {11});
@@ -186,7 +186,7 @@ TEST_F(LongReceiving, AMessageWithoutAWindowFailsOnlyInItsTurnAfterTheApplicatio
   EXPECT_EQ(source.finished(13), RIPC_NO_WINDOW);
 }
 
-TEST_F(LongReceiving, WhatIsAheadLeavesAWindowForEachOtherSender) {
+TEST_F(LongReceiving, MessagesAheadLeaveAWindowForEachOtherSender) {
   FakeSource& first = peer();
   FakeSource& second = peer();
   post(3);
@@ -316,7 +316,7 @@ TEST_F(LongReceiving, LentMessagesNeedNoWindowsToBeAhead) {
   }
 }
 
-TEST_F(LongReceiving, WhatBeganToComeUnderTheFlagComesSoWithoutIt) {
+TEST_F(LongReceiving, AMessageBegunWithTheLendFlagIsLentWithoutItToo) {
   FakeSource& source = peer();
   post(1);
   source.send_long(1, {11});
@@ -342,7 +342,7 @@ TEST_F(LongReceiving, OneThatIsWithdrawnIsNotDeliveredAndHoldsUpNothing) {
   expect_in_window(4, 1, 14);
 }
 
-TEST_F(LongReceiving, OfASourceThatEndsWhatIsCompleteComesAndTheRestIsDropped) {
+TEST_F(LongReceiving, OnlyCompleteMessagesOfASourceThatEndsAreDelivered) {
   FakeSource& source = peer();
   const std::shared_ptr<FakeSource> kept = sources_.front();
   post(3);

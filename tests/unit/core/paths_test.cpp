@@ -41,7 +41,7 @@ TEST_F(FindingPaths, ARefusalIsReportedRatherThanTheSilenceOfTheNextTransport) {
   EXPECT_EQ(find().status().text(), "another user");
 }
 
-TEST_F(FindingPaths, WhatAServiceSaidOfItselfCountsOnlyWhereNoResolverKnowsBetterAndUntilItFails) {
+TEST_F(FindingPaths, ALearnedAddressCountsOnlyIfNoResolverKnowsBetterAndUntilItFails) {
   paths_.routes().learn(kPeer, {"fake", "said"});
   const auto known = lead_and_connect(kPeer);
   EXPECT_EQ(transport_.asked.back().locator, "peer");

@@ -116,7 +116,7 @@ TEST_F(LongReceiving, UnorderedMessagesDoNotTakeTheApplicationsLastMessages) {
   EXPECT_EQ(source.packets.size(), 3u);
 }
 
-TEST_F(LongReceiving, WherePullsGoOneByOneLongMessagesStayInOrder) {
+TEST_F(LongReceiving, LongMessagesStayInOrderIfPullsGoOneByOne) {
   FakeSource& source = peer(1);
   post(3);
   source.send_long(1, {11});

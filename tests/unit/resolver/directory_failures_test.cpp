@@ -41,7 +41,7 @@ TEST_F(DirectoryFailuresTest, WithoutServersWhatIsKnownGoesOnAndWhatIsNotFailsIn
   EXPECT_EQ(two_->list([](const spi::ServiceRecord&) {}).code(), RIPC_TIMEOUT);
 }
 
-TEST_F(DirectoryFailuresTest, WhatIsPublishedWithoutServersIsThereWhenTheyAreBack) {
+TEST_F(DirectoryFailuresTest, AServicePublishedWithoutServersIsFoundWhenTheyAreBack) {
   two_.directory().cut();
   ASSERT_TRUE(two_.publish(kLostService).ok());
   EXPECT_EQ(two_.holder(kLostService), two_.id());
@@ -51,7 +51,7 @@ TEST_F(DirectoryFailuresTest, WhatIsPublishedWithoutServersIsThereWhenTheyAreBac
   EXPECT_TRUE(eventually([&] { return two_->state().published == 1 && two_->state().unsettled == 0; }));
 }
 
-TEST_F(DirectoryFailuresTest, WhoAsksWhileTheLinkIsCutGetsTheAnswerWhenItIsBack) {
+TEST_F(DirectoryFailuresTest, AQuestionDuringACutIsAnsweredWhenTheLinkIsBack) {
   ASSERT_TRUE(one_.publish(kLostService).ok());
   two_.directory().cut();
   const std::jthread later([&] {
@@ -89,7 +89,7 @@ TEST_F(DirectoryFailuresTest, ANewSessionLearnsWhatItsWatchesMissed) {
   EXPECT_GE(two_.directory().syncs, 1u) << "a new session may meet a server that is behind";
 }
 
-TEST_F(DirectoryFailuresTest, WhoLostTheIdWithItsSessionIsFencedByALargerIncarnation) {
+TEST_F(DirectoryFailuresTest, AHolderThatLostItsSessionIsFencedByALargerIncarnation) {
   const Result<spi::ServiceRecord> own = one_.publish(kLostService);
   ASSERT_TRUE(own.ok());
   one_.directory().cut();
@@ -102,7 +102,7 @@ TEST_F(DirectoryFailuresTest, WhoLostTheIdWithItsSessionIsFencedByALargerIncarna
   EXPECT_TRUE(one_.sees(kLostService, two_.id()));
 }
 
-TEST_F(DirectoryFailuresTest, ASmallerIncarnationDoesNotDisplaceWhoWasThere) {
+TEST_F(DirectoryFailuresTest, ASmallerIncarnationDoesNotDisplaceTheHolder) {
   spi::ServiceRecord own = one_.record(kLostService);
   own.incarnation = spi::kMaxIncarnation - 10;
   ASSERT_TRUE(one_->publish(own, false, nullptr).ok());

@@ -28,7 +28,7 @@ TEST_F(DirectoryResolverTest, APublishedServiceIsFoundByOthersAsItWasPublished) 
   EXPECT_EQ(*found, *own);
 }
 
-TEST_F(DirectoryResolverTest, WhatIsKnownIsNotAskedForAgain) {
+TEST_F(DirectoryResolverTest, AKnownServiceIsNotAskedForAgain) {
   ASSERT_TRUE(one_.publish(kDirectoryService).ok());
   EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
   const unsigned reads = two_.directory().reads;
@@ -36,7 +36,7 @@ TEST_F(DirectoryResolverTest, WhatIsKnownIsNotAskedForAgain) {
   EXPECT_EQ(two_.directory().reads, reads);
 }
 
-TEST_F(DirectoryResolverTest, AServiceThatComesIsFoundByWhoWaitsForIt) {
+TEST_F(DirectoryResolverTest, AWaitingThreadFindsAServiceThatComes) {
   const std::jthread later([&] {
     EXPECT_TRUE(eventually([&] { return two_.directory().watches() != 0; }));
     EXPECT_TRUE(one_.publish(kDirectoryService).ok());
@@ -44,7 +44,7 @@ TEST_F(DirectoryResolverTest, AServiceThatComesIsFoundByWhoWaitsForIt) {
   EXPECT_EQ(two_.holder(kDirectoryService, kLong), one_.id());
 }
 
-TEST_F(DirectoryResolverTest, WhoHasAnotherResolverIsNotKeptWaitingForWhatIsNotThere) {
+TEST_F(DirectoryResolverTest, AContextWithAnotherResolverDoesNotWaitForAMissingService) {
   resolver::DirectoryOptions options = directory_options();
   options.waits_for_services = false;
   DirectoryContext context(world_, options);
@@ -65,7 +65,7 @@ TEST_F(DirectoryResolverTest, ANameIsNotTakenByAnotherName) {
   EXPECT_EQ(two_->publish(other, true, nullptr).code(), RIPC_INVALID_ARGUMENT);
 }
 
-TEST_F(DirectoryResolverTest, ATakeoverNamesWhoLostTheIdAndTellsHim) {
+TEST_F(DirectoryResolverTest, ATakeoverNamesAndNotifiesTheFormerHolder) {
   const Result<spi::ServiceRecord> former = one_.publish(kDirectoryService);
   ASSERT_TRUE(former.ok());
   std::vector<spi::ServiceRecord> displaced;
@@ -91,7 +91,7 @@ TEST_F(DirectoryResolverTest, AHolderThatAsksBeforeItIsNotifiedFindsItsSuccessor
             RIPC_NO_SERVICE);
 }
 
-TEST_F(DirectoryResolverTest, ATakeoverDisplacesWhoHoldsTheIdInThatMomentAndNoOther) {
+TEST_F(DirectoryResolverTest, ATakeoverDisplacesOnlyTheHolderOfThatMoment) {
   ASSERT_TRUE(one_.publish(kDirectoryService).ok());
   DirectoryContext third(world_);
   // Between the second context's read and its write, the third takes the ID. Both nodes have the version 0.

@@ -41,7 +41,7 @@ class DirectoryTrust : public ::testing::Test {
   DirectoryContext victim_{world_, victim_options_};
 };
 
-TEST_F(DirectoryTrust, WhoMayHoldANameIsFoundAndKnown) {
+TEST_F(DirectoryTrust, AMemberWithTheRightToANameIsFoundAndKnown) {
   ASSERT_TRUE(publish(alice_).ok());
   const Result<spi::ServiceRecord> found = victim_->resolve(kDirectoryBank, Deadline::after(kDirectoryPatience));
   ASSERT_TRUE(found.ok()) << found.status().text();

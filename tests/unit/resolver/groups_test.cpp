@@ -67,7 +67,7 @@ TEST(GroupRecord, WithGroupsHasAnotherFormatThanWithout) {
   EXPECT_EQ(decode_service_record(wrong_format, 1000).status().code(), RIPC_CORRUPT);
 }
 
-TEST(GroupRecord, WhatIsNoGroupIsRefused) {
+TEST(GroupRecord, InvalidGroupsAreRefused) {
   ServiceRecord record;
   record.id = 1000;
   record.context = 5;
@@ -156,7 +156,7 @@ TEST_F(LocalGroups, OnlyARegistrationThatIsThereIsUpdated) {
   EXPECT_EQ(one_->update(record).code(), RIPC_FENCED) << "another incarnation";
 }
 
-TEST_F(LocalGroups, WhatIsRememberedNeverOutlivesAChangeOrADeath) {
+TEST_F(LocalGroups, RememberedMembersNeverOutliveAChangeOrADeath) {
   ServiceRecord first = member(one_, 1000, {kListedGroup});
   settle();
   for (int round = 0; round < 2; ++round) EXPECT_EQ(members(*two_, kListedGroup), (std::vector{first}));
@@ -198,7 +198,7 @@ TEST(StaticGroups, WordsOfALineMakeItsServiceAMember) {
   EXPECT_TRUE((*records)[2].groups.empty());
 }
 
-TEST(StaticGroups, WhatIsWrongIsSaidWithItsLine) {
+TEST(StaticGroups, MistakesNameFileAndLine) {
   std::string many = "a socket:h:1";
   for (int number = 0; number <= RIPC_MAX_GROUPS; ++number) many += " group:" + std::to_string(number + 1);
   const std::pair<std::string, const char*> lines[] = {

@@ -40,7 +40,7 @@ class LocalResolverProcess : public ::testing::Test {
 
 // ---- Races ---------------------------------------------------------------------------------------------------
 
-TEST_F(LocalResolverProcess, OfManyProcessesThatClaimAnIdAtOnceExactlyOneWins) {
+TEST_F(LocalResolverProcess, ExactlyOneOfManyProcessesThatClaimAnIdAtOnceWins) {
   constexpr int kClaimants = 5;
   for (int round = 0; round < 20; ++round) {
     if (round % 2 == 1) {  // leaves the record of a dead process

@@ -322,7 +322,7 @@ TEST_F(LocalResolverTest, ARecordsPermissionsFollowThePolicyWhateverTheUmask) {
   }
 }
 
-TEST_F(LocalResolverTest, WhatCannotBePublishedIsRefusedAndLeavesNothing) {
+TEST_F(LocalResolverTest, AnInvalidRecordIsRefusedAndLeavesNothing) {
   EXPECT_EQ(one_.publish(0).code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(one_.publish(kLocalService, "a/b").code(), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(one_.publish(kLocalService, "\xff").code(), RIPC_INVALID_ARGUMENT);

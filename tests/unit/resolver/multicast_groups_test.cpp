@@ -66,7 +66,7 @@ TEST(MulticastGroupPacket, TheGroupsOfAServiceTravelWithIt) {
   EXPECT_TRUE(packet.services[0].record.groups.empty());
 }
 
-TEST(MulticastGroupPacket, WhatIsNoListOfGroupsIsRefused) {
+TEST(MulticastGroupPacket, AnInvalidListOfGroupsIsRefused) {
   MulticastPacket packet;
   spi::ServiceRecord record = make_record();
   for (const std::vector<ripc_service_id>& groups :
@@ -93,7 +93,7 @@ TEST(MulticastGroupPacket, AGroupIsAskedForButNotProbed) {
   EXPECT_EQ(decode(PacketBuilder(header, {}).finish(), packet), DecodeStatus::malformed);
 }
 
-TEST(MulticastGroupCache, WhatWasSaidEarlierChangesNothing) {
+TEST(MulticastGroupCache, AnOlderRecordChangesNothing) {
   ServiceCache cache(10, 1000);
   spi::ServiceRecord record = make_record();
   EXPECT_EQ(cache.learn(record, false, 1, 50), ServiceCache::Learned::usable);

@@ -37,7 +37,7 @@ TEST_F(MulticastNetworks, AQuestionGoesOutOnEachAndAnAnswerFromAnyIsTaken) {
   EXPECT_EQ(*found_there, second);
 }
 
-TEST_F(MulticastNetworks, WhoHearsAQuestionByBothAnswersItOnce) {
+TEST_F(MulticastNetworks, AQuestionHeardByBothIsAnsweredOnce) {
   MulticastContext holder(options_, networks_on(one_, other_));
   const spi::ServiceRecord record = holder.publish(7);
   ASSERT_TRUE(eventually([&] { return one_.to_group == 2 && other_.to_group == 2; })) << "both announcements";
@@ -101,7 +101,7 @@ TEST_F(MulticastNetworks, AnnouncementsAreReceivedByEither) {
   EXPECT_TRUE(right.learns(record));
 }
 
-TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsSentByTheOther) {
+TEST_F(MulticastNetworks, ARecordTooLargeForOneIsSentByTheOther) {
   one_.packet_limit = 512;
   MulticastContext holder(options_, networks_on(one_, other_));
   spi::ServiceRecord record = large_record(holder, 7, 800);
@@ -121,7 +121,7 @@ TEST_F(MulticastNetworks, WhatIsTooLargeForOneIsSentByTheOther) {
   EXPECT_EQ(holder->counters().send_failures, 0U);
 }
 
-TEST_F(MulticastNetworks, WhatIsTooLargeForAllIsRefusedWithTheLimit) {
+TEST_F(MulticastNetworks, ARecordTooLargeForAllIsRefusedWithTheLimit) {
   one_.packet_limit = 512;
   other_.packet_limit = 700;
   MulticastContext holder(options_, networks_on(one_, other_));
@@ -189,7 +189,7 @@ TEST_F(MulticastNetworks, AWaitingThreadAsksAgainWhenAGroupIsJoined) {
   EXPECT_EQ(asker->counters().questions_sent, 2U) << "a list that hears nothing has one round otherwise";
 }
 
-TEST_F(MulticastNetworks, WithoutAnyWhatIsWrongIsSaid) {
+TEST_F(MulticastNetworks, WithoutAnyTheErrorSaysWhatIsWrong) {
   MulticastContext asker(options_);
   const Result<spi::ServiceRecord> found = asker->resolve(7, Deadline::after(30'000'000));
   EXPECT_EQ(found.status().code(), RIPC_NO_SERVICE);

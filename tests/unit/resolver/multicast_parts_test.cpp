@@ -63,7 +63,7 @@ TEST(MulticastOptionsText, TheFabricAloneIsNoWayToStayOnThisHost) {
   EXPECT_TRUE(parse_multicast_options("fabric,udp,ttl=0").ok());
 }
 
-TEST(MulticastOptionsText, WhatIsWrongIsNamed) {
+TEST(MulticastOptionsText, AWrongItemIsNamed) {
   for (const char* item :
        {"10.0.0.1", "239.1.2.3:0", "239.1.2.3:65536", "239.1.2.3:", "fe80::1", "[ff12::1", "ttl=256", "ttl=", "ttl=-1",
         "hops=3", "interface=", "239.1.2.3%sixteen-letters-x", "probe=99999999", "[ff12::1]x", "eth0"}) {
@@ -98,7 +98,7 @@ PacketHeader reply_header() {
   return header;
 }
 
-TEST(MulticastPacket, WhatIsWrittenIsRead) {
+TEST(MulticastPacket, IsReadAsItWasWritten) {
   const spi::ServiceRecord one = make_record(*core::id_of_name("files"), "files");
   const spi::ServiceRecord two = make_record(9);
   PacketBuilder builder(reply_header(), {});
@@ -292,7 +292,7 @@ TEST(MulticastReplayGuard, APacketIsFreshOnce) {
   EXPECT_EQ(guard.accept(1, kNow - 5, kNow), ReplayGuard::Verdict::copy);
 }
 
-TEST(MulticastReplayGuard, WhatIsOlderThanAllThatIsRememberedWasReplayed) {
+TEST(MulticastReplayGuard, APacketOlderThanAllRememberedOnesWasReplayed) {
   ReplayGuard guard(10, 1000);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
     EXPECT_EQ(guard.accept(1, kNow + i, kNow), ReplayGuard::Verdict::fresh);

@@ -89,7 +89,7 @@ TEST_F(MulticastPublish, AnIdThatWasWithdrawnIsFree) {
   EXPECT_GT(other_.publish(7).incarnation, before.incarnation);
 }
 
-TEST_F(MulticastPublish, OfTwoWhoWantAnIdAtOnceOneGetsIt) {
+TEST_F(MulticastPublish, OneOfTwoContextsThatWantAnIdGetsIt) {
   // Both ask for so long that each hears the other's question.
   MulticastContext one(patient(options_));
   MulticastContext two(patient(options_));
@@ -133,7 +133,7 @@ TEST_F(MulticastPublish, TheEndOfAContextTellsWhatWasWithdrawn) {
   EXPECT_TRUE(eventually([&] { return !other_.look(7).ok(); }));
 }
 
-TEST_F(MulticastPublish, WhatFitsInNoPacketIsRefusedWithARemedy) {
+TEST_F(MulticastPublish, ARecordThatFitsInNoPacketIsRefusedWithARemedy) {
   spi::ServiceRecord record = holder_.record(7);
   record.addresses = {
       {"socket", std::string(4000, 'a')}, {"shm", std::string(4000, 'b')}, {"x", std::string(300, 'c')}};

@@ -29,7 +29,7 @@ TEST_F(MulticastResolverTest, AServiceOfAnotherContextIsFoundWithAllThatItSaysOf
   EXPECT_NE(found->incarnation, 0U);
 }
 
-TEST_F(MulticastResolverTest, WhatWasFoundIsNotAskedForAgain) {
+TEST_F(MulticastResolverTest, AFoundServiceIsNotAskedForAgain) {
   MulticastContext holder(options_);
   holder.publish(7);
   MulticastContext asker(options_);
@@ -39,7 +39,7 @@ TEST_F(MulticastResolverTest, WhatWasFoundIsNotAskedForAgain) {
   EXPECT_EQ(asker->counters().questions_sent, asked);
 }
 
-TEST_F(MulticastResolverTest, WhatIsTooOldIsAskedForAgain) {
+TEST_F(MulticastResolverTest, AnOutdatedServiceIsAskedForAgain) {
   MulticastOptions short_lived = options_;
   short_lived.max_age = 1;
   MulticastContext holder(options_);
@@ -178,7 +178,7 @@ TEST_F(MulticastResolverTest, AHolderWithASmallerIncarnationIsAcceptedOnceNoOneE
   EXPECT_EQ(*found, now);
 }
 
-TEST_F(MulticastResolverTest, AListHasTheServicesOfAllWhoLive) {
+TEST_F(MulticastResolverTest, AListHasTheServicesOfAllLivingContexts) {
   std::set<ripc_service_id> expected;
   MulticastContext one(options_);
   MulticastContext other(options_);

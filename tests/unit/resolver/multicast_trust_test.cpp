@@ -40,7 +40,7 @@ class MulticastTrust : public MulticastTest {
   Outsider outsider_{shared_};
 };
 
-TEST_F(MulticastTrust, WhoMayHoldANameIsFoundAndKnown) {
+TEST_F(MulticastTrust, AMemberWithTheRightToANameIsFoundAndKnown) {
   alice_.publish(kMulticastBank, "bank");
   const Result<spi::ServiceRecord> found = victim_.resolve(kMulticastBank);
   ASSERT_TRUE(found.ok()) << found.status().text();

@@ -25,7 +25,7 @@ TEST_F(MulticastUsers, QuestionsOfARefusedUserAreNotAnswered) {
   EXPECT_EQ(holder->counters().replies_sent, 0U);
 }
 
-TEST_F(MulticastUsers, WhatARefusedUserAnnouncesIsNeitherLearntNorListed) {
+TEST_F(MulticastUsers, ARefusedUsersServiceIsNeitherLearntNorListed) {
   wire_.verdict = Verdict::refused;
   MulticastContext listener(options_, networks_on(wire_));
   MulticastContext stranger(options_, networks_on(wire_));
@@ -58,7 +58,7 @@ TEST_F(MulticastUsers, ARefusedUserTakesNothingOver) {
   EXPECT_EQ(*found, record);
 }
 
-TEST_F(MulticastUsers, OfAnUnknownUserOnlyTheEndOfAServiceIsTaken) {
+TEST_F(MulticastUsers, OnlyTheEndOfAServiceIsTakenFromAnUnknownUser) {
   MulticastContext listener(options_, networks_on(wire_));
   MulticastContext holder(options_, networks_on(wire_));
   const spi::ServiceRecord record = holder.publish(7);

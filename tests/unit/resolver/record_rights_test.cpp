@@ -79,7 +79,7 @@ TEST_F(RecordRights, AGroupThatAMemberMayNotJoinIsTakenOut) {
   EXPECT_EQ(refusals_.not_permitted, 1U);
 }
 
-TEST_F(RecordRights, NoOneIsBelievedWhoIsNotInTheFile) {
+TEST_F(RecordRights, OnlyMembersInTheFileAreBelieved) {
   EXPECT_TRUE(kept(packet(0, {record_of(kRandomId, "")}))->empty());
   EXPECT_EQ(refusals_.unproven, 1U);
   EXPECT_TRUE(kept(packet(4, {record_of(kRandomId, "")}))->empty());

@@ -57,7 +57,7 @@ class MulticastMemoryTest : public testing::Test {
   spi::ServiceRecord published_;
 };
 
-TEST_F(MulticastMemoryTest, WhoAsksIsToldAndCanAskAgain) {
+TEST_F(MulticastMemoryTest, AFailedQuestionCanBeAskedAgain) {
   publish(holder_, kId);
   const auto check = [&](bool) {
     EXPECT_TRUE(finds(kId));
@@ -162,13 +162,13 @@ TEST_F(DirectoryMemoryTest, AServiceIsPublishedOrIsNot) {
       });
 }
 
-TEST_F(DirectoryMemoryTest, AnAnswerToWhoAsksIsNotLost) {
+TEST_F(DirectoryMemoryTest, AnAnswerToAnAskerIsNotLost) {
   std::uint64_t nth = 1;
   while (nth < kMostAllocations && move_without(nth, false) && !HasFailure()) ++nth;
   EXPECT_GT(nth, 3U);
 }
 
-TEST_F(DirectoryMemoryTest, NorIsOneToWhoPublishes) {
+TEST_F(DirectoryMemoryTest, AnAnswerToAPublisherIsNotLost) {
   std::uint64_t nth = 1;
   while (nth < kMostAllocations && move_without(nth, true) && !HasFailure()) ++nth;
   EXPECT_GT(nth, 3U);

@@ -35,7 +35,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-TEST(ServiceRecord, WhatWasEncodedIsDecodedAgain) {
+TEST(ServiceRecord, IsDecodedAsItWasEncoded) {
   const Result<ServiceRecord> record = decode_service_record(encoded(sample()), sample().id);
   ASSERT_TRUE(record.ok()) << record.status().text();
   EXPECT_EQ(*record, sample());
@@ -199,7 +199,7 @@ TEST(ServiceRecord, OtherJsonAndOtherBytesAreRefused) {
   EXPECT_EQ(decoded_status(encoded(sample()) + std::string(kMaxRecordSize, ' ')), RIPC_CORRUPT);
 }
 
-TEST(ServiceRecord, WhatCannotBeDecodedIsNotEncoded) {
+TEST(ServiceRecord, AnInvalidRecordIsNotEncoded) {
   const auto status_with = [](auto change) {
     ServiceRecord record = sample();
     change(record);

@@ -20,7 +20,7 @@ TEST(PortTable, TheOneOpenedLastTakesNewLinks) {
   EXPECT_EQ(table.find(2), nullptr);
 }
 
-TEST(PortTable, WhicheverIsClosedTheOtherOneIsLeft) {
+TEST(PortTable, ClosingEitherPortLeavesTheOther) {
   PortTable<AnyPort> table;
   AnyPort first, second;
   table.add(1, first);

@@ -65,7 +65,7 @@ TEST(BulkFrame, AnotherVersionIsNamedAndNothingElseIsLookedAt) {
   EXPECT_EQ(decode(std::span(bytes)).status(), RIPC_VERSION_MISMATCH);
 }
 
-TEST(BulkFrame, WhatDoesNotAddUpIsCorrupt) {
+TEST(BulkFrame, ThatDoesNotAddUpIsCorrupt) {
   const std::vector<Frame>& good = frames();
   std::vector<Frame> bad;
   const auto variant = [&](std::size_t index, auto&& change) {

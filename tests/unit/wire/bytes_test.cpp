@@ -147,7 +147,7 @@ TEST(WireWriter, BytesThatDoNotFitAreNotWrittenInPart) {
   EXPECT_EQ(bytes, to_bytes({1, 0xaa, 0xaa}));
 }
 
-TEST(WireWriter, WhatItWritesTheReaderReads) {
+TEST(WireWriter, TheReaderReadsWhatItWrites) {
   std::mt19937_64 random = testing::fixed_random(11);
   for (int round = 0; round < 200; ++round) {
     const std::uint64_t numbers[] = {random(), random(), random(), random()};

@@ -56,7 +56,7 @@ TEST(Datagram, AnotherVersionIsDistinguishedFromNonsense) {
   EXPECT_EQ(decode_status({std::byte{2}}), RIPC_VERSION_MISMATCH);
 }
 
-TEST(Datagram, WhatIsShorterThanAHeaderIsRefused) {
+TEST(Datagram, ShorterThanAHeaderIsRefused) {
   const Bytes whole = encoded(kSample);
   for (std::size_t size = 0; size < whole.size(); ++size)
     EXPECT_EQ(decode_status(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))), RIPC_CORRUPT);

@@ -20,7 +20,7 @@ class CppOwnership : public CppWrapper {};
 
 // NOLINTBEGIN(bugprone-use-after-move): it is what these tests are about
 
-TEST_F(CppOwnership, WhatIsMovedFromIsEmptyAndDoesNothing) {
+TEST_F(CppOwnership, AMovedFromObjectIsEmptyAndDoesNothing) {
   ripc::Context context = std::move(here_);
   EXPECT_TRUE(here_.empty());
   EXPECT_EQ(here_.lease(1).code(), RIPC_INVALID_ARGUMENT);
@@ -76,7 +76,7 @@ TEST_F(CppOwnership, WhatIsMovedFromIsEmptyAndDoesNothing) {
   sender_.unregister();  // before its context
 }
 
-TEST_F(CppOwnership, WhatIsAssignedToEndsWhatItOwned) {
+TEST_F(CppOwnership, AssignmentEndsWhatTheTargetOwned) {
   ripc::Buffer buffer = *here_.lease(1000);
   const std::byte* const data = buffer.data();
   buffer = *there_.lease(2000);  // of another context

@@ -105,7 +105,7 @@ TEST(CppResult, AFailedOneThatIsAskedForItsValueEndsTheProgramWithItsSentence) {
   EXPECT_DEATH((void)std::move(failed).value(), "No one is called that.");
 }
 
-TEST(CppResult, WhatIsAskedOfATemporaryLivesAsLongAsItsReference) {
+TEST(CppResult, TheValueOfATemporaryLivesAsLongAsItsReference) {
   const auto words = [] { return ripc::Result<std::vector<std::string>>({"one", "two"}); };
   static_assert(std::is_same_v<decltype(*words()), std::vector<std::string>>);
   static_assert(std::is_same_v<decltype(words().value()), std::vector<std::string>>);

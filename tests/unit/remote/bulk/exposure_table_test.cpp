@@ -68,7 +68,7 @@ TEST_F(AnnouncedTransfer, APeerThatAsksAtOnceGetsNoRepetition) {
   EXPECT_FALSE(waits);
 }
 
-TEST_F(AnnouncedTransfer, WhatHasEndedIsNotAnnouncedAgain) {
+TEST_F(AnnouncedTransfer, IsNotAnnouncedAgainOnceItHasEnded) {
   ASSERT_TRUE(tell());
   EXPECT_EQ(table_.revoke(transfer_), RIPC_REVOKED);
   bool waits = true;

@@ -35,7 +35,7 @@ TEST(RailPace, TheRateIsThatOfTheBytesAndNotOfTheQuestion) {
   EXPECT_DOUBLE_EQ(far.rate(), near.rate());
 }
 
-TEST(RailPace, WhatIsOwedCountsForWhenItIsThrough) {
+TEST(RailPace, TheTimeForMoreIncludesOwedBytes) {
   RailPace pace = pace_of(kPiece, 10 * kTick);
   EXPECT_DOUBLE_EQ(pace.time_for(kPiece), 10 * kTick);
   pace.asked(2 * kPiece, 20 * kTick);
@@ -69,7 +69,7 @@ TEST(RailPace, FollowsARateThatChanges) {
   EXPECT_NEAR(pace.rate(), static_cast<double>(kPiece) / (40 * kTick), 1);
 }
 
-TEST(RailPace, WhatIsTakenFromAQueueAtOnceTookAllTheTimeBefore) {
+TEST(RailPace, TheRateOfABurstCountsTheTimeBeforeIt) {
   RailPace pace;
   Nanoseconds now = 1;
   for (int round = 0; round < 8; ++round) {

@@ -54,7 +54,7 @@ TEST_F(Segments, ARefusalEndsTheSegment) {
   EXPECT_EQ(queue_.end_data(data(1, 0, 0), RIPC_REVOKED, pace_), nullptr);
 }
 
-TEST_F(Segments, WhatHasNotComeIsGivenBack) {
+TEST_F(Segments, MissingBytesAreGivenBack) {
   queue_.ask(1, pull_, {.begin = 0, .end = 300});
   queue_.ask(2, pull_, {.begin = 300, .end = 400});
   EXPECT_EQ(queue_.end_data(data(1, 0, 100), RIPC_OK, pace_), pull_);

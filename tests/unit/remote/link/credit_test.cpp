@@ -92,7 +92,7 @@ TEST(ReceiverCredit, GrantsWhatWasConsumedAndTellsWhatItOwes) {
   EXPECT_EQ(receiver.due(), 0u);
 }
 
-TEST(ReceiverCredit, WhatASenderCannotHaveSpentIsIgnored) {
+TEST(ReceiverCredit, IgnoresMoreThanASenderCanHaveSpent) {
   ReceiverCredit receiver(1000);
   receiver.consumed(751);
   receiver.consumed(0x80000000u);

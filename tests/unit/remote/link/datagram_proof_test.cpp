@@ -49,7 +49,7 @@ TEST_F(ProofTest, APathThatWorksIsProvenInOneRoundTripWithOneGreeting) {
   EXPECT_LE(greetings_, 2u);
 }
 
-TEST_F(ProofTest, WhatWasSentProvesAPathInUseWithoutAGreeting) {
+TEST_F(ProofTest, SentDatagramsProveAPathInUseWithoutAGreeting) {
   EXPECT_EQ(run(true, always, always), DatagramProof::Verdict::through);
   EXPECT_EQ(greetings_, 0u);
 }

@@ -105,7 +105,7 @@ class LinkStream : public ::testing::Test {
   std::atomic<int> told_{0};
 };
 
-TEST_F(LinkStream, WhatTheSocketDoesNotTakeWaitsWithinABoundAndNothingIsLostOrTorn) {
+TEST_F(LinkStream, QueuesABoundedNumberOfPacketsAndLosesOrTearsNone) {
   std::vector<std::string> sent;
   for (;;) {
     const auto number = static_cast<std::uint32_t>(sent.size() + 1);
@@ -125,7 +125,7 @@ TEST_F(LinkStream, WhatTheSocketDoesNotTakeWaitsWithinABoundAndNothingIsLostOrTo
   EXPECT_GE(told_.load(), 1) << "whoever waits for room is told";
 }
 
-TEST_F(LinkStream, ALargeRecordIsReadIntoMemoryThatWhoeverTakesItMayKeep) {
+TEST_F(LinkStream, ALargeRecordIsReadIntoMemoryThatItsTakerMayKeep) {
   const std::string large(wire::datagram::kMaxRecordPacket, 'l');
   const std::string last(wire::datagram::kMaxPacket + 1, 's');
   std::vector<std::string> received;
@@ -171,7 +171,7 @@ TEST_F(LinkStream, ALargeRecordForWhichThereIsNoMemoryWaits) {
   EXPECT_EQ(received[1], "behind");
 }
 
-TEST_F(LinkStream, WhatWaitsForMoreGoesWithTheFlush) {
+TEST_F(LinkStream, FlushSendsPacketsThatWaitForMore) {
   ASSERT_EQ(send(1, "one", true), RIPC_OK);
   ASSERT_EQ(send(2, "two", true), RIPC_OK);
   EXPECT_EQ(receiver_->fill(sink_), StreamReceiver::Outcome::nothing);
@@ -181,7 +181,7 @@ TEST_F(LinkStream, WhatWaitsForMoreGoesWithTheFlush) {
   EXPECT_EQ(received, (std::vector<std::string>{"one", "two"}));
 }
 
-TEST_F(LinkStream, WhatWaitsIsWrittenAfterTheEndAndThenTheConnectionCloses) {
+TEST_F(LinkStream, FinishWritesWaitingPacketsAndClosesTheConnection) {
   std::uint32_t sent = 0;
   while (send(sent + 1, std::string(50'000, 'x')) == RIPC_OK) ++sent;
   std::exchange(sender_, nullptr)->finish();

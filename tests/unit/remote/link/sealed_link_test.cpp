@@ -57,7 +57,7 @@ struct Link {
   LinkSocket to = open();
 };
 
-TEST(SealedLink, WhatItCarriesIsNotReadable) {
+TEST(SealedLink, HidesTheBytesThatItCarries) {
   Link link;
   const Bytes bytes = link.sealed("nobody else reads this");
   const std::string_view seen(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -33,7 +33,7 @@ TEST(Locator, PeopleMayWriteAddressAndPort) {
   EXPECT_EQ(v6->port, 7001);
 }
 
-TEST(Locator, WhatIsNoneIsRefusedWithAdvice) {
+TEST(Locator, InvalidTextIsRefusedWithAdvice) {
   std::string many = "port=1";
   for (std::size_t index = 0; index <= kMaxIps; ++index) many += ";ip=192.0.2.1";
   for (const std::string& text :

@@ -146,7 +146,7 @@ TEST(Proof, WithAnotherKeyOrNoneThereIsNoSessionAndASentenceSaysWhoLacksWhat) {
   EXPECT_FALSE(open.to.session || open.from.session) << "nobody has proven anything";
 }
 
-TEST(Proof, WhatIsEncryptedIsWhatBothAgreeTo) {
+TEST(Proof, BothEndsAgreeWhetherToEncrypt) {
   const auto hides = [](Encryption one, Encryption other) {
     const Outcome outcome = meet(with_key("1", one), with_key("1", other));
     EXPECT_TRUE(outcome.ok());

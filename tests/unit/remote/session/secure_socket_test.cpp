@@ -118,7 +118,7 @@ TEST(SecureSocket, ForeignMemoryThatIsGoneIsAnErrorAndTheStreamGoesOn) {
   ::munmap(gone, page);
 }
 
-TEST(SecureSocket, WhatIsLeftOfARecordWhoseForeignMemoryEndsIsNotLost) {
+TEST(SecureSocket, TheRestOfARecordSurvivesTheEndOfForeignMemory) {
   Pair pair;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* const memory = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -215,7 +215,7 @@ TEST_F(RecordAttack, ARecordWithoutItsEndTakesNothingFromTheNext) {
   expect_forged();
 }
 
-TEST_F(RecordAttack, WhatItSentItselfIsForged) {
+TEST_F(RecordAttack, AReflectedRecordIsForged) {
   give(records_of(pair_.two, pair_.one, 1));
   expect_forged();
 }

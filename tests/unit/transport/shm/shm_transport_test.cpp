@@ -136,7 +136,7 @@ TEST_F(ShmTransportTest, AnAnswerToAFenceIsNotTakenForAStateOfThisProcess) {
   player.join();
 }
 
-TEST_F(ShmTransportTest, WhoEndsBeforeItHasGreetedIsGoneAndHasBrokenNothing) {
+TEST_F(ShmTransportTest, APeerThatEndsBeforeItsGreetingIsDead) {
   std::thread player([this] {
     ASSERT_TRUE(peer_->meet());
     ASSERT_EQ(send_message(peer_->connection(), control::Bye{}), RIPC_OK);
@@ -251,7 +251,7 @@ class ShmTransportOtherUsers : public ShmTransportTest {
   }
 };
 
-TEST_F(ShmTransportOtherUsers, WhoSaysThatItIsAnotherContextGetsNothingThatIsMeantForThatOne) {
+TEST_F(ShmTransportOtherUsers, AnImpostorGetsNothingThatIsMeantForTheContext) {
   const test::Child impostor = stranger(kPeer);
   std::thread player([this] {
     ASSERT_TRUE(peer_->accept()) << "the impostor was believed";

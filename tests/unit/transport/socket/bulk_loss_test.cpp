@@ -198,7 +198,7 @@ TEST(BulkLoss, AConnectionThatOwesAnAnswerAndIsSilentIsGivenUp) {
   EXPECT_EQ(source, target);
 }
 
-TEST(BulkLoss, WhatASilentConnectionOwesComesOverAnotherLongBeforeThePatienceEnds) {
+TEST(BulkLoss, AnotherConnectionBringsASilentOnesBytesBeforeThePatienceEnds) {
   constexpr Nanoseconds kStall = 8'000'000'000;
   Side receiver({.connections = 2, .stall_timeout = kStall});
   const std::vector<std::byte> source = pattern(4 * kSegmentSize);

@@ -100,7 +100,7 @@ TEST(BulkPull, AWatchedTransferIsReportedWhenItIsFinished) {
   EXPECT_EQ(pair.sender.outcome(transfer), RIPC_OK);
 }
 
-TEST(BulkPull, WhatTheReceiverCouldNotTakeIsReported) {
+TEST(BulkPull, TheReceiversFailureIsReported) {
   for (const ripc_status status : {RIPC_NO_WINDOW, RIPC_WINDOW_TOO_SMALL, RIPC_REFUSED, RIPC_NO_MEMORY}) {
     BulkPair pair;
     const std::vector<std::byte> source = pattern(1000);

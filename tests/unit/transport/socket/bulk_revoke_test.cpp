@@ -188,7 +188,7 @@ TEST(BulkRevoke, ADestinationThatIsUnmappedEndsThePullAndNothingElse) {
   }
 }
 
-TEST(BulkRevoke, WhatIsAbandonedIsNotWrittenAnyMore) {
+TEST(BulkRevoke, AnAbandonedPullWritesNothingMore) {
   BulkPair pair;
   const std::vector<std::byte> source = pattern(64 * kMebibyte);
   for (std::size_t round = 0; round < 8; ++round) {

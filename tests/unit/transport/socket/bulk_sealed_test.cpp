@@ -201,7 +201,7 @@ TEST_F(BulkAttack, ARecordThatWasCutIsNotRead) {
   expect_nothing_but_the_end_of(records, 0);
 }
 
-TEST_F(BulkAttack, WhatItSentItselfIsForged) { expect_nothing_but_the_end_of(sealed(sealing_, 1, false), 1); }
+TEST_F(BulkAttack, AReflectedRecordIsForged) { expect_nothing_but_the_end_of(sealed(sealing_, 1, false), 1); }
 
 TEST_F(BulkAttack, ARecordOfAnotherConnectionIsForged) {
   const remote::Sealing other;

@@ -114,7 +114,7 @@ TEST_P(FullSystemTest, AMessageThatIsNotTakenIsSentAgainAndNothingIsLost) {
   EXPECT_EQ(sender_.host().losses(), 0);
 }
 
-TEST_P(FullSystemTest, OfSeveralMessagesThoseThatAreTakenCount) {
+TEST_P(FullSystemTest, OnlyMessagesThatTheSystemTakesCount) {
   std::vector<std::string> texts;
   for (std::size_t size = 1; size <= 5; ++size) texts.emplace_back(size, 'x');
   const Plains plains(texts);

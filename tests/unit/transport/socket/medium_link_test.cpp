@@ -275,7 +275,7 @@ TEST_F(MediumLink, AReceiverThatDoesNotReadForLongLosesNothing) {
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
-TEST_F(MediumLink, WhatTheReceiverCannotTakeYetWaitsAndOthersHaveTheirTurn) {
+TEST_F(MediumLink, ABlockedSourceWaitsAndOthersHaveTheirTurn) {
   const auto channel = grown();
   const auto other = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
@@ -352,7 +352,7 @@ TEST_F(SealedMediumLink, ASleepingReceiverTakesTheFirstPacketOfAConnectionWhole)
   EXPECT_EQ(sink_.packets[0].second, medium);
 }
 
-TEST_F(MediumLink, WhatWasSentArrivesThoughTheSenderHasEnded) {
+TEST_F(MediumLink, PacketsArriveThoughTheirSenderHasEnded) {
   auto channel = grown();
   ASSERT_NE(channel, nullptr);
   const std::string large(100'000, 'e');
@@ -369,7 +369,7 @@ TEST_F(MediumLink, WhatWasSentArrivesThoughTheSenderHasEnded) {
 }
 
 // The last messages are still in the sender's process when its context is to end.
-TEST_F(MediumLink, WhatWasSentArrivesThoughTheContextOfTheSenderEnds) {
+TEST_F(MediumLink, PacketsArriveThoughTheContextOfTheirSenderEnds) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
   const std::string large(100'000, 'e');

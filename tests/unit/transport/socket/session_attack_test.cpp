@@ -304,7 +304,7 @@ TEST_F(SessionAttack, AChangedGreetingIsRefusedAndCounted) {
   EXPECT_EQ(server_.transport().counters().handshakes_refused, before + 1);
 }
 
-TEST_F(SessionAttack, WhoIsMadeToLookAsIfItDidNotEncryptIsRefusedAndTheOtherEndCountsIt) {
+TEST_F(SessionAttack, ADowngradeOfTheEncryptionIsRefusedAndCounted) {
   const auto refused = [](Node& node) -> std::uint64_t { return node.transport().counters().handshakes_refused; };
   for (const bool is_hello : {true, false}) {
     is_hello ? path_.downgrade_hello() : path_.downgrade_reply();

@@ -36,7 +36,7 @@ TransportOptions with_key(std::shared_ptr<const ClusterKeys> keys) {
   return options;
 }
 
-TEST(Session, WhoHasTheSameKeyIsAdmitted) {
+TEST(Session, AClientWithTheSameKeyIsAdmitted) {
   Node server(with_key(keys_of("1")));
   Node client(with_key(keys_of("1")));
   EventSet events = make_events();
@@ -64,7 +64,7 @@ TEST(Session, OnOneMachineItsConnectionsAreNotPaced) {
   EXPECT_EQ(connections, 2) << "the two ends of the control connection";
 }
 
-TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
+TEST(Session, AClientWithAnotherKeyOrNoneIsRefusedAndCounted) {
   Node server(with_key(keys_of("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
@@ -81,7 +81,7 @@ TEST(Session, WhoHasAnotherKeyOrNoneIsRefusedAndCounted) {
 }
 
 // One host, where the first step of a change of the key was forgotten.
-TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
+TEST(Session, AClientThatSignsWithANewKeyReachesAServerWithTheOldOneOnly) {
   Node server(with_key(keys_of("1")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
@@ -91,7 +91,7 @@ TEST(Session, WhoSignsWithANewKeyStillReachesWhoHasTheOldOneOnly) {
   EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
 }
 
-TEST(Session, WhoHasTheOldKeyOnlyReachesWhoHasBoth) {
+TEST(Session, AClientWithTheOldKeyOnlyReachesAServerWithBoth) {
   Node server(with_key(keys_of("31")));
   EventSet events = make_events();
   const auto port = server.open_port(events);
@@ -101,7 +101,7 @@ TEST(Session, WhoHasTheOldKeyOnlyReachesWhoHasBoth) {
   EXPECT_EQ(server.transport().counters().handshakes_refused, 0u);
 }
 
-TEST(Session, WhoHasAKeyDoesNotTalkToWhoHasNone) {
+TEST(Session, AClientWithAKeyDoesNotTalkToAServerWithNone) {
   Node server;
   EventSet events = make_events();
   const auto port = server.open_port(events);
@@ -150,7 +150,7 @@ spi::Address written(Node& node) {
   return {"socket", "127.0.0.1:" + std::to_string(Locator::parse(node.transport().address().locator)->port)};
 }
 
-TEST(Session, OfSeveralAddressesTheOneThatWorksIsUsedThoughOneBeforeItIsSilent) {
+TEST(Session, AnAddressThatWorksIsUsedThoughOneBeforeItIsSilent) {
   // A socket that takes connections, and says nothing.
   Endpoint loopback;
   ASSERT_TRUE(Endpoint::parse("127.0.0.1", 0, loopback));
@@ -169,7 +169,7 @@ TEST(Session, OfSeveralAddressesTheOneThatWorksIsUsedThoughOneBeforeItIsSilent) 
   EXPECT_EQ(connected->address, addresses[2]);
 }
 
-TEST(Session, OfSeveralContextsTheOneThatHasTheServiceIsUsed) {
+TEST(Session, TheOneOfSeveralContextsThatHasTheServiceIsUsed) {
   Node without;
   Node server;
   EventSet events = make_events();

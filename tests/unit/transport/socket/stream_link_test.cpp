@@ -76,7 +76,7 @@ TEST_F(StreamLink, IsReceivedBesideMoreLinksThanAreReadDirectly) {
   }
 }
 
-TEST_F(StreamLink, WhatTheReceiverCannotTakeYetWaits) {
+TEST_F(StreamLink, PacketsTheReceiverCannotTakeYetWait) {
   const auto channel = stream_channel(sender_);
   ASSERT_NE(channel, nullptr);
   for (const char* text : {"one", "two", "three"}) ASSERT_EQ(send_text(*channel, text), RIPC_OK);

@@ -198,7 +198,7 @@ TEST_F(Datagrams, AGivenLeaseIsKeptWhileTheDeviceMayReadItAndFewAre) {
 }
 
 // Otherwise a small message would keep a large lease from the pool.
-TEST_F(Datagrams, WhatLiesInALargeLeaseIsCopied) {
+TEST_F(Datagrams, AGivenMessageInALargeLeaseIsCopied) {
   std::byte* const data = client_->pool().lease(InFlightLeases::kMostOfOne + 1).value();
   std::fill_n(data, 1000, std::byte{'l'});
   const ripc_item item{data, 1000, RIPC_ITEM_SHORT, 0};

@@ -118,7 +118,7 @@ class FabricMulticast : public testing::Test {
   FabricNetworkOptions options_;
 };
 
-TEST_F(FabricMulticast, WhatIsSentToTheGroupIsReceivedAndItsSenderIsAnsweredAlone) {
+TEST_F(FabricMulticast, AGroupMessageReachesAllAndItsSenderIsAnsweredAlone) {
   End asker(devices_, options_);
   End holder(devices_, options_);
   End other(devices_, options_);
@@ -154,7 +154,7 @@ TEST_F(FabricMulticast, OwnPacketsAreReceivedOnlyWhereTheyAreWanted) {
   EXPECT_EQ(usual.hear().text, "again") << "not its own";
 }
 
-TEST_F(FabricMulticast, WhoHasAnotherPortIsInAnotherWorld) {
+TEST_F(FabricMulticast, AnotherPortIsAnotherWorld) {
   End here(devices_, options_);
   End elsewhere(devices_, options(26674));
   End also_here(devices_, options_);
@@ -173,7 +173,7 @@ TEST_F(FabricMulticast, ABurstIsReceivedToItsEnd) {
   for (std::size_t index = 0; index < kCount; ++index) ASSERT_EQ(receiver.hear().text, std::to_string(index));
 }
 
-TEST_F(FabricMulticast, WhatAPortDoesNotCarryIsRefused) {
+TEST_F(FabricMulticast, APacketTooLargeForThePortIsRefused) {
   End end(devices_, options_);
   End other(devices_, options_);
   ASSERT_TRUE(end.joins() && other.joins());

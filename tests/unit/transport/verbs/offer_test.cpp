@@ -156,7 +156,7 @@ class PullingSink final : public spi::PacketSink {
 // Eight items under way cost the reader one doorbell and one completion for all reads that a poll finds, and one
 // doorbell for all ends. They cost the owner one doorbell for all answers. Links over UDP (iWARP) hand out each message
 // by itself, however many a poll finds. There, the first two reads have a completion each, and all others share one.
-TEST_F(Offers, WhatComesTogetherIsReadEndedAndAnsweredTogether) {
+TEST_F(Offers, ThatComeTogetherAreReadEndedAndAnsweredTogether) {
   ASSERT_NO_FATAL_FAILURE(make_connection());
   RdmaBulk& server = bulk_of(*server_);
   RdmaBulk& client = bulk_of(*client_);

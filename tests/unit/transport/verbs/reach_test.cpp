@@ -63,7 +63,7 @@ TEST_F(Reach, ALinkIsGivenUpWhenItsReceiverIsNotReachedAnyMoreButNotWhenItIsBusy
   EXPECT_NE(std::string(connected(*client_).text()).find("4791"), std::string::npos);
 }
 
-TEST_F(Reach, WhereNoConnectionCanBeMadeTheTransferEndsAndItsReceiverIsLetGo) {
+TEST_F(Reach, AFailedConnectionEndsTheTransferAndLetsItsReceiverGo) {
   auto* const library = const_cast<VerbsLibrary*>(devices_->library().get());
   const auto connect_of_device = library->connect;
   library->connect = [](rdma_cm_id*, rdma_conn_param*) {

@@ -159,7 +159,7 @@ TEST_F(SocketRailsAlone, NothingIsPushedOverThem) {
   EXPECT_TRUE(socket::testing::all_are(buffer, std::byte{0}));
 }
 
-TEST_F(SocketRailsAlone, WhatOneOfThemBringsAfterItsPullWasGivenUpIsNotWritten) {
+TEST_F(SocketRailsAlone, WriteNothingForAPullThatWasGivenUp) {
   RawEnd late = receiver_.raw_end();
   const wire::Descriptor item{.key = 11, .location = 22, .length = 4096};
   std::vector<std::byte> window(item.length);

@@ -120,7 +120,7 @@ TEST_F(SocketRail, AnAbandonedItemIsNotWrittenByWhatStillComes) {
 }
 
 // Each of these frames ends the connection, and nothing else.
-TEST_F(SocketRail, WhatNoOneAskedForAndOtherFramesEndIt) {
+TEST_F(SocketRail, UnexpectedFramesEndIt) {
   const std::vector<std::byte> strange(64, std::byte{1});
   const std::vector<std::function<bool(RawEnd&)>> attacks = {
       [&](RawEnd& end) { return end.send({.type = bulk::Type::data, .length = 64, .id = 2}, strange); },
