@@ -88,7 +88,7 @@ class BufferTest extends PairTest {
   }
 
   @Test
-  void whatIsSentAfterItsReleaseIsDetectedAndThePoolStaysWhole() throws Exception {
+  void aSendAfterTheReleaseThrowsAndThePoolStaysWhole() throws Exception {
     Outgoing message = new Outgoing();
     ByteBuffer view;
     try (RegisteredBuffer buffer = clientContext.lease(70_000)) {

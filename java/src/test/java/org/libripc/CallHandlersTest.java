@@ -99,7 +99,7 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
-  void whatTheUncaughtExceptionHandlerThrowsIsIgnored() throws Exception {
+  void aThrowingUncaughtExceptionHandlerIsIgnored() throws Exception {
     answerer.on(
         OWN,
         request -> {
@@ -244,7 +244,7 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
-  void whatAHandlerMustNotDoIsRefused() throws Exception {
+  void forbiddenCallsOfAHandlerThrow() throws Exception {
     AtomicReference<Throwable> wrong = new AtomicReference<>();
     answerer.on(
         OWN,
@@ -323,7 +323,7 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
-  void whatAnExecutorRejectsDidNotRun() throws Exception {
+  void aCallThatAnExecutorRejectsDidNotRun() throws Exception {
     answerer.on(
         OWN,
         task -> {

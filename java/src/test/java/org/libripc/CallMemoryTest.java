@@ -64,7 +64,7 @@ class CallMemoryTest extends CallPairTest {
   }
 
   @Test
-  void whatIsBorrowedIsKeptUntilTheServerHasLetGo() throws Exception {
+  void borrowedMemoryIsKeptUntilTheServerLetsGo() throws Exception {
     serve();
     RegisteredBuffer lease = clientContext.lease(LARGE);
     lease.buffer().put(pattern(LARGE, 2));
@@ -97,7 +97,7 @@ class CallMemoryTest extends CallPairTest {
   }
 
   @Test
-  void whatIsBorrowedForACallThatDoesNotBeginIsFree() {
+  void aCallThatDoesNotBeginFreesBorrowedMemory() {
     RegisteredBuffer lease = clientContext.lease(LARGE);
     int waiting = Callbacks.waiting();
     Outgoing arguments = new Outgoing().borrow(lease);

@@ -92,7 +92,7 @@ class CallsTest extends CallPairTest {
   }
 
   @Test
-  void whatNobodyAnswersDidNotRun() throws Exception {
+  void aCallThatNobodyServesDidNotRun() throws Exception {
     serve();
     assertEnded(DID_NOT_RUN, Status.UNSUPPORTED, caller.callWait(to(), 77, bytes("x")));
     assertEnded(

@@ -44,7 +44,7 @@ class GroupsTest extends PairTest {
   }
 
   @Test
-  void whoHasNoRoomIsNamed() throws Exception {
+  void membersWithoutRoomAreNamed() throws Exception {
     Service small = serverContext.service().queueMessages(16).register();
     Service roomy = serverContext.service().queueMessages(1024).register();
     small.join(group);

@@ -179,7 +179,7 @@ class LongSendTest extends PairTest {
   }
 
   @Test
-  void whatAddCopiesMayChangeBeforeTheSendAndTheRestAfterIt() throws Exception {
+  void copiedItemsMayChangeAfterTheAddAndOthersAfterTheSend() throws Exception {
     byte[] small = new byte[Outgoing.INLINE_ITEM];
     byte[] inline = new byte[2000];
     byte[] large = new byte[50_000];
@@ -290,7 +290,7 @@ class LongSendTest extends PairTest {
 
   @Test
   @Tag("verbs")
-  void whatDependsOnATicketRunsWhenItCompletes() throws Exception {
+  void dependentStagesRunWhenTheTicketCompletes() throws Exception {
     post(50_000);
     Ticket ticket =
         client.send(server.id(), new Outgoing().add(pattern(50_000, 12), ItemKind.LONG));

@@ -159,7 +159,7 @@ class LostTest extends PairTest {
   }
 
   @Test
-  void whatIsClosedIsNotReported() throws Exception {
+  void closedObjectsAreNotReported() throws Exception {
     long reported = reported();
     for (int count = 0; count < 10; ++count) {
       try (Ripc ripc = context();

@@ -159,7 +159,7 @@ class MisuseTest extends PairTest {
   }
 
   @Test
-  void closeWakesWhoeverWaits() throws Exception {
+  void closeWakesWaitingThreads() throws Exception {
     Service small = serverContext.service().queueMessages(16).register();
     while (client.trySend(small.id(), new Outgoing()) != null) {}
     Thread receiver =

@@ -205,7 +205,7 @@ class NaturalTest extends PairTest {
   }
 
   @Test
-  void whatIsBorrowedIsTheCallersWhenItsTicketIsComplete() throws Exception {
+  void borrowedMemoryIsTheCallersOnceItsTicketIsComplete() throws Exception {
     ByteBuffer body = ByteBuffer.allocateDirect(SIZE);
     for (int round = 0; round < 5; ++round) {
       body.clear().put(pattern(SIZE, round)).flip();

@@ -55,7 +55,7 @@ class NotificationTest extends PairTest {
   }
 
   @Test
-  void whatAHandlerThrowsGoesToTheHandlerOfUncaughtExceptions() throws Exception {
+  void exceptionsOfAHandlerGoToTheUncaughtExceptionHandler() throws Exception {
     AtomicReference<Throwable> caught = new AtomicReference<>();
     AtomicInteger runs = new AtomicInteger();
     Thread.UncaughtExceptionHandler before = Thread.getDefaultUncaughtExceptionHandler();

@@ -45,7 +45,7 @@ class PeerDeathTest extends PairTest {
   }
 
   @Test
-  void whatAKilledPeerHasSentIsReadOrGone() throws Exception {
+  void aKilledPeersMessageStaysReadable() throws Exception {
     server.lending(true);
     try (PeerProcess peer = registered()) {
       assertEquals(

@@ -102,7 +102,7 @@ class PeerIdentityTest extends PairTest {
   }
 
   @Test
-  void whatIsRefusedIsCountedAndABrokenTrustFileTold() throws Exception {
+  void refusalsAreCountedAndABrokenTrustFileIsReported() throws Exception {
     Path trust = directory.resolve("trust");
     String me = "me " + KEY + " calls= user=" + user() + "\n";
     write(trust, me);

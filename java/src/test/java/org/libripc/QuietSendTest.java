@@ -18,7 +18,7 @@ class QuietSendTest extends PairTest {
   }
 
   @Test
-  void whoLooksCompletesTheTicketAndNoCallbackDoes() throws Exception {
+  void pollingCompletesTheTicketWithoutACallback() throws Exception {
     server.lending(true);
     int before = Callbacks.waiting();
     RegisteredBuffer memory = clientContext.lease(SIZE);

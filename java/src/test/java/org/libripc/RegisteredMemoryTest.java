@@ -124,7 +124,7 @@ class RegisteredMemoryTest extends PairTest {
 
   @Test
   @Tag("verbs")
-  void whatIsClosedWhileItTravelsArrivesAndIsUnregisteredThen() throws Exception {
+  void memoryClosedInFlightArrivesAndIsThenUnregistered() throws Exception {
     ByteBuffer direct = pattern(SIZE, 5);
     List<Outgoing> messages = new ArrayList<>();
     RegisteredBuffer memory = clientContext.registerMemory(direct);
@@ -197,7 +197,7 @@ class RegisteredMemoryTest extends PairTest {
   }
 
   @Test
-  void whatIsNoMemoryToRegisterIsRefused() {
+  void unsuitableMemoryIsNotRegistered() {
     for (ByteBuffer bad : List.of(ByteBuffer.allocate(10), ByteBuffer.allocateDirect(0)))
       assertThrows(IllegalArgumentException.class, () -> clientContext.registerMemory(bad));
     assertThrows(NullPointerException.class, () -> clientContext.registerMemory(null));

@@ -82,7 +82,7 @@ class ReturnBufferTest extends PairTest {
 
   @Test
   @Tag("verbs")
-  void whatDoesNotFitTheReturnBufferTravelsAsAnAutoItem() throws Exception {
+  void anItemTooLargeForItsReturnBufferTravelsAsAuto() throws Exception {
     client.send(
         server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
     client.post(new ReceiveWindow(ByteBuffer.allocateDirect(100_000)));
@@ -96,7 +96,7 @@ class ReturnBufferTest extends PairTest {
   }
 
   @Test
-  void whatTheMessageCarriesAndNoReturnBufferTakesIsShort() throws Exception {
+  void aCarriedItemTooLargeForItsReturnBufferIsShort() throws Exception {
     client.send(
         server.id(), new Outgoing().attach(new ReturnBuffer(ByteBuffer.allocateDirect(10))));
     try (Message asked = receive(server)) {

@@ -357,7 +357,7 @@ class SelectorTest extends PairTest {
   }
 
   @Test
-  void roomIsFoundByWhoWaitsForEvents() throws Exception {
+  void aThreadThatWaitsForEventsFindsRoom() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {
       RipcSelector.Key key = selector.register(client, null);
       Service small = full();
@@ -446,7 +446,7 @@ class SelectorTest extends PairTest {
   }
 
   @Test
-  void whatHasComeWhileItWasPausedIsReportedAfterwards() throws Exception {
+  void resumeReportsMessagesThatCameDuringThePause() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {
       RipcSelector.Key key = selector.register(server, null);
       assertNull(server.poll());

@@ -140,7 +140,7 @@ class AnswerTest {
   }
 
   @Test
-  void whoHasTheTokenIsBelieved() throws Exception {
+  void aTrueAnswerIsBelieved() throws Exception {
     fetch();
     assertArrayEquals(BYTES, taken.came.get(MapFiles.attempt(0)));
   }
@@ -201,7 +201,7 @@ class AnswerTest {
 
   @ParameterizedTest
   @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "NONE")
-  void whoHasNotGivesNothing(Lie told) throws Exception {
+  void aFalseAnswerGivesNothing(Lie told) throws Exception {
     lie = told;
     Set<Fallback> reasons = EnumSet.of(Fallback.REFUSED, Fallback.FAILED);
     for (int at : List.of(Wire.BEGIN, Wire.SIZES, Wire.DATA)) {
@@ -214,6 +214,6 @@ class AnswerTest {
     assertEquals(0, taken.came.size());
     // A true answer is believed afterwards.
     lie = Lie.NONE;
-    whoHasTheTokenIsBelieved();
+    aTrueAnswerIsBelieved();
   }
 }

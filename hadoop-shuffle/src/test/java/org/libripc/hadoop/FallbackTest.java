@@ -152,7 +152,7 @@ class FallbackTest {
 
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
-  void whatTheTaskCannotReadTheHandlerSends(boolean inPlace) throws Exception {
+  void theHandlerSendsOutputsThatTheTaskCannotRead(boolean inPlace) throws Exception {
     Map<String, String> settings =
         Map.of(
             "mapreduce.cluster.local.dir",

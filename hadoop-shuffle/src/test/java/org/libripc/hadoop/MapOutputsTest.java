@@ -71,7 +71,7 @@ class MapOutputsTest {
   }
 
   @Test
-  void whatIsNotThereOrDamagedIsSaid() throws IOException {
+  void missingOrDamagedOutputsAreErrors() throws IOException {
     maps.write(1, null, partitions(2));
     assertThrows(IOException.class, () -> outputs.find(JOB, "ada", MapFiles.attempt(2).toString()));
     assertThrows(IOException.class, () -> outputs.find(JOB, "eve", MapFiles.attempt(1).toString()));

@@ -241,7 +241,7 @@ class MergeTest {
 
   /** Of 10 MB; the windows of empty outputs take next to nothing. */
   @Test
-  void whatDecompressionTakesIsReserved() throws Throwable {
+  void memoryForDecompressionIsReserved() throws Throwable {
     maps();
     assertEquals(1000, inPlace(null, 10_000_000));
     assertEquals(2, inPlace(new BZip2Codec(), 10_000_000));

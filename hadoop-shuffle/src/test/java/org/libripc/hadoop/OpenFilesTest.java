@@ -56,7 +56,7 @@ class OpenFilesTest {
   }
 
   @Test
-  void whatIsUsedStaysOpen() throws IOException {
+  void anOftenUsedFileStaysOpen() throws IOException {
     try (OpenFiles files = new OpenFiles(2, this::open)) {
       Path often = file(0);
       for (int number = 1; number < 20; ++number) {

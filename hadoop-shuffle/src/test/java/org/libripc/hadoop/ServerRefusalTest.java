@@ -24,7 +24,7 @@ import org.libripc.rpc.RpcCall;
 /** What a NodeManager refuses or puts off, and that it goes on afterwards. */
 class ServerRefusalTest extends ServerFixture {
   @Test
-  void whoIsTurnedAwayAsksAgain() throws Exception {
+  void aRefusedReducerAsksAgain() throws Exception {
     serveAgain(1, 1 << 24);
     for (int map = 0; map < 4; ++map) write(map, 20, 40);
     CountDownLatch gate = new CountDownLatch(1);

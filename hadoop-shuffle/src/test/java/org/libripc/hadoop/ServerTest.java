@@ -105,7 +105,7 @@ class ServerTest extends ServerFixture {
   }
 
   @Test
-  void whatIsNotThereIsLeftOut() throws Exception {
+  void missingOutputsAreLeftOut() throws Exception {
     write(0, 20, 40);
     write(2, 20, 40);
     assertFalse(fetch(0, 1, 2));
@@ -146,7 +146,7 @@ class ServerTest extends ServerFixture {
   }
 
   @Test
-  void whatIsNotKnownIsReadByTheReadersOfItsDirectory() throws Exception {
+  void unknownOutputsAreReadByTheirDirectorysReaders() throws Exception {
     indexBytes = 1; // only the last one is known
     serveAgain(256, 1 << 24);
     for (int map = 0; map < 2; ++map) write(map, 20, 40);

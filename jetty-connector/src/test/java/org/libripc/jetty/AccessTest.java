@@ -130,7 +130,7 @@ class AccessTest extends HttpPairTest {
   }
 
   @Test
-  void whoHasNoIdentityIsRefusedWhereOneIsRequired() throws Exception {
+  void clientsWithoutARequiredIdentityAreRefused() throws Exception {
     start(ok(), changed -> ((RipcConnector) changed).setIdentityRequired(true));
     ExecutionException refused = assertThrows(ExecutionException.class, () -> request("/").send());
     assertTrue(refused.getMessage().contains("does not admit"), refused.getMessage());

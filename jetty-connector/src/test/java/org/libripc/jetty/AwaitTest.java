@@ -257,7 +257,7 @@ class AwaitTest extends HttpPairTest {
   }
 
   @Test
-  void whoeverHandlesRequestsMayWaitForOthers() throws Exception {
+  void aHandlerMayWaitForAnotherRequest() throws Exception {
     start(
         Handlers.handler(
             (request, response, callback) -> {
@@ -269,7 +269,7 @@ class AwaitTest extends HttpPairTest {
   }
 
   @Test
-  void whoeverIsCalledWhileARequestIsSentMayWaitForOthers() throws Exception {
+  void aRequestListenerMayWaitForAnotherRequest() throws Exception {
     start(Handlers.path());
     for (int count = 0; count < 5; ++count) {
       Request outer =

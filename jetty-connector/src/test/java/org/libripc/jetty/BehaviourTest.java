@@ -213,7 +213,7 @@ class BehaviourTest extends HttpPairTest {
   }
 
   @Test
-  void whatTheClientHasButHasNotReadHoldsTheWriterUp() throws Exception {
+  void receivedButUnreadBytesHoldUpTheWriter() throws Exception {
     int size = 2 * StreamOptions.DEFAULT.window();
     startServer(
         handler(

@@ -84,7 +84,7 @@ class ConnectTest extends HttpPairTest {
   }
 
   @Test
-  void whoWaitsIsRefusedByAStop() throws Exception {
+  void aStopRefusesWaitingClients() throws Exception {
     if (isTcp()) return;
     startServer(Handlers.path(), ignored -> {});
     connector.setAccepting(false);

@@ -66,7 +66,7 @@ class ConnectorTest extends HttpPairTest {
   }
 
   @Test
-  void whatAFullPoolRefusesIsDoneLater() throws Exception {
+  void tasksThatAFullPoolRefusesRunLater() throws Exception {
     start(new HttpTest.Echo());
     threads.full = true;
     for (int round = 0; round < 10; ++round) {

@@ -254,7 +254,7 @@ class ContentFactoryTest extends HttpPairTest {
   }
 
   @Test
-  void whatAWrapperWritesInsteadIsWritten() throws Exception {
+  void aWrapperMayWriteOtherBytes() throws Exception {
     byte[] other = pattern(MIDDLE, 7);
     serve(
         (cached, read) ->
@@ -295,7 +295,7 @@ class ContentFactoryTest extends HttpPairTest {
   }
 
   @Test
-  void whatAnotherHandlerMakesOfItsBytesIsSent() throws Exception {
+  void bytesThatAnotherHandlerChangesAreSent() throws Exception {
     Handler.Wrapper inverting =
         new Handler.Wrapper(Handlers.files(files, (cached, read) -> new RipcContentFactory(read))) {
           @Override

@@ -255,7 +255,7 @@ class CostTest extends HttpPairTest {
   }
 
   @Test
-  void whereTheServerLooksForTheNextRequestFewWakeIt() throws Exception {
+  void requestsSeldomWakeAServerThatSpins() throws Exception {
     long wakes = wakes(TimeUnit.SECONDS.toNanos(LIMIT));
     assertTrue(wakes < ROUNDS / 2, wakes + " times");
   }

@@ -72,7 +72,7 @@ class DocumentsTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"README.md", "docs/calls.md", "docs/java.md", "docs/jetty.md"})
-  void whatIsInJavaCompiles(String document) throws Exception {
+  void javaInDocumentsCompiles(String document) throws Exception {
     List<String> programs = blocks(document, "java");
     assertFalse(programs.isEmpty());
     for (String program : programs) {

@@ -46,7 +46,7 @@ class EndPointTest extends HttpPairTest {
 
   // The body is large enough that a write with a callback would send it from where it lies.
   @Test
-  void whatFlushHasTakenIsTheCallersAgain() throws Exception {
+  void bytesTakenByFlushAreTheCallersAgain() throws Exception {
     startServer(
         Handlers.handler(
             (request, response, callback) -> {
@@ -73,7 +73,7 @@ class EndPointTest extends HttpPairTest {
   }
 
   @Test
-  void whatFlushHasTakenInACallbackIsTheCallersAgain() throws Exception {
+  void flushInACallbackTakesBytes() throws Exception {
     startServer(Handlers.path(), ignored -> {});
     int size = 2 * StreamOptions.DEFAULT.copyLimit();
     try (RawConnection connection = raw()) {

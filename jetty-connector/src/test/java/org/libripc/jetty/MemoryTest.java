@@ -44,7 +44,7 @@ class MemoryTest extends HttpPairTest {
   }
 
   @Test
-  void whatAHandlerWritesFromThePoolIsNotCopied() throws Exception {
+  void writesFromThePoolAreNotCopied() throws Exception {
     int size = 4_000_000;
     AtomicReference<Object> used = new AtomicReference<>();
     start(
@@ -65,7 +65,7 @@ class MemoryTest extends HttpPairTest {
   }
 
   @Test
-  void whatLiesOnTheHeapIsCopiedOnce() throws Exception {
+  void heapBytesAreCopiedOnce() throws Exception {
     int size = 4_000_000;
     start(
         new Handler.Abstract() {

@@ -66,7 +66,7 @@ class ReturnTest extends HttpPairTest {
   }
 
   @Test
-  void whatDoesNotFitFollowsInAnotherWay() throws Exception {
+  void theRestOfALargerAnswerFollows() throws Exception {
     start(pattern);
     fetch(2_000_000);
     assertEquals(1, ripcClient.getReturnedParts());

@@ -71,7 +71,7 @@ class RoughClientTest extends HttpPairTest {
   }
 
   @Test
-  void whoBreaksTheProtocolIsToldAndForgotten() throws Exception {
+  void protocolErrorsAreToldAndEndTheConnection() throws Exception {
     startServer(ok(), ignored -> {});
     clientContext = context();
     ServiceId to = ServiceId.ofName(SERVICE);
@@ -117,7 +117,7 @@ class RoughClientTest extends HttpPairTest {
   }
 
   @Test
-  void whoIsToldOfCreditForAnUnknownConnectionSaysSo() throws Exception {
+  void creditForAnUnknownConnectionIsAnsweredUnknown() throws Exception {
     startServer(ok(), ignored -> {});
     clientContext = context();
     try (Service rough = clientContext.register()) {
@@ -220,7 +220,7 @@ class RoughClientTest extends HttpPairTest {
   }
 
   @Test
-  void whatOneConnectionLeavesUnreadTakesNoMessagesFromTheOthers() throws Exception {
+  void unreadMessagesOfOneConnectionDoNotStarveOthers() throws Exception {
     int size = 2_000;
     CountDownLatch go = new CountDownLatch(1);
     CompletableFuture<Boolean> same = new CompletableFuture<>();

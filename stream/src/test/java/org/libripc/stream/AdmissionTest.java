@@ -18,7 +18,7 @@ import org.libripc.Service;
 @ValueSource(strings = {"shm", "socket"})
 class AdmissionTest extends StreamFixture {
   @Test
-  void whoIsNotAdmittedIsRefused() throws Exception {
+  void aClientNotAdmittedIsRefused() throws Exception {
     serve(builder -> builder.access(id -> false));
     Throwable refused = failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS));
     assertInstanceOf(ConnectException.class, refused);
@@ -36,7 +36,7 @@ class AdmissionTest extends StreamFixture {
   }
 
   @Test
-  void whoOpensOneWaitsWhileNoneAreAccepted() throws Exception {
+  void aConnectWaitsWhileNoneAreAccepted() throws Exception {
     serve(builder -> builder.accepting(false));
     CompletableFuture<ByteStream> first = client.connect(SERVER, LIMIT, TimeUnit.SECONDS);
     assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
@@ -50,7 +50,7 @@ class AdmissionTest extends StreamFixture {
   }
 
   @Test
-  void whoComesWhileAllAreRefusedIsRefused() throws Exception {
+  void aConnectDuringRefuseAllIsRefused() throws Exception {
     serve(
         builder ->
             builder.access(

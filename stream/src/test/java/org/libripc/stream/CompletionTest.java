@@ -20,7 +20,7 @@ class CompletionTest {
   }
 
   @Test
-  void whatACompletionDefersIsLeftToTheThreadThatCompletes() {
+  void deferredTasksAreLeftToTheCompletingThread() {
     Completion completion =
         new Completion(
             () -> {

@@ -80,7 +80,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whoSendsWhatItWaitsForReceivesHoweverEarlyTheAnswerIs() throws Exception {
+  void aGuestThatSendsRunsItsAnswerHoweverEarlyItComes() throws Exception {
     tasks.stopTime();
     int before = tasks.wakes.get();
     for (int count = 0; count < 100; ++count) {
@@ -101,7 +101,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whoBlocksWhileItSendsHoldsUpNobody() throws Exception {
+  void aGuestThatBlocksInItsSendHoldsUpNobody() throws Exception {
     for (int count = 0; count < 10; ++count) {
       awaitFollowers();
       CompletableFuture<Thread> answer = new CompletableFuture<>();
@@ -113,7 +113,7 @@ class GuestTest extends ReceivingThreadsFixture {
           },
           LIMIT_NANOS);
     }
-    whoSendsWhatItWaitsForReceivesHoweverEarlyTheAnswerIs();
+    aGuestThatSendsRunsItsAnswerHoweverEarlyItComes();
   }
 
   @Test
@@ -134,7 +134,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whatComesWhileAGuestRunsATaskIsRunByOthers() throws Exception {
+  void othersRunTasksThatComeWhileAGuestRunsOne() throws Exception {
     CompletableFuture<Void> answer = new CompletableFuture<>();
     CompletableFuture<Thread> end = guest(answer);
     CountDownLatch running = new CountDownLatch(1);
@@ -154,7 +154,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whatHasComeTogetherIsRunByOthersToo() throws Exception {
+  void othersAlsoRunTasksThatCameTogether() throws Exception {
     CompletableFuture<Void> answer = new CompletableFuture<>();
     CompletableFuture<Thread> end = guest(answer);
     CountDownLatch both = new CountDownLatch(2);
@@ -171,7 +171,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whoeverCompletesItEndsTheWaitOfAGuest() throws Exception {
+  void anyThreadMayEndTheWaitOfAGuest() throws Exception {
     CompletableFuture<Void> answer = new CompletableFuture<>();
     CompletableFuture<Thread> end = guest(answer);
     answer.complete(null);
@@ -181,7 +181,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whereSeveralWaitOthersReceive() throws Exception {
+  void othersReceiveWhileSeveralWait() throws Exception {
     CompletableFuture<Void> first = new CompletableFuture<>();
     CompletableFuture<Thread> firstEnd = guest(first);
     CompletableFuture<Void> second = new CompletableFuture<>();
@@ -199,8 +199,8 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whoIsAloneAgainIsAGuestAgainAfterAWhile() throws Exception {
-    whereSeveralWaitOthersReceive();
+  void aThreadAloneAgainBecomesAGuestAfterAWhile() throws Exception {
+    othersReceiveWhileSeveralWait();
     boolean here = false;
     for (int count = 0; count < 1000 && !here; ++count) {
       awaitFollowers();
@@ -212,7 +212,7 @@ class GuestTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whereOthersAreNeededThereIsNoGuest() throws Exception {
+  void thereIsNoGuestWhileOthersAreNeeded() throws Exception {
     awaitFollowers();
     tasks.needed = true;
     CompletableFuture<Thread> answer = new CompletableFuture<>();

@@ -31,7 +31,7 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whatBlocksHoldsUpNothing() {
+  void blockingTasksHoldUpNothing() {
     CountDownLatch all = new CountDownLatch(16);
     CountDownLatch through = new CountDownLatch(16);
     for (int count = 0; count < 16; ++count) {
@@ -46,7 +46,7 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whatComesWhileATaskBlocksIsRun() {
+  void tasksThatComeWhileOthersBlockRun() {
     CountDownLatch release = new CountDownLatch(1);
     for (int count = 0; count < 8; ++count) {
       CountDownLatch running = new CountDownLatch(1);
@@ -71,7 +71,7 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whatDoesNotBlockIsRunWithoutOthers() {
+  void oneThreadRunsTasksThatDoNotBlock() {
     Queue<Thread> runners = new ConcurrentLinkedQueue<>();
     CountDownLatch all = new CountDownLatch(100);
     CountDownLatch offered = new CountDownLatch(1);
@@ -107,7 +107,7 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
   }
 
   @Test
-  void whatFollowsACompletionMayBlock() {
+  void tasksAfterACompletionMayBlock() {
     CountDownLatch second = new CountDownLatch(1);
     CountDownLatch followed = new CountDownLatch(2);
     Runnable following =

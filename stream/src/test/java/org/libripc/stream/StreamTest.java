@@ -74,7 +74,7 @@ class StreamTest extends StreamFixture {
   }
 
   @Test
-  void whatWasWrittenBeforeACloseIsRead() throws Exception {
+  void bytesWrittenBeforeACloseAreRead() throws Exception {
     serve(builder -> {});
     ByteStream there = connect();
     get(there.write(pattern(100_000)));
@@ -101,7 +101,7 @@ class StreamTest extends StreamFixture {
   }
 
   @Test
-  void whatIsGivenIsWrittenAtOnce() throws Exception {
+  void givenMemoryIsWrittenAtOnce() throws Exception {
     serve(builder -> {});
     ByteStream there = connect();
     try (RegisteredBuffer memory = clientContext.lease(400_000)) {
