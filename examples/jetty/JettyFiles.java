@@ -19,8 +19,8 @@ public final class JettyFiles {
 
   public static void main(String[] arguments) throws Exception {
     try (Ripc ripc = Ripc.open()) {
-      // Whatever takes its buffers from this pool is sent without a copy, including the cache of
-      // static files.
+      // Content in buffers of this pool is sent without a copy, including the cache of static
+      // files.
       Server server = new Server(new QueuedThreadPool(), null, new RipcByteBufferPool(ripc));
       server.addConnector(new RipcConnector(server, ripc, arguments[1]));
       ServerConnector tcp = new ServerConnector(server);

@@ -110,7 +110,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   DirectoryState state() const;
 
  private:
-  // A service that someone asked for. What the entry says stays true until its watch fires.
+  // A service that someone asked for. The entry stays true until its watch fires.
   struct Entry {
     std::optional<spi::ServiceRecord> record;  // nullopt: absent, or not known
     std::uint64_t created = 0;                 // of its node; never decreases

@@ -159,7 +159,7 @@ TEST_P(Contexts, AfterForkTheParentsHandlesSaySoAndAContextOfItsOwnWorks) {
   EXPECT_EQ(text_of(receive(server_)), "the parent goes on");
 }
 
-// What a child ends, for instance in a destructor, belongs to the parent: the loan, the ticket and the call go on.
+// Handles that a child ends, for instance in a destructor, are the parent's: the loan, the ticket and the call go on.
 class Children : public Contexts {
  protected:
   void SetUp() override {

@@ -307,7 +307,7 @@ TEST_P(GroupSend, ManyThreadsSendWhileOthersJoinAndLeave) {
         const ripc_status status = ripc_send(client_.get(), group_, nullptr, 0, &options, nullptr);
         EXPECT_TRUE(status == RIPC_OK || status == RIPC_AGAIN) << ripc_last_error();
         const auto end = missed.begin() + std::min<std::uint32_t>(outcome.members - outcome.taken, 4);
-        // What the server missed is sent again, so in the end it must have each message exactly once.
+        // Messages that the server missed are sent again, so in the end it must have each exactly once.
         if (status == RIPC_OK && std::find(missed.begin(), end, server_id()) == end) ++index;
       }
     });

@@ -46,7 +46,7 @@ class GroupTest : public PairTest {
     result.missed.assign(missed.begin(), missed.begin() + static_cast<std::ptrdiff_t>(count));
     return result;
   }
-  // Waits until the sender's list has this many members. What it sends meanwhile is too large for any of them.
+  // Waits until the sender's list has this many members. Its messages meanwhile are too large for any of them.
   testing::AssertionResult sees_members(std::uint32_t members) {
     const std::string too_large(2 << 20, 'x');
     Outcome last;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two users of one host. Whatever path leads from one to the other, the peer policy of the owner decides.
+// Two users of one host. The peer policy of the owner decides on every path from one to the other.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,7 +159,7 @@ TEST_P(Users, AStrangerTakesNothingOver) {
     start_stranger();
     (void)stranger_->call("unregister");
     (void)stranger_->register_id(kOwner, true);
-    // Whatever status the stranger got, no one else sends to it: neither former nor new clients, nor the owner.
+    // No one else sends to the stranger, whatever status it got: neither former nor new clients, nor the owner.
     ASSERT_EQ(friend_->send_text(kOwner, "as before"), "RIPC_OK") << friend_->call("error");
     EXPECT_EQ(owner_->call("receive"), short_text("as before"));
     ASSERT_EQ(friend_->call("unregister"), "ok");

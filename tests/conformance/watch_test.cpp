@@ -87,7 +87,7 @@ TEST_P(Watching, AWaitEndsAtOnceIfTheServiceIsThere) {
   EXPECT_EQ(info.incarnation, ripc_service_get_incarnation(service.get()));
   EXPECT_EQ(info.transport, GetParam());
   EXPECT_STRNE(info.reason, "");
-  // What a look finds and its end are separate events, and the caller may see the end first.
+  // A look reports its finding and its end as separate events, and the caller may see the end first.
   for (int look = 0; look < 100; ++look)
     ASSERT_EQ(ripc_wait_service(watcher_.get(), kWatchedId, 0, nullptr), RIPC_OK) << "looks once; info may be NULL";
   EXPECT_EQ(ripc_wait_service(holder_.get(), kWatchedId, RIPC_FOREVER, nullptr), RIPC_OK) << "also in its own context";

@@ -174,7 +174,7 @@ TEST_P(Lie, TheSendFailsAndNothingElse) {
     const std::uint64_t begin = now();
     const ripc_status status = send_short(service_, kLiar, attempt);
     EXPECT_LT(now() - begin, kLimit);
-    // Whatever the peer says, ripc_send() returns a status that it may return.
+    // ripc_send() returns a status that it may return, whatever the peer says.
     EXPECT_TRUE(status == RIPC_CORRUPT || status == RIPC_TIMEOUT || status == RIPC_PEER_DEAD ||
                 status == RIPC_NO_SERVICE || status == RIPC_REFUSED || status == RIPC_CLOSED)
         << ripc_status_name(status) << ": " << ripc_last_error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of bulk frames. Any header is either refused or understood, on either carrier. What is understood
-// keeps every limit and encodes to the same bytes again. The bytes after the first header are taken for a trailer.
+// Fuzzes the decoder of bulk frames. Any header is either refused or understood, on either carrier. A header that is
+// understood keeps every limit and encodes to the same bytes again. Bytes after the first header count as a trailer.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

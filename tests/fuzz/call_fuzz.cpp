@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of calls. Any header is either refused or understood. What is understood keeps every limit and
-// encodes to the same bytes again.
+// Fuzzes the decoder of calls. Any header is either refused or understood. One that is understood keeps every limit
+// and encodes to the same bytes again.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of socket addresses. Any text is either refused with advice or understood. What is understood is
-// within its limits and stays the same when it is written and read again.
+// Fuzzes the reader of socket addresses. Any text is either refused with advice or understood. An understood text
+// is within its limits and stays the same when it is written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the decoder of the multicast resolver's packets. What it accepts keeps every rule of docs/wire.md, and stays
+// Fuzzes the decoder of the multicast resolver's packets. Accepted packets keep every rule of docs/wire.md, and stay
 // the same when it is written and read again.
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of RIPC_MULTICAST. Any text is understood, or refused with the item that is wrong. What is
-// understood is within its limits and stays the same when it is written and read again.
+// Fuzzes the reader of RIPC_MULTICAST. Any text is understood, or refused with the item that is wrong. An
+// understood text is within its limits and stays the same when it is written and read again.
 #include <arpa/inet.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Whatever the
-// queue contains, each packet lies inside its memory, and no more packets come out than a full queue holds.
+// Fuzzes the receiving end of a shared-memory queue: a peer may have written anything anywhere in it. Even then, each
+// packet lies inside the queue's memory, and no more packets come out than a full queue holds.
 //
 // The input begins with a byte that picks the geometry. The next byte says how many cells are marked as committed in
 // advance, so that the input need not guess sequence numbers. Then come 16 bytes for the head of each cell, in order.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the decoder of the frames of the socket transport's TCP connections. Any bytes are either refused or
-// understood. What is understood encodes to the same bytes again.
+// understood. Those that are understood encode to the same bytes again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

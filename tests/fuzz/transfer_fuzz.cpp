@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the words of transfers and grants: a peer may write anything into them, and name any key. Whatever it writes,
+// Fuzzes the words of transfers and grants: a peer may write anything into them, and name any key. Even then,
 // both ends stay within their tables, and the owner hands out only what it exposed. A transfer or grant that the owner
 // has ended stays ended.
 //

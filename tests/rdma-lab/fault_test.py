@@ -137,8 +137,8 @@ kill "$server"
 wait "$server"
 true
 """
-# A server whose clients are killed while they read, or while the server writes to them. What the first clients leave
-# behind is the baseline: some things are made when they are first needed, and stay.
+# A server whose clients are killed while they read, or while the server writes to them. The first clients leave the
+# baseline behind: some things are made when they are first needed, and stay.
 KILLED = f"""
 # The multicast resolver keeps descriptors of its questions, for as many as it had at once.
 export RIPC_MULTICAST=off

@@ -130,7 +130,7 @@ bool EventLoop::run_until(const std::function<bool()>& done, Deadline deadline) 
 
 void EventLoop::run_once(Deadline deadline, bool nested) {
   const bool tasks_ran = run_tasks(nested);
-  // What ran may have fulfilled the condition of run_until(): then the loop must not sleep. Nor may it sleep while
+  // A task may have fulfilled the condition of run_until(): then the loop must not sleep. Nor may it sleep while
   // there is work left.
   bool pending = nested && tasks_ran;
   {

@@ -23,9 +23,9 @@ namespace ripc::internal {
 
 // The responder's loop. Handlers run in the thread that runs the loop; that may be a nested run (see run_until).
 //
-// What runs here may fail with std::bad_alloc for lack of memory. The loop then tries it again a moment later. A
-// handler runs again when the loop next looks at its descriptor. A task goes to the end of the queue, and a timer runs
-// again after kMemoryPause. So each must be able to start over; one that cannot must catch its own exceptions.
+// Callbacks may fail with std::bad_alloc for lack of memory. The loop then tries them again a moment later. A handler
+// runs again when the loop next looks at its descriptor. A task goes to the end of the queue, and a timer runs again
+// after kMemoryPause. So each must be able to start over; one that cannot must catch its own exceptions.
 class EventLoop {
  public:
   using Handler = HandlerSet::Handler;

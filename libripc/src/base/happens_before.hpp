@@ -9,7 +9,7 @@
 
 namespace ripc::internal {
 
-// What this thread did so far happens before anything that a thread does after happens_after() for the same object.
+// All that this thread did so far happens before anything that a thread does after happens_after() for the same object.
 inline void happens_before([[maybe_unused]] void* object) noexcept {
 #if defined(__SANITIZE_THREAD__)
   __tsan_release(object);

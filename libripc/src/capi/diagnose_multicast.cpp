@@ -68,7 +68,7 @@ void check_multicast(Report& report, const Settings& settings) {
     const Result<std::shared_ptr<const verbs::DeviceList>> devices = verbs::DeviceList::open();
     Result<resolver::MulticastResolver::Networks> opened =
         devices.ok() ? fabric_networks(options, *devices) : devices.status();
-    // What is wrong with the devices is reported elsewhere.
+    // Faults of the devices are reported elsewhere.
     if (opened.ok()) networks = std::move(*opened);
   }
 #endif

@@ -65,7 +65,7 @@ Context::~Context() {
   // It may report changes until it is destroyed.
   parts_.resolver.reset();
   paths_.shut_down();
-  // What the loop holds is destroyed before the pool, which its memory may come from.
+  // The loop's callbacks are destroyed before the pool, because they may hold its memory.
   loop_->clear();
 }
 

@@ -98,7 +98,7 @@ ripc_status Pool::Implementation::make_room(Lock& lock, std::size_t smallest, st
     // Free nothing at all unless that will be enough.
     if (room + unused_bytes() < smallest) {
       if (busy == 0) return RIPC_NO_MEMORY;
-      // What that thread creates or frees may be enough.
+      // That thread may create or free enough.
       changed.wait(lock);
       return RIPC_AGAIN;
     }

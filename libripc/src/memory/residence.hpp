@@ -36,7 +36,7 @@ class Residence {
  public:
   // Nothing keeps it mapped.
   Residence() noexcept = default;
-  // The pool keeps it mapped. Whoever pins a lease also holds it.
+  // The pool keeps it mapped. Code that pins a lease also holds it.
   static Residence pooled() noexcept {
     Residence residence;
     residence.is_pooled_ = true;

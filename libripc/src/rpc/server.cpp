@@ -178,7 +178,7 @@ ripc_request* Server::take(ServerSession& session, core::Message& message, const
            {.kind = Kind::state, .state = State::unseen, .number = header.number, .session = header.session});
     return nullptr;
   }
-  // Whatever happens from here on, this number does not run again.
+  // From here on, this number does not run again.
   abandon(session, slot);
   forget(session, slot);
   slot.number = header.number;

@@ -140,7 +140,7 @@ class Guest:
             pass  # the guest is gone; `ended` tells
 
     def pause(self):
-        """Stops the guest at once. What its processes do goes through its kernel, so stopping that is enough."""
+        """Stops the guest at once. Its processes do all through its kernel, so stopping that is enough."""
         self._signal(signal.SIGSTOP)
 
     def resume(self):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ headers: ownership, errors and callbacks. What the library does behind them is tested elsewhere.
+// The C++ headers: ownership, errors and callbacks. Other tests cover the library behind them.
 #include "cpp_wrapper.hpp"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ class ReturnBuffers {
  public:
   explicit ReturnBuffers(RequestTable::Taken answered) noexcept : answered_(std::move(answered)) {
     if (answered_.empty()) return;
-    // Whatever the reply used, the right to write ends here.
+    // The right to write ends here, even if the reply did not use it.
     const Request& request = answered_.mapped();
     for (std::size_t index = 0; index < request.grants.size(); ++index)
       written_[index] = request.channel->end_grant(request.grants[index]) == RIPC_OK;

@@ -189,7 +189,7 @@ class PullTable {
     if (events != nullptr) events->wake();
   }
 
-  // Whatever else the peer claims, it means that the peer does not hand out the bytes.
+  // Any other status means that the peer does not hand out the bytes.
   static ripc_status refusal(ripc_status status) noexcept {
     return status == RIPC_CANCELLED ? RIPC_CANCELLED : RIPC_REVOKED;
   }

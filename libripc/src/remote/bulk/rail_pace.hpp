@@ -19,7 +19,7 @@ class RailPace {
   // A segment should not take longer than this, which limits what is asked for again when a rail fails.
   static constexpr Nanoseconds kSegmentTime = 20'000'000;
   static constexpr std::uint64_t kLeastSegment = std::uint64_t{128} << 10;
-  // What is left of an item is divided so that all rails end together. If no more than this is left, it is not divided:
+  // The rest of an item is divided so that all rails end together. If no more than this is left, it is not divided:
   // fast rails gain nothing by that (docs/performance/rails.md).
   static constexpr std::uint64_t kUndivided = std::uint64_t{128} << 10;
   static constexpr std::uint64_t kLeastPart = kUndivided / 2;
@@ -74,7 +74,7 @@ class RailPace {
  private:
   static constexpr std::uint64_t kSampleBytes = std::uint64_t{4} << 20;
   // A sample counts for a quarter, so that one slow moment makes no rail a spare. Bytes and time are summed separately.
-  // What a busy process takes from a queue at once would otherwise give samples of no time, and of an arbitrary rate.
+  // Bytes that a busy process takes from a queue at once would otherwise give samples of no time, and of any rate.
   static constexpr double kKept = 0.75;
 
   void begin(Nanoseconds now) noexcept {

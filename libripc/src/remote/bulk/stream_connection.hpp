@@ -48,7 +48,7 @@ struct StreamTally {
 
 class StreamConnection final : public FrameSender, public std::enable_shared_from_this<StreamConnection> {
  public:
-  // What handles the frames. Called in the mover, without locks held.
+  // Handles the frames. Called in the mover, without locks held.
   class Handler {
    public:
     // A frame has come. If it has payload, sets `destination` to where that goes, from frame.offset on; null: nowhere.

@@ -27,8 +27,8 @@ inline constexpr std::size_t kRecordPrefix = sizeof(std::uint32_t);
 inline constexpr std::size_t kMaxCopied = kRecordPrefix + wire::datagram::kHeaderSize + wire::datagram::kMaxPacket;
 inline constexpr std::size_t kMaxRecord = kMaxCopied - wire::datagram::kMaxPacket + wire::datagram::kMaxRecordPacket;
 
-// The sender's end. Any thread. What the socket does not take at once waits here until the responder finds room: at
-// most `kMostWaiting` bytes, or one record that is larger.
+// The sender's end. Any thread. Bytes that the socket does not take at once wait here until the responder finds room:
+// at most `kMostWaiting` bytes, or one record that is larger.
 class StreamSender {
  public:
   // Responder. `notify` is called there whenever there is room again, and when the connection is lost; not after

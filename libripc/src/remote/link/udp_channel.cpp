@@ -410,7 +410,7 @@ void UdpChannel::stream_event() noexcept {
   check_room_soon();
 }
 
-// What was under way is lost. Packets take the former path until the next one that is too large for it.
+// Packets under way are lost. Others take the former path until the next one that is too large for it.
 void UdpChannel::drop_stream_locked() noexcept {
   stream_->finish();
   stream_.reset();

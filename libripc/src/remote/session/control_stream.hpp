@@ -62,7 +62,7 @@ class ControlStream {
   Status attach(SecureSocket connection, std::uint64_t acknowledged, EventLoop::Handler handler);
   void detach() noexcept;
   // Before detach(), when there is nothing more to send: writes what waits, and waits until the peer has read it and
-  // closed. What the peer still sends is dropped.
+  // closed. Frames that the peer still sends are dropped.
   void finish(Deadline deadline) noexcept;
   bool attached() const noexcept { return static_cast<bool>(connection_); }
   int fd() const noexcept { return connection_.fd(); }

@@ -315,7 +315,7 @@ void Handshake::on_confirm(const Confirm& confirm) {
   }
 }
 
-// For the other end the handshake has succeeded, so it is told as in a session. What it may have sent already is read:
+// For the other end the handshake has succeeded, so it is told as in a session. Bytes that it has sent are read:
 // otherwise the connection would be reset, and the message lost.
 void Handshake::turn_away(Status reason) {
   protect(false);

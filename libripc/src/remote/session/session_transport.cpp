@@ -135,7 +135,7 @@ void SessionTransport::say_goodbye() noexcept {
         close_link(*channel, RIPC_PEER_DEAD);
       }
     } catch (const std::bad_alloc&) {
-      // What went only by UDP may not arrive.
+      // Packets that went only by UDP may not arrive.
     }
     (void)session->stream.send(wire::session_control::Bye{});
   }

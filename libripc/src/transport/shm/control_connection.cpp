@@ -259,7 +259,7 @@ Status ControlConnection::add_foreign_arena(std::uint32_t id, std::size_t size, 
     const std::lock_guard lock(mutex_);
     if (foreign_arenas_.size() >= kMaxForeignArenas)
       return Status(RIPC_LIMIT, "A peer announced more than 4096 memory arenas; its connection is closed.");
-    // No honest pool has more memory than the machine. What is not mapped is copied through the bounce buffer.
+    // No honest pool has more memory than the machine. Memory that is not mapped is copied through the bounce buffer.
     if (size > foreign_limit() || foreign_bytes_ > foreign_limit() - size) descriptor = -1;
   }
   std::shared_ptr<const Mapping> shared;

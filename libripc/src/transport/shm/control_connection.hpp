@@ -67,12 +67,12 @@ class ControlConnection {
   // True if the kernel lets the peer's user read this process's memory anyway: then mapping the pool discloses nothing.
   bool peer_may_map() const noexcept { return peer_may_map_; }
 
-  // Any thread. What the socket does not take now is queued, up to a limit. RIPC_OK, RIPC_AGAIN (the queue is full:
-  // nothing was sent), RIPC_TOO_LARGE, RIPC_NO_MEMORY and RIPC_NO_DESCRIPTORS (for want of which the message cannot be
-  // queued: nothing was sent), RIPC_PEER_DEAD.
+  // Any thread. Messages that the socket does not take are queued, up to a limit. RIPC_OK, RIPC_AGAIN (the queue is
+  // full: nothing was sent), RIPC_TOO_LARGE, RIPC_NO_MEMORY and RIPC_NO_DESCRIPTORS (for want of which the message
+  // cannot be queued: nothing was sent), RIPC_PEER_DEAD.
   ripc_status send(std::span<const std::byte> message, std::span<const int> descriptors = {}) noexcept;
 
-  // The same, for what `encode` writes to a vector. What the socket takes at once needs no memory.
+  // The same, for what `encode` writes to a vector. A message that the socket takes at once needs no memory.
   template <typename Encode>
   ripc_status send_encoded(Encode encode, std::span<const int> descriptors) noexcept try {
     const std::lock_guard lock(mutex_);

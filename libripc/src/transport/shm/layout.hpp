@@ -7,8 +7,8 @@
 //   cells          128 bytes each; one per packet; a packet of up to 120 bytes lies in its cell
 //   data area      larger packets, 64-byte aligned, never wrapping
 //
-// Either side may be hostile. Whoever reads a value checks it against the geometry known from the handshake, never
-// against what the memory says.
+// Either side may be hostile. A reader checks each value against the geometry known from the handshake, never against
+// what the memory says.
 #pragma once
 
 #include <atomic>

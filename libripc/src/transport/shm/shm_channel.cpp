@@ -157,7 +157,7 @@ void ShmChannel::fence_and_wake() noexcept {
 void ShmChannel::ring_doorbell(std::uint32_t epoch) noexcept {
   if (last_woken_.exchange(epoch, std::memory_order_acq_rel) == epoch) return;
   ++ThreadEpoch::current().wakes;
-  // Whatever the peer handed over as its doorbell, this neither waits nor raises a signal. A doorbell that is full is
+  // This neither waits nor raises a signal, whatever the peer's doorbell is. A doorbell that is full is
   // readable already, so a failed send loses nothing.
   [[maybe_unused]] const ssize_t sent = ::send(parts_.doorbell.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -19,7 +19,7 @@
 
 namespace ripc::internal::shm {
 
-// What the receiver cannot fetch itself, a sender on this host hands over without delay and at memory speed.
+// A sender on this host hands over what the receiver cannot fetch itself, without delay and at memory speed.
 inline constexpr Nanoseconds kPatience = 2'000'000'000;
 inline constexpr std::uint64_t kSlowestRate = 64 << 20;  // bytes per second
 
@@ -55,10 +55,10 @@ class ShmSource final : public spi::Source {
   std::uint64_t link() const noexcept { return parts_.link; }
   int doorbell() const noexcept { return parts_.doorbell.get(); }
   const std::shared_ptr<ControlConnection>& connection() const noexcept { return parts_.connection; }
-  // The peer is gone or closed the link. What it had sent before can still be received.
+  // The peer is gone or closed the link. Its earlier messages can still be received.
   void mark_dead() noexcept { dead_.store(true, std::memory_order_release); }
   bool dead() const noexcept { return dead_.load(std::memory_order_acquire); }
-  // The peer may not send any more. What it had sent is dropped, however much it goes on to write.
+  // The peer may not send any more. Its messages are dropped, however much it goes on to write.
   void cut_off() noexcept { cut_off_.store(true, std::memory_order_release); }
   bool is_cut_off() const noexcept { return cut_off_.load(std::memory_order_acquire); }
   void bounce_arrived(const wire::shm_control::BounceData& data) noexcept;

@@ -103,7 +103,7 @@ void TransferOwner::peer_died() noexcept {
   const std::lock_guard lock(mutex_);
   dead_ = true;
   // Spinning waiters look only at the word: any other generation sends them to the lock, under which they learn of the
-  // end. What the peer had finished stays finished.
+  // end. Transfers that the peer had finished stay finished.
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].used && is_finished(slot)) continue;
     control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);

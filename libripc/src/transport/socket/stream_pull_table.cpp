@@ -27,7 +27,7 @@ void StreamPullTable::abandon(spi::Pull& pull) noexcept {
     const std::lock_guard lock(mutex_);
     entry = take_out_locked(pull);
     make_unready_locked(*entry);
-    // What was requested still comes, and is discarded.
+    // The requested bytes still come, and are discarded.
     entry->status.store(RIPC_CANCELLED, std::memory_order_release);
   }
   entry->take_away();

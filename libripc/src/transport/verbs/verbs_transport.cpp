@@ -152,7 +152,7 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
       [&](const remote::Session& session, const Peer& peer) { return peer.uses_datagrams && leaves_by(session, ips); });
 }
 
-// Whatever still holds a part of the device releases it on noticing that.
+// Owners of a part of the device release it when they notice that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
   const auto used_it = [&](const Peer& peer) {
     const std::shared_ptr<Registrar> registrar = peer.rdma_bulk->registrar();

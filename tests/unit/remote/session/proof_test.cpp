@@ -249,7 +249,7 @@ TEST(Proof, LinksAndTheirDirectionsHaveKeysOfTheirOwn) {
   const auto key_of = [&](bool incoming, bool own, bool sends, std::uint32_t link, std::uint64_t token) {
     return session.of_link(incoming, own, sends, link, token).bytes();
   };
-  // What one end sends is what the other receives.
+  // One end sends with the key that the other receives with.
   EXPECT_EQ(key_of(false, true, true, 1, 2), key_of(true, false, false, 1, 2));
   EXPECT_EQ(key_of(false, true, false, 1, 2), key_of(true, false, true, 1, 2));
   EXPECT_NE(key_of(false, true, true, 1, 2), key_of(false, true, false, 1, 2)) << "reflected";

@@ -52,7 +52,7 @@ TEST(BulkRevoke, InMidPullNothingIsReadAnyMoreAndThePullFails) {
   ASSERT_EQ(pair.receiver.peer->pull(pull, pair.receiver.events), RIPC_PENDING);
   while (pair.receiver.peer->counters().bytes_received < kMebibyte) std::this_thread::yield();
   ASSERT_EQ(pair.sender.peer->revoke(transfer), RIPC_REVOKED);
-  // Whatever is read from here on would be these bytes.
+  // Reads from here on would bring these bytes.
   std::memset(source.bytes().data(), 0xee, source.bytes().size());
   EXPECT_EQ(pair.receiver.pull(pull), RIPC_REVOKED);
   EXPECT_EQ(std::find(target.begin(), target.end(), std::byte{0xee}), target.end());

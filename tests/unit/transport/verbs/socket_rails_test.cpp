@@ -18,7 +18,7 @@ namespace bulk = wire::bulk;
 
 class SocketRail : public Nodes {
  protected:
-  // What is owed is due after half a second.
+  // Owed bytes are due after half a second.
   SocketRail() : Nodes(patience_of(2'000'000'000)) {}
   void SetUp() override {
     Nodes::SetUp();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What strangers send to the queue pairs of a context, or with a request for a connection, is refused and counted. It
-// reaches nothing.
+// A context refuses and counts all that strangers send to its queue pairs, or with a request for a connection. None
+// of it has an effect.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -127,7 +127,7 @@ bool QueuePairConnection::on_message(Handler& handler, const ibv_wc& completion,
   std::memcpy(message.data(), buffers_.get() + slot * kSlot, completion.byte_len);
   const auto peer_taken = wire::load_le<std::uint32_t>(message.data());
   if (wire::load_le<std::uint32_t>(message.data() + 4) != 0) return false;
-  // Whatever the message says, the device tells which of this side's windows has become invalid.
+  // The device, not the message, tells which of this side's windows has become invalid.
   if ((completion.wc_flags & device().invalidated_flags) != 0) {
     if (const auto remote_key = remote_key_of(completion.invalidated_rkey)) remote_key->invalidated();
   }

@@ -116,7 +116,7 @@ Status QueuePairConnection::start(std::weak_ptr<Handler> handler, bool dialed) {
     if (open_) (void)enqueue_message_locked(nullptr);
     (void)hand_over(std::move(lock), true);
   }
-  // What came before arming makes no event.
+  // Completions from before arming make no event.
   loop_.post([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->on_event();
   });

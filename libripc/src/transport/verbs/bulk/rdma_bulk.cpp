@@ -93,7 +93,7 @@ void RdmaBulk::for_each_connection(Do&& todo) const noexcept {
   for (const auto& connection : std::span(present).first(count)) todo(*connection);
 }
 
-// What comes over one connection may cause requests over the others.
+// Messages over one connection may cause requests over the others.
 void RdmaBulk::flush_all() noexcept {
   for_each_connection([](QueuePairConnection& connection) { connection.flush(); });
 }
@@ -167,7 +167,7 @@ bool RdmaBulk::probe() noexcept {
   return true;
 }
 
-// What a silent rail of sockets owes can come over RDMA or another rail.
+// RDMA or another rail can bring the bytes that a silent rail of sockets owes.
 void RdmaBulk::look_for_silence() {
   const bool is_any_active = sockets_.is_any_active(kLooksBeside);
   BulkBackend::look_for_silence(is_any_active);

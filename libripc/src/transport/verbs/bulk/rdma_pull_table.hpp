@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pulls of one session over RDMA. The table asks the peer for a remote key of each item, and reads it in segments;
-// all pulls take turns. What a lost connection has left undone is read over others. An item of several segments is
-// opened on all connections, and each segment is read over the connection that will finish it first. Rails of sockets
+// all pulls take turns. Segments of a lost connection are read over others. An item of several segments is opened
+// on all connections, and each segment is read over the connection that will finish it first. Rails of sockets
 // are asked for segments of such items too. They carry all items when the last connection is lost, when none can be
 // made, or when the session's rail is one of sockets, until there is a connection again.
 //
@@ -81,7 +81,7 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   // The connection has refused a read for lack of room, and now has room.
   void room(const QueuePairConnection& connection) noexcept;
 
-  // Responder. The same for a rail of sockets to this peer. What comes over it is as in StreamConnection::Handler.
+  // Responder. The same for a rail of sockets to this peer. Its frames come as in StreamConnection::Handler.
   // Throws std::bad_alloc.
   void socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer);
   void socket_lost(const remote::StreamConnection& socket) noexcept;

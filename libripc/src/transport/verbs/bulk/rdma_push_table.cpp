@@ -66,7 +66,7 @@ bool RdmaPushTable::needs_connection(const RdmaPush& push) const noexcept {
 
 ripc_status RdmaPushTable::wait(RdmaPush& push) noexcept {
   const ripc_status status = push.wait(loop_, patience_);
-  // Whatever ended the push, the device must have finished with the bytes.
+  // The device must have finished with the bytes, even if the push failed.
   std::shared_ptr<QueuePairConnection> connection;
   {
     const std::lock_guard lock(mutex_);
@@ -139,7 +139,7 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
     push.next += length;
     ++push.writes;
   }
-  // What is sent after the writes arrives after them.
+  // A message that is sent after the writes arrives after them.
   if (push.next == bytes.size() && push.step == Step::writing) tell(push);
 }
 

@@ -146,7 +146,7 @@ void DatagramChannel::go_on() noexcept {
   move_timer_.set(monotonic_now() + greet_pause_.next());
 }
 
-// What is under way there is lost, as datagrams may be. The peer accepts nothing twice.
+// Datagrams under way there are lost, as they may be. The peer accepts nothing twice.
 void DatagramChannel::leave_devices(std::uint32_t moves) noexcept {
   in_groups_.store(false, std::memory_order_relaxed);
   if (groups_) groups_->left(parts_.link);

@@ -160,7 +160,7 @@ class DatagramChannel final : public remote::LinkChannel {
 
 class DatagramSource final : public remote::LinkSource {
  public:
-  // What identifies the link's datagrams while its session is at one pair of addresses.
+  // Identifies the link's datagrams while its session is at one pair of addresses.
   struct Origin {
     std::uint64_t token = 0;
     std::uint32_t queue_pair = 0;                     // the one they come from
@@ -197,7 +197,7 @@ class DatagramSource final : public remote::LinkSource {
     if (attachment_ != attachment) attachment_ = attachment;
   }
 
-  // Receiver. What is pulled from now on is read together, at start_pulls().
+  // Receiver. Items that are pulled from now on are read together, at start_pulls().
   void collect_pulls() noexcept { collects_ = true; }
   void start_pulls() noexcept;
   ripc_status pull(spi::Pull& pull) noexcept override;

@@ -83,7 +83,7 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   ripc_status send_parts(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet,
                          std::size_t part) noexcept;
   // Any. Like send(), but the device may get it later: with what is enqueued next, before anything that is sent, or at
-  // flush(). The caller flushes soon. What the device does not take then is lost.
+  // flush(). The caller flushes soon. Datagrams that the device does not take then are lost.
   ripc_status enqueue(const DatagramRoute& route, const wire::datagram::Header& header, spi::Gather packet) noexcept;
   void flush() noexcept;
   // The largest packet that is copied into the work request, in bytes.

@@ -172,8 +172,8 @@ void VerbsPort::pass(DatagramSource& source, spi::Bytes datagram) {
   if (source.keep(datagram)) events_.wake();
 }
 
-// Takes a source from its place, because its datagrams come by another way from now on. Whatever the sender has still
-// sent to the former port finds buffers there, because nothing else comes to that port now.
+// Takes a source from its place, because its datagrams come by another way from now on. Datagrams that the sender has
+// still sent to the former port find buffers there, because nothing else comes to that port now.
 std::vector<VerbsPort::GroupJoinPointer> VerbsPort::leave_locked(Place& place) {
   std::vector<GroupJoinPointer> gone =
       forget_locked([&](const GroupJoin& join) { return join.source == place.source; });
@@ -273,7 +273,7 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
     taken += poll_backlogs(sink, budget - taken, stop);
   }
   if (stop || taken >= budget) return taken;
-  // What a dead source sent before its end has been taken in.
+  // All that a dead source sent before its end has been taken in.
   if (taken == 0 && (!dead_sources_.empty() || some_are_over_)) [[unlikely]]
     retire_sources(sink);
   return taken + udp_.poll(sink, budget - taken);
@@ -310,7 +310,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
       continue;
     }
     const std::shared_ptr<DatagramSource>& source = sender->source;
-    // What came by the control connection was sent before this.
+    // Packets that came by the control connection were sent before this.
     if (!streamed_.empty() && !sender->is_former && !is_offered_again) [[unlikely]]
       take_kept(source);
     const spi::Bytes packet = is_offered_again ? source->accepted(text)
@@ -376,7 +376,7 @@ const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& co
   return nullptr;
 }
 
-// What was under way is lost, as datagrams may be; the senders need not know.
+// Datagrams under way are lost, as they may be; the senders need not know.
 void VerbsPort::restart(Receiver& receiver) noexcept {
   const std::lock_guard lock(mutex_);
   receiver.failed = false;

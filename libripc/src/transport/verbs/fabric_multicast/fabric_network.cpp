@@ -264,7 +264,7 @@ spi::Arrival FabricNetwork::receive(int, std::span<std::byte> buffer, spi::Recei
   const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int index = 0; index < count; ++index) handle_ready(ready[static_cast<std::size_t>(index)].data.fd);
   if (take_packet(buffer, received)) {
-    // What came before arm() no longer makes the descriptor readable, so the timer must do it.
+    // Packets from before arm() no longer make the descriptor readable, so the timer must do it.
     set_timer(true);
     return spi::Arrival::packet;
   }

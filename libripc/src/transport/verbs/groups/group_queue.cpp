@@ -150,7 +150,7 @@ void GroupQueue::post_receives_locked(std::span<const std::uint32_t> slots) noex
   });
 }
 
-// What was under way is lost, as datagrams may be.
+// Datagrams under way are lost, as they may be.
 void GroupQueue::restart_locked() noexcept {
   has_failed_ = false;
   used_count_ = 0;

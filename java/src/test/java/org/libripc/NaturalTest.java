@@ -18,9 +18,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * What a program does without a second thought is right. When a send returns, its memory is the
- * caller's again, unless it was borrowed. The tests reuse the memory before anybody has received
- * the message.
+ * Programs may do what comes naturally. When a send returns, its memory is the caller's again,
+ * unless it was borrowed. The tests reuse the memory before anybody has received the message.
  */
 class NaturalTest extends PairTest {
   private static final int SIZE = 1_200_000;

@@ -190,7 +190,7 @@ class ServerRefusalTest extends ServerFixture {
     assertEquals(Fallback.NO_SERVICE, assertThrows(ShuffleFailure.class, host::way).why());
   }
 
-  /** Whatever comes, the server goes on. */
+  /** The server goes on after any request. */
   @Test
   void rubbishIsRefused() throws Exception {
     write(0, 20, 40);

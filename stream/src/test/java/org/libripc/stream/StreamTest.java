@@ -267,7 +267,7 @@ class StreamTest extends StreamFixture {
     threads.close();
   }
 
-  // Whoever reads while another thread closes the stream must not see what others write into memory
+  // While another thread closes the stream, a reader must not see what others write into memory
   // that the stream has given back.
   @Test
   void memoryThatIsGivenBackIsNotRead() throws Exception {
