@@ -37,7 +37,7 @@ class DirectoryReadersTest {
   }
 
   @Test
-  void asManyReadAndWaitAsMay() throws Exception {
+  void tasksBeyondTheLimitsAreRejected() throws Exception {
     for (int task = 0; task < 5; ++task) readers.execute(0, this::slow);
     assertThrows(RejectedExecutionException.class, () -> readers.execute(0, this::slow));
     begun.acquire(2);
@@ -55,7 +55,7 @@ class DirectoryReadersTest {
   }
 
   @Test
-  void afterTheEndNothingIsTaken() throws Exception {
+  void closedReadersRunNothingMore() throws Exception {
     for (int task = 0; task < 5; ++task) readers.execute(0, this::slow);
     readers.close(); // interrupts those that read
     assertThrows(RejectedExecutionException.class, () -> readers.execute(0, this::slow));

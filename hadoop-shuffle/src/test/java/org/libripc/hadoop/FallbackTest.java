@@ -103,7 +103,7 @@ class FallbackTest {
   }
 
   @Test
-  void withoutTheNativeLibraryHttpBringsAll(@TempDir Path other) throws Exception {
+  void httpBringsAllWithoutTheNativeLibrary(@TempDir Path other) throws Exception {
     Process java =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),

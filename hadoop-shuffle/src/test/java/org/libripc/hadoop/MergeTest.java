@@ -86,7 +86,7 @@ class MergeTest {
     "5, deflate, 100000",
     "6, bzip2, 400"
   })
-  void asSortingAll(long seed, String compression, int longest) throws Throwable {
+  void aMergeGivesAllRecordsSorted(long seed, String compression, int longest) throws Throwable {
     codec(compression);
     Random random = new Random(seed);
     List<MapFiles.Pair> expected = new ArrayList<>();
@@ -111,7 +111,7 @@ class MergeTest {
 
   @ParameterizedTest
   @ValueSource(longs = {7, 8})
-  void besideWhatHadoopMerges(long seed) throws Throwable {
+  void inPlaceOutputsMergeWithHadoops(long seed) throws Throwable {
     codec("none");
     Random random = new Random(seed);
     // Room for the windows of about half of them.
@@ -190,7 +190,7 @@ class MergeTest {
   }
 
   @Test
-  void nothingStaysOpenOfAMergeThatIsNotReadToItsEnd() throws Throwable {
+  void aMergeNotReadToItsEndLeavesNoFileOpen() throws Throwable {
     codec("none");
     RipcMergeManager<BytesWritable, BytesWritable> manager = manager();
     List<LocalOutput> taken = new ArrayList<>();
@@ -217,7 +217,7 @@ class MergeTest {
   }
 
   @Test
-  void allOfItIsHadoopsIfTheConfigurationSaysSo() throws Throwable {
+  void theConfigurationMayLeaveTheMergeToHadoop() throws Throwable {
     codec("none");
     maps.conf.setBoolean(Keys.IN_PLACE, false);
     maps.write(0, null, List.of(List.of(), List.of()));
@@ -255,7 +255,7 @@ class MergeTest {
   }
 
   @Test
-  void aCodecOfWhichNothingIsKnownIsHadoops() throws Throwable {
+  void outputsOfAnUnknownCodecAreLeftToHadoop() throws Throwable {
     maps();
     assertEquals(0, inPlace(new DefaultCodec() {}, Long.MAX_VALUE));
   }
@@ -318,7 +318,7 @@ class MergeTest {
   }
 
   @Test
-  void anOutputOfAnotherHostIsNone() throws Throwable {
+  void anOutputOfAnotherHostIsNotFound() throws Throwable {
     codec("none");
     assertNull(new LocalOutputs(maps.conf, REDUCE).find(MapFiles.attempt(0)));
     maps.write(0, null, List.of(List.of()));

@@ -146,7 +146,7 @@ class RipcShuffleTest {
   }
 
   @Test
-  void withBothOffHttpBringsAll() throws Exception {
+  void httpBringsAllWithBothOff() throws Exception {
     Map<String, String> settings = Map.of(Keys.LOCAL, "false", Keys.REMOTE, "false");
     assertEquals(Map.of("HTTP_BYTES", bytes()), reduce(settings));
   }

@@ -53,7 +53,7 @@ class HalfCloseTest extends HttpPairTest {
   }
 
   @RepeatedTest(5)
-  void ofHandlersThatLeaveTheContentUnreadToo() throws Exception {
+  void requestsWithUnreadContentAreAllAnswered() throws Exception {
     startServer(Handlers.path(), ignored -> {});
     try (RawConnection connection = raw()) {
       connection.write(request("one", BODY) + request("two", BODY));
