@@ -181,7 +181,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   const std::uint64_t name = session.name;
   // Once they are sent, the leases of GIVEN items may have other holders.
   if (session.may_lose && core::has_kind(items, RIPC_ITEM_GIVEN)) keep(call, items);
-  session.take_slot(call);
+  session.take_slot(call, now);
   const CallMessage message(request_header(call, now), items);
   ripc_status status = call.returns.empty() ? messenger_.send_short(session.to, message.items()) : RIPC_PENDING;
   Status failure;

@@ -53,7 +53,7 @@ void Client::find_path(ClientSession& session) noexcept {
   if (session.state != ClientSession::State::finding) {
     session.state = ClientSession::State::finding;
     session.finding_since = messenger_.now();
-    session.queue_late();
+    session.queue_held_back();
     for (Call* call = session.queue.front(); call != nullptr; call = call->next) set_timer(*call);
   }
   if (session.search) return;
@@ -168,7 +168,7 @@ void Client::session_over(ClientSession& session, ripc_status why) noexcept {
 }
 
 void Client::end_queued(ClientSession& session, ripc_status why) noexcept {
-  session.queue_late();
+  session.queue_held_back();
   while (!session.queue.empty()) finish(*session.queue.front(), RIPC_CALL_DID_NOT_RUN, why);
 }
 

@@ -41,9 +41,10 @@ struct ClientSession : TimerWheel::Timer {
   std::vector<std::uint16_t> free_slots;
   std::size_t in_flight = 0;  // calls with a slot that the server has not reported on; only these count in the window
   CallQueue queue;
-  CallQueue late;              // calls that would expire: sent when nothing else is under way
-  Nanoseconds expired_at = 0;  // when a call that was sent last ran out of time
-  Nanoseconds used_at = 0;     // when a message was last sent or received
+  CallQueue held_back;          // calls that would expire: sent one at a time, so that a guess that is wrong soon mends
+  const Call* probe = nullptr;  // the one of them that is under way
+  Nanoseconds expired_at = 0;   // when a call that was sent last ran out of time
+  Nanoseconds used_at = 0;      // when a message was last sent or received
   Nanoseconds finding_since = 0;
   ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
   Nanoseconds open_pause = 0;
@@ -60,7 +61,7 @@ struct ClientSession : TimerWheel::Timer {
     return is_group() || (!free_slots.empty() && (!may_lose || window.admits(in_flight)));
   }
   std::size_t under_way() const noexcept { return slots.size() - free_slots.size() + waiting(); }
-  std::size_t waiting() const noexcept { return queue.size() + late.size(); }
+  std::size_t waiting() const noexcept { return queue.size() + held_back.size(); }
   bool is_idle() const noexcept { return free_slots.size() == slots.size(); }
   Call* call(std::uint32_t number) const noexcept {
     if (slots.empty()) return nullptr;
@@ -70,20 +71,20 @@ struct ClientSession : TimerWheel::Timer {
   void start(std::uint64_t session, std::uint64_t server, std::uint32_t slot_count);
   // Whether this new call is sent at once.
   bool takes(const Call& call, Nanoseconds now) const noexcept {
-    return takes_calls() && queue.empty() && (is_idle() || !would_expire(call, now));
+    return takes_calls() && queue.empty() && (probe == nullptr || !would_expire(call, now));
   }
   // Whether calls have run out of time lately, and this one has less left than slow answers take. An overloaded server
   // would only refuse it, which takes the time of other calls: docs/performance/calls.md shows how much.
   bool would_expire(const Call& call, Nanoseconds now) const noexcept;
-  // Puts the call into the queue, or among the late ones.
+  // Puts the call into the queue, or holds it back.
   void wait(Call& called, Nanoseconds now) noexcept;
   // Takes the next call to be sent out of its queue; nullptr: there is none.
   Call* next_call(Nanoseconds now) noexcept;
   void leave_queue(Call& called) noexcept;
-  // Late calls wait again like all others, before them.
-  void queue_late() noexcept;
+  // The calls that are held back wait in the queue again, before the others.
+  void queue_held_back() noexcept;
   // Puts the call into a free slot, which gives it its number.
-  void take_slot(Call& called) noexcept;
+  void take_slot(Call& called, Nanoseconds now) noexcept;
   void give_slot_back(const Call& called) noexcept;
   // Notes whether the server has the call, which has a slot.
   void set_with_server(Call& called, bool is_there) noexcept;

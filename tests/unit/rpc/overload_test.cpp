@@ -82,50 +82,69 @@ class Overload : public testing::Test {
   std::deque<Begun> calls_;
 };
 
-TEST_F(Overload, ACallThatWouldExpireIsNotSentWhileOthersAreUnderWay) {
+TEST_F(Overload, CallsThatWouldExpireAreSentOneAtATimeAndOthersAtOnce) {
   learn();
-  begin(1000);
-  const Begun& early = begin(5);
+  begin(6);
+  const Begun& held = begin(6);
+  begin(30);
   begin(30);
   run(1);
-  EXPECT_EQ(kept_.size(), 2u) << "of the first and the last";
+  EXPECT_EQ(kept_.size(), 3u) << "all but the second";
   run(10);
-  EXPECT_EQ(early.status, RIPC_TIMEOUT);
-  EXPECT_EQ(early.outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(held.status, RIPC_TIMEOUT);
+  EXPECT_EQ(held.outcome, RIPC_CALL_DID_NOT_RUN);
 }
 
-TEST_F(Overload, TheLatestCallThatWouldExpireIsSentOnceNothingElseIsUnderWay) {
+TEST_F(Overload, TheLatestCallThatIsHeldBackIsSentNext) {
   learn();
-  begin(1000);
+  begin(6);
   const Begun& early = begin(6);
   const Begun& latest = begin(7);
-  run(1);
-  ASSERT_EQ(kept_.size(), 1u);
-  answer_next();
-  run(1);
-  ASSERT_EQ(kept_.size(), 1u);
-  answer_next();
+  for (const Begun* next : {&latest, &early}) {
+    run(1);
+    ASSERT_EQ(kept_.size(), 1u);
+    answer_next();
+    EXPECT_EQ(next->status, RIPC_PENDING);
+  }
   run(1);
   EXPECT_EQ(latest.status, RIPC_OK);
-  ASSERT_EQ(kept_.size(), 1u);
   answer_next();
   run(1);
   EXPECT_EQ(early.status, RIPC_OK);
 }
 
-TEST_F(Overload, ACallWithLittleTimeIsSentWhileNoneExpire) {
+TEST_F(Overload, CallsWithLittleTimeAreSentWhileNoneExpire) {
   learn();
   run(1000);
-  begin(1000);
+  begin(5);
   begin(5);
   run(1);
   EXPECT_EQ(kept_.size(), 2u);
 }
 
+// A method whose calls take long makes the client expect that of the others.
+TEST_F(Overload, FewQuickAnswersEndIt) {
+  learn();
+  begin(60'000);  // under way all the time
+  run(1);
+  ASSERT_EQ(kept_.size(), 1u);
+  for (int count = 0; count < 10; ++count) {
+    begin(6);
+    network_.run(kMillisecond / 10);
+    ASSERT_EQ(kept_.size(), 2u);
+    std::swap(kept_.front(), kept_.back());
+    answer_next();
+  }
+  begin(6);
+  begin(6);
+  run(1);
+  EXPECT_EQ(kept_.size(), 3u);
+}
+
 TEST_F(Overload, ACallThatIsHeldBackEndsWithItsServer) {
   learn();
-  begin(1000);
-  const Begun& held = begin(5);
+  begin(6);
+  const Begun& held = begin(6);
   run(1);
   ASSERT_EQ(kept_.size(), 1u);
   server_.end_server();
