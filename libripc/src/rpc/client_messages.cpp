@@ -67,12 +67,15 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
 
 void Client::note_time(ClientSession& session, const Call& call, Nanoseconds now, bool is_late) noexcept {
   const Nanoseconds round_trip = elapsed(call.sent_at, now);
-  if (call.repeats == 0) session.round_trip.add(round_trip);
   if (session.may_lose && call.repeats == 0) {
+    session.round_trip.add(round_trip);
     is_late ? session.window.answered_late() : session.window.answered(round_trip);
   }
-  if (call.group != 0) session.note_answer_time(round_trip, now);
-  if (call.record != nullptr) call.record->time.add(elapsed(call.begun, now));
+  session.answered_at = now;
+  session.answer_time = smoothed(session.answer_time, round_trip);
+  if (call.record == nullptr) return;
+  call.record->answer_time = smoothed(call.record->answer_time, round_trip);
+  call.record->time.add(elapsed(call.begun, now));
 }
 
 Call* Client::state_received(ClientSession& session, const Header& header, Nanoseconds now) noexcept {

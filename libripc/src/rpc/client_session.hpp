@@ -51,8 +51,8 @@ struct ClientSession : TimerWheel::Timer {
   RoundTrip round_trip;
   CallWindow window;
   Messenger::Search search;
-  Nanoseconds answer_time = 0;  // of calls of groups, smoothed; 0: unknown
-  Nanoseconds answered_at = 0;  // the last of them
+  Nanoseconds answer_time = 0;  // smoothed; 0: unknown
+  Nanoseconds answered_at = 0;
   Nanoseconds avoid_until = 0;  // group calls avoid it until then: no path was found
 
   bool is_group() const noexcept { return internal::is_group(to); }
@@ -73,8 +73,9 @@ struct ClientSession : TimerWheel::Timer {
   bool takes(const Call& call, Nanoseconds now) const noexcept {
     return takes_calls() && queue.empty() && (probe == nullptr || !would_expire(call, now));
   }
-  // Whether calls have run out of time lately, and this one has less left than slow answers take. An overloaded server
-  // would only refuse it, which takes the time of other calls: docs/performance/calls.md shows how much.
+  // Whether calls have run out of time lately, and this one has less left than slow answers take, of this
+  // server and of this method. An overloaded server would only refuse it, which takes the time of other calls:
+  // docs/performance/calls.md shows how much.
   bool would_expire(const Call& call, Nanoseconds now) const noexcept;
   // Puts the call into the queue, or holds it back.
   void wait(Call& called, Nanoseconds now) noexcept;
@@ -88,7 +89,6 @@ struct ClientSession : TimerWheel::Timer {
   void give_slot_back(const Call& called) noexcept;
   // Notes whether the server has the call, which has a slot.
   void set_with_server(Call& called, bool is_there) noexcept;
-  void note_answer_time(Nanoseconds time, Nanoseconds now) noexcept;
   // The comparison for group calls: less than 0 if another call is likely to end sooner here than with `other`.
   int compare_load(const ClientSession& other, Nanoseconds now) const noexcept;
 };

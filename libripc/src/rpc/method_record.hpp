@@ -10,6 +10,7 @@ namespace ripc::internal::rpc {
 struct MethodRecord {
   ripc_rpc_method_statistics counters{};
   Histogram time;
+  Nanoseconds answer_time = 0;  // since the call was sent, smoothed; 0: unknown
 
   // Whether the time of call `number`, counted from 0, is measured where nothing else needs the clock. Reading it costs
   // 25 ns.

@@ -8,6 +8,11 @@
 
 namespace ripc::internal::rpc {
 
+// A moving mean; 0: nothing was measured.
+constexpr Nanoseconds smoothed(Nanoseconds mean, Nanoseconds sample) noexcept {
+  return mean == 0 ? sample : mean - mean / 8 + sample / 8;
+}
+
 // The estimator of TCP (RFC 6298). The measured times include those of the handlers, so slow servers are not asked
 // again and again.
 class RoundTrip {
@@ -29,8 +34,7 @@ class RoundTrip {
     const Nanoseconds difference = sample > mean_ ? sample - mean_ : mean_ - sample;
     deviation_ += difference / 4;
     deviation_ -= deviation_ / 4;
-    mean_ += sample / 8;
-    mean_ -= mean_ / 8;
+    mean_ = smoothed(mean_, sample);
   }
   // Called when a call was overdue. If the path has become slower, all calls will be overdue, and none can be measured.
   // So the next ones get more time, until one is measured.
@@ -38,11 +42,10 @@ class RoundTrip {
   Nanoseconds overdue() const noexcept {
     return std::max(backed_off_, mean_ == 0 ? kFirst : std::clamp(mean_ + 4 * deviation_, kShortest, kLongest));
   }
-  Nanoseconds mean() const noexcept { return mean_; }  // 0: nothing was measured
 
  private:
   Nanoseconds backed_off_ = 0;
-  Nanoseconds mean_ = 0;
+  Nanoseconds mean_ = 0;  // 0: nothing was measured
   Nanoseconds deviation_ = 0;
 };
 

@@ -34,7 +34,7 @@ struct Calls {
     request.returns = returns;
     request.is_rough = true;
     request.now = client.rough_now();
-    request.deadline = request.now + 60'000 * kMillisecond;
+    request.deadline = request.now + timeout;
     request.user = this;
     request.done = [](void* user, const ripc_call_result* result) {
       static_cast<Calls*>(user)->ended.push_back(*result);
@@ -47,6 +47,7 @@ struct Calls {
   FakeNode& client;
   ripc_service_id to = kServer;
   std::uint32_t method = 1;  // the method that is answered at once
+  Nanoseconds timeout = 60'000 * kMillisecond;
   std::span<const ripc_return_buffer> returns = {};
   int runs = 0;
   std::vector<ripc_call_result> ended;

@@ -122,7 +122,6 @@ TEST_F(Overload, CallsWithLittleTimeAreSentWhileNoneExpire) {
   EXPECT_EQ(kept_.size(), 2u);
 }
 
-// A method whose calls take long makes the client expect that of the others.
 TEST_F(Overload, FewQuickAnswersEndIt) {
   learn();
   begin(60'000);  // under way all the time
@@ -139,6 +138,21 @@ TEST_F(Overload, FewQuickAnswersEndIt) {
   begin(6);
   run(1);
   EXPECT_EQ(kept_.size(), 3u);
+}
+
+TEST_F(Overload, ASlowMethodHoldsBackNoCallsOfAQuickOne) {
+  network_.weather.delay = kMillisecond / 10;
+  learn();
+  Calls quick(network_, client_, *server_.server);
+  quick.begin();
+  run(1);
+  ASSERT_EQ(quick.ended.size(), 1u);
+  begin(6);
+  quick.timeout = 6 * kMillisecond;
+  quick.begin();
+  quick.begin();
+  run(1);
+  EXPECT_EQ(quick.ended.size(), 3u);
 }
 
 TEST_F(Overload, ACallThatIsHeldBackEndsWithItsServer) {
