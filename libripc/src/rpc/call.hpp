@@ -9,7 +9,6 @@
 
 #include "core/state/ticket.hpp"
 #include "ripc/rpc.h"
-#include "rpc/fifo.hpp"
 #include "rpc/kept_items.hpp"
 #include "rpc/loan.hpp"
 #include "rpc/method_record.hpp"
@@ -18,6 +17,7 @@
 
 namespace ripc::internal::rpc {
 
+class CallQueue;
 struct ClientSession;
 
 struct CallRequest {
@@ -52,7 +52,9 @@ struct Call : TimerWheel::Timer {
   bool is_idempotent = false;
   bool perhaps_ran = false;  // at a group member that it has left
   bool is_final = false;     // it moves to no other member
-  bool is_timed = false;     // `begun` and `sent_at` are exact, and how long it takes counts
+  bool was_held_back = false;
+  bool is_probe = false;  // counts in the session's ProbeWindow
+  bool is_timed = false;  // `begun` and `sent_at` are exact, and how long it takes counts
   std::uint32_t index = 0;
   std::uint32_t generation = 1;  // of the index; the two make up the call's name
   std::uint32_t number = 0;      // in its session, once it has a slot
@@ -77,7 +79,9 @@ struct Call : TimerWheel::Timer {
   ripc_call_done done = nullptr;
   void* user = nullptr;
   ripc_call_result result{};
-  Call* next = nullptr;  // in the list it is in
+  Call* previous = nullptr;  // in `queue`
+  Call* next = nullptr;      // in `queue`, or among the free ones
+  CallQueue* queue = nullptr;
 
   std::uint64_t name() const noexcept { return std::uint64_t{generation} << 32 | index; }
   // Prepares the call for a server that has not had it yet.
@@ -85,7 +89,7 @@ struct Call : TimerWheel::Timer {
     state = State::queued;
     repeats = 0;
     repeat_at = UINT64_MAX;
-    is_with_server = is_withdrawn = false;
+    is_with_server = is_withdrawn = was_held_back = false;
     requests.clear();
     result = {};
     result.size = sizeof result;
@@ -93,35 +97,36 @@ struct Call : TimerWheel::Timer {
 };
 
 // A queue that calls may leave from any place, and return to at the front.
-class CallQueue : private Fifo<Call> {
+class CallQueue {
  public:
-  using Fifo::empty;
+  bool empty() const noexcept { return first_ == nullptr; }
   std::size_t size() const noexcept { return size_; }
   Call* front() const noexcept { return first_; }
-  void push(Call& call) noexcept {
-    Fifo::push(call);
-    ++size_;
-  }
-  void push_front(Call& call) noexcept {
-    call.next = first_;
-    first_ = &call;
-    if (call.next == nullptr) last_ = &call;
-    ++size_;
-  }
-  // False: the call is not in the queue.
+  void push(Call& call) noexcept { insert(call, last_, nullptr); }
+  void push_front(Call& call) noexcept { insert(call, nullptr, first_); }
+  // False: the call is not in this queue.
   bool remove(Call& call) noexcept {
-    Call* before = nullptr;
-    Call* at = first_;
-    for (; at != &call && at != nullptr; at = at->next) before = at;
-    if (at == nullptr) return false;
-    (before == nullptr ? first_ : before->next) = call.next;
-    if (last_ == &call) last_ = before;
-    call.next = nullptr;
+    if (call.queue != this) return false;
+    (call.previous == nullptr ? first_ : call.previous->next) = call.next;
+    (call.next == nullptr ? last_ : call.next->previous) = call.previous;
+    call.previous = call.next = nullptr;
+    call.queue = nullptr;
     --size_;
     return true;
   }
 
  private:
+  void insert(Call& call, Call* previous, Call* next) noexcept {
+    call.previous = previous;
+    call.next = next;
+    (previous == nullptr ? first_ : previous->next) = &call;
+    (next == nullptr ? last_ : next->previous) = &call;
+    call.queue = this;
+    ++size_;
+  }
+
+  Call* first_ = nullptr;
+  Call* last_ = nullptr;
   std::size_t size_ = 0;
 };
 

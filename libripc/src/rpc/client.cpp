@@ -95,7 +95,7 @@ Status Client::begin(const CallRequest& request, std::uint64_t* name) {
   MethodRecord* const record = record_of(request.method);
   Call& call = make(request, session);
   call.record = record;
-  call.is_timed = needs_clock(session, record);
+  call.is_timed = needs_clock(session, record, now);
   if (call.is_timed && request.is_rough) now = messenger_.now();
   if (record != nullptr) ++record->counters.calls;
   call.begun = now;
@@ -194,7 +194,10 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   if (status != RIPC_OK) {
     session.give_slot_back(call);
     call.state = Call::State::queued;
-    if (status != RIPC_AGAIN) return failure.ok() ? Status(status) : failure;
+    if (status != RIPC_AGAIN) {
+      if (session.waiting() != 0) note_changed();
+      return failure.ok() ? Status(status) : failure;
+    }
     lack_room(session, now);
     return RIPC_PENDING;
   }
@@ -318,7 +321,7 @@ void Client::pump(Lock& lock, ClientSession& session) {
 void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept {
   ClientSession& session = *call.session;
   if (call.state == Call::State::queued) {
-    session.leave_queue(call);
+    if (call.queue != nullptr) call.queue->remove(call);
   } else {
     session.give_slot_back(call);
   }

@@ -66,7 +66,7 @@ class Client : public std::enable_shared_from_this<Client> {
   ClientSession* find_session(ripc_service_id to) noexcept;
   MethodRecord* record_of(std::uint32_t method);
   void forget_call(MethodRecord& record) noexcept;
-  bool needs_clock(const ClientSession& session, const MethodRecord* record) const noexcept;
+  bool needs_clock(const ClientSession& session, const MethodRecord* record, Nanoseconds now) const noexcept;
   void keep(Call& call, std::span<const ripc_item> items);
   Status start(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) noexcept;
   Status enqueue(Call& call, ClientSession& session, Nanoseconds now);
@@ -118,6 +118,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void call_due(Call& call, Nanoseconds now) noexcept;
   // False: the session was removed.
   bool session_due(ClientSession& session, Nanoseconds now) noexcept;
+  void note_expired(const Call& call, Nanoseconds now) noexcept;
   void repeat(Call& call, Nanoseconds now) noexcept;
   void note_repeated(Call& call) noexcept;
   void send_again(Lock& lock, Call& call);

@@ -37,6 +37,8 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   session.used_at = arrival.about();
   if (call->is_timed) [[unlikely]]
     note_time(session, *call, arrival.exactly(), header.time == wire::call::kLate);
+  if (call->is_probe && !call->was_held_back) [[unlikely]]
+    session.probes.answered();
   std::erase(call->requests, message.in_reply_to);  // it has ended with its answer
   const std::span<ripc_item_view> items = call_items(message);
   for (std::size_t index = 0; header.incarnation != 0 && index < std::min<std::size_t>(items.size(), 64); ++index) {
@@ -117,7 +119,7 @@ void Client::end_with_state(Call& call, const Header& header) noexcept {
   const auto why = static_cast<ripc_status>(header.code);
   switch (header.state) {
     case wire::call::State::not_run:
-      if (why == RIPC_TIMEOUT) call.session->expired_at = messenger_.now();
+      if (why == RIPC_TIMEOUT) note_expired(call, messenger_.now());
       finish(call, RIPC_CALL_DID_NOT_RUN, call.is_withdrawn ? RIPC_PEER_DEAD : why);
       break;
     case wire::call::State::may_have_run:

@@ -208,7 +208,8 @@ bool Client::session_due(ClientSession& session, Nanoseconds now) noexcept {
   // Calls that have ended refer to their sessions until they are reported.
   const bool is_used = !session.is_idle() || session.waiting() != 0 || !ended_.empty();
   if (is_used || elapsed(session.used_at, now) < wire::call::kSessionTime) {
-    timers_.set(session, std::max(now, session.used_at) + wire::call::kSessionTime);
+    const bool waits = !session.held_back.empty() && !session.probes.is_open(now);
+    timers_.set(session, waits ? session.probes.opens_at() : std::max(now, session.used_at) + wire::call::kSessionTime);
     return true;
   }
   if (last_session_ == &session) last_session_ = nullptr;

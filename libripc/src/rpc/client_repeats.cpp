@@ -37,9 +37,9 @@ void Client::set_timer(Call& call) noexcept {
 
 void Client::call_due(Call& call, Nanoseconds now) noexcept {
   if (call.is_in_send) return timers_.set(call, now + TimerWheel::kTick);
-  ClientSession& session = *call.session;
+  const ClientSession& session = *call.session;
   if (now >= call.deadline) {
-    if (call.state == Call::State::sent) session.expired_at = now;
+    if (call.state == Call::State::sent) note_expired(call, now);
     return give_up(call, RIPC_TIMEOUT);
   }
   if (call.state == Call::State::queued) {
@@ -51,6 +51,15 @@ void Client::call_due(Call& call, Nanoseconds now) noexcept {
     if (call.state == Call::State::ended) return;
   }
   set_timer(call);
+}
+
+// A call that this client has held back says nothing about the server.
+void Client::note_expired(const Call& call, Nanoseconds now) noexcept {
+  if (call.was_held_back) return;
+  ClientSession& session = *call.session;
+  session.probes.expired(now);
+  if (session.state == ClientSession::State::open && !session.needs_room)
+    timers_.set(session, session.probes.opens_at());
 }
 
 void Client::repeat(Call& call, Nanoseconds now) noexcept {

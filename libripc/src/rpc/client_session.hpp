@@ -10,6 +10,7 @@
 #include "rpc/call.hpp"
 #include "rpc/call_window.hpp"
 #include "rpc/messenger.hpp"
+#include "rpc/probe_window.hpp"
 #include "rpc/round_trip.hpp"
 
 namespace ripc::internal::rpc {
@@ -41,10 +42,9 @@ struct ClientSession : TimerWheel::Timer {
   std::vector<std::uint16_t> free_slots;
   std::size_t in_flight = 0;  // calls with a slot that the server has not reported on; only these count in the window
   CallQueue queue;
-  CallQueue held_back;          // calls that would expire: sent one at a time, so that a guess that is wrong soon mends
-  const Call* probe = nullptr;  // the one of them that is under way
-  Nanoseconds expired_at = 0;   // when a call that was sent last ran out of time
-  Nanoseconds used_at = 0;      // when a message was last sent or received
+  CallQueue held_back;  // calls that would expire and that `probes` does not admit
+  ProbeWindow probes;
+  Nanoseconds used_at = 0;  // when a message was last sent or received
   Nanoseconds finding_since = 0;
   ripc_status failure = RIPC_NO_SERVICE;  // why the path was not found
   Nanoseconds open_pause = 0;
@@ -71,22 +71,21 @@ struct ClientSession : TimerWheel::Timer {
   void start(std::uint64_t session, std::uint64_t server, std::uint32_t slot_count);
   // Whether this new call is sent at once.
   bool takes(const Call& call, Nanoseconds now) const noexcept {
-    return takes_calls() && queue.empty() && (probe == nullptr || !would_expire(call, now));
+    return takes_calls() && queue.empty() && (probes.admits() || !would_expire(call, now));
   }
-  // Whether calls have run out of time lately, and this one has less left than slow answers take, of this
-  // server and of this method. An overloaded server would only refuse it, which takes the time of other calls:
-  // docs/performance/calls.md shows how much.
+  // Whether calls have run out of time lately, and this one has less left than slow answers of the server and of the
+  // method take.
   bool would_expire(const Call& call, Nanoseconds now) const noexcept;
   // Puts the call into the queue, or holds it back.
   void wait(Call& called, Nanoseconds now) noexcept;
+  void hold_back(Call& called) noexcept;
   // Takes the next call to be sent out of its queue; nullptr: there is none.
   Call* next_call(Nanoseconds now) noexcept;
-  void leave_queue(Call& called) noexcept;
   // The calls that are held back wait in the queue again, before the others.
   void queue_held_back() noexcept;
   // Puts the call into a free slot, which gives it its number.
   void take_slot(Call& called, Nanoseconds now) noexcept;
-  void give_slot_back(const Call& called) noexcept;
+  void give_slot_back(Call& called) noexcept;
   // Notes whether the server has the call, which has a slot.
   void set_with_server(Call& called, bool is_there) noexcept;
   // The comparison for group calls: less than 0 if another call is likely to end sooner here than with `other`.

@@ -7,8 +7,9 @@
 namespace ripc::internal::rpc {
 
 // If not, the exact time is not worth its cost.
-bool Client::needs_clock(const ClientSession& session, const MethodRecord* record) const noexcept {
+bool Client::needs_clock(const ClientSession& session, const MethodRecord* record, Nanoseconds now) const noexcept {
   if (session.may_lose || session.state != ClientSession::State::open || session.is_group()) return true;
+  if (!session.probes.is_open(now)) return true;
   return record != nullptr && MethodRecord::is_measured(record->counters.calls);
 }
 

@@ -21,7 +21,7 @@ class Fifo {
     return one;
   }
 
- protected:
+ private:
   T* first_ = nullptr;
   T* last_ = nullptr;  // undefined while it is empty
 };
