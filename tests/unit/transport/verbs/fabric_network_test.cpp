@@ -220,6 +220,25 @@ TEST_F(FabricMulticast, ABusyGroupDoesNotKeepAnotherOneWaiting) {
   }
 }
 
+TEST_F(FabricMulticast, ARemovedDeviceIsReleasedWhilePacketsKeepComing) {
+  End busy(devices_, options_);
+  const auto devices = std::make_shared<const DeviceList>(devices_->library(), devices_->ports());
+  End receiver(devices, options_);
+  ASSERT_TRUE(busy.joins());
+  const Deadline deadline = Deadline::after(kPatience);
+  do {
+    ASSERT_FALSE(deadline.expired()) << receiver->text();
+    busy.send("busy");
+  } while (receiver.try_to_hear().text != "busy");
+  for (int count = 0; count < 100; ++count) busy.send("busy");
+  devices->set_ports({});
+  while (!receiver->interfaces().empty()) {
+    ASSERT_FALSE(deadline.expired()) << receiver->text();
+    busy.send("busy");
+    static_cast<void>(receiver.try_to_hear());
+  }
+}
+
 TEST_F(FabricMulticast, AfterAnErrorOfTheQueuePairItWorksAgain) {
   End sender(devices_, options_);
   End receiver(devices_, options_);

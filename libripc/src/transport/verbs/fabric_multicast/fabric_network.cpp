@@ -22,6 +22,8 @@ namespace ripc::internal::verbs {
 namespace {
 
 constexpr std::size_t kReadyAtOnce = 16;
+// While packets keep coming, events of the devices are handled after so many of them.
+constexpr unsigned kPacketsPerLook = 64;
 constexpr const char* kNotJoined = "not joined yet";
 
 template <typename Item>
@@ -259,7 +261,8 @@ void FabricNetwork::handle_ready(int fd) {
 }
 
 spi::Arrival FabricNetwork::receive(int, std::span<std::byte> buffer, spi::ReceivedPacket& received) {
-  if (take_packet(buffer, received)) return spi::Arrival::packet;
+  if (++packets_ < kPacketsPerLook && take_packet(buffer, received)) return spi::Arrival::packet;
+  packets_ = 0;
   std::array<epoll_event, kReadyAtOnce> ready{};
   const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int index = 0; index < count; ++index) handle_ready(ready[static_cast<std::size_t>(index)].data.fd);
