@@ -56,7 +56,7 @@ TEST_P(FullQueue, HoldsByDefault128MessagesOfASender) {
   EXPECT_EQ(send_until_full([&] { return send(client_, server_id(), {}); }), 128u);
 }
 
-TEST_P(FullQueue, LargeMessagesFillItToo) {
+TEST_P(FullQueue, LargeMessagesFillTheQueue) {
   const std::uint32_t sent = fill(1000);
   EXPECT_GE(sent, 1u);
   drain(sent);

@@ -140,7 +140,7 @@ TEST_P(Given, SeveralMessagesGiveTheirBuffersAwayAndThoseThatAreNotSentKeepThem)
   }
 }
 
-TEST_P(Given, AGroupTakesItToo) {
+TEST_P(Given, AGroupTakesAGivenItem) {
   ripc_service_id group = RIPC_GROUP_ID(77);
   ASSERT_EQ(ripc_group_join(server_.get(), group), RIPC_OK);
   unsigned char* const data = lease_to_give(10);

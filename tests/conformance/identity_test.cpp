@@ -81,7 +81,7 @@ TEST_P(Identities, TheUserThatATrustFileNamesIsThatMember) {
   EXPECT_STREQ(peer_of(receive(server)).identity, "me");
 }
 
-TEST_P(Identities, ALongMessageSaysItToo) {
+TEST_P(Identities, ALongMessageNamesItsSender) {
   trust("holds=*");
   const Context context = make_trusting_context();
   const Service server = make_service(context);
@@ -236,7 +236,7 @@ TEST_P(Identities, AMemberKeepsItsLinkThoughItMayNotCallAServiceToWhichItHadOneB
   EXPECT_EQ(statistics_of(open).senders, 1U);
 }
 
-TEST_P(Identities, AMemberThatIsRemovedIsNoOneOnItsOpenLinksToo) {
+TEST_P(Identities, AMemberThatIsRemovedLosesItsNameOnOpenLinks) {
   trust("holds=*");
   const Context context = make_trusting_context();
   const Service bank = named(context, "bank");

@@ -44,7 +44,7 @@ TEST_P(LongSend, TheShortPartOfAMixedMessageHasTheShortLimit) {
   EXPECT_EQ(ripc_receive(server_.get(), 0, 0, &message), RIPC_EMPTY);
 }
 
-TEST_P(LongSend, ATinyOrEmptyItemMayBeLongToo) {
+TEST_P(LongSend, ATinyOrEmptyItemMayBeLong) {
   const Bytes tiny = pattern(1, 20);
   Bytes windows(2);
   post(windows.data(), 1, 1);
@@ -144,7 +144,7 @@ TEST_P(LongSend, BothDirectionsBetweenProcesses) {
   }
 }
 
-TEST_P(LongSend, WithinOneContextToo) {
+TEST_P(LongSend, ALongItemTravelsWithinOneContext) {
   const Service neighbour = make_service(server_context_);
   const Bytes data = pattern(200'000, 23);
   Bytes window(data.size());

@@ -190,7 +190,7 @@ TEST_P(NoMemoryTest, ALentItemIsLentAndGivenBack) {
             });
 }
 
-TEST_P(NoMemoryTest, ARequestIsSentWithItsReturnBufferOrIsNotAndSoIsTheReply) {
+TEST_P(NoMemoryTest, ARequestAndItsReplyAreSentWholeOrNotAtAll) {
   Bytes buffer(kLong);
   const ripc_return_buffer target{buffer.data(), buffer.size()};
   std::uint64_t request = 0;

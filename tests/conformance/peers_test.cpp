@@ -267,7 +267,7 @@ TEST_P(OtherUsers, NoOneReachesIntoTheProcessOfAnotherUser) {
   EXPECT_EQ(final_status(pulled), RIPC_OK);
 }
 
-TEST_P(OtherUsers, InOtherNamespacesToo) {
+TEST_P(OtherUsers, UsersInOtherNamespacesExchangeMessages) {
   if (const std::string reason = why_no_other_namespaces(); !reason.empty()) GTEST_SKIP() << reason;
   start(RIPC_PEERS_ANY);
   PeerSetup setup = other_user(RIPC_PEERS_ANY);
@@ -319,7 +319,7 @@ TEST_P(OtherNamespaces, APathToAProcessWithoutANumberHereNamesNone) {
   EXPECT_EQ(path.find("process 0"), std::string::npos) << path;
 }
 
-TEST_P(OtherNamespaces, APeerThatSeesTheRuntimeDirectoryElsewhereToo) {
+TEST_P(OtherNamespaces, APeerThatSeesTheRuntimeDirectoryElsewhereExchangesMessages) {
   TemporaryDirectory place;
   PeerSetup setup = other_namespaces();
   setup.bind_directory = place.path();

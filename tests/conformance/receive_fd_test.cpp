@@ -125,7 +125,7 @@ TEST_P(ReceiveFd, NoEventIsMissedWithSeveralThreadsSending) {
   }
 }
 
-TEST_P(ReceiveFd, ALongMessageIsReportedToo) {
+TEST_P(ReceiveFd, ALongMessageIsReported) {
   const Bytes data = pattern(std::size_t{4} << 20, 1);
   Bytes window(data.size());
   ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);

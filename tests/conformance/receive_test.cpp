@@ -339,7 +339,7 @@ TEST_P(Receive, ManyReportsNoneLikeReceive) {
   EXPECT_EQ(ripc_receive_many(server_.get(), 0, 0, messages, 0, &count), RIPC_INVALID_ARGUMENT) << "no capacity";
 }
 
-TEST_P(Receive, ManyDeliversLongMessagesToo) {
+TEST_P(Receive, ManyDeliversLongMessages) {
   const Bytes data = pattern(20'000, 1);
   std::vector<Bytes> windows(5, Bytes(data.size()));
   for (Bytes& window : windows) {

@@ -95,7 +95,7 @@ TEST_P(ReturnBuffers, SixteenMayBeAttachedAndNoMore) {
   }
 }
 
-TEST_P(ReturnBuffers, TheyGoWithLongMessagesToo) {
+TEST_P(ReturnBuffers, ALongMessageOffersThem) {
   const Bytes data = pattern(50'000, 4);
   Bytes window(data.size());
   ASSERT_EQ(ripc_window_post(server_.get(), window.data(), window.size(), 1), RIPC_OK);

@@ -304,7 +304,7 @@ TEST_P(Services, MaxPeersBoundsTheConnectedProcesses) {
   ASSERT_EQ(send_text(sender, id_of(service), "3"), RIPC_OK);
 }
 
-TEST_P(Services, MaxPeersBoundsWhomAContextMeetsItselfToo) {
+TEST_P(Services, MaxPeersBoundsThePeersThatAContextConnectsTo) {
   const Context small = make_context([](ripc_context_options& options) { options.max_peers = 1; });
   const Service sender = make_service(small);
   const Service first = make_service(context_);

@@ -45,7 +45,7 @@ TEST_P(Calls, EveryStatusHasANameAndASentence) {
   EXPECT_STREQ(ripc_status_name(RIPC_SYSTEM), "RIPC_SYSTEM");
 }
 
-TEST_P(Calls, UnknownStatusesHaveANameAndASentenceToo) {
+TEST_P(Calls, UnknownStatusesHaveANameAndASentence) {
   EXPECT_NE(ripc_status_name(static_cast<ripc_status>(31)), nullptr);
   EXPECT_NE(ripc_status_text(static_cast<ripc_status>(31)), nullptr);
 }

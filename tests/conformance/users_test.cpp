@@ -208,7 +208,7 @@ TEST_P(Users, AStrangerIsNotListedThoughItAdmitsEverybody) {
   });
 }
 
-TEST_P(Users, NeitherListsTheOther) {
+TEST_P(Users, AUserDoesNotListServicesOfAnotherUser) {
   in_each_world([&] {
     start_stranger(RIPC_PEERS_SAME_USER);
     const std::string seen = owner_->call("list");

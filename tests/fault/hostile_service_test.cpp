@@ -237,7 +237,7 @@ TEST_F(HostileService, ScribblingOverTheSendersMemoryEndsNothingButItsOwnMessage
 // The receiver chooses what the sender writes to. Each case runs in a child, which must neither die nor hang.
 class Doorbell : public testing::TestWithParam<std::string> {};
 
-TEST_P(Doorbell, NeitherStopsNorKillsTheSender) {
+TEST_P(Doorbell, ItDoesNotStopOrKillTheSender) {
   const TemporaryDirectory directory;
   Process honest("sender", {directory.path(), GetParam()});
   EXPECT_EQ(honest.wait(10 * kSecond), 0) << "128 + n: killed by signal n; -1: the send hangs";

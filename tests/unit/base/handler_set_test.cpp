@@ -118,7 +118,7 @@ TEST_F(SharedSetTest, NoThreadGetsThemWhileTheLoopIsAtWorkOnThem) {
 }
 
 // A handler that waits runs the loop, because the loop must bring what the handler waits for.
-TEST_F(SharedSetTest, ANestedRunOfTheLoopHandlesThemToo) {
+TEST_F(SharedSetTest, ANestedRunOfTheLoopHandlesThem) {
   const UniqueFd waiting = make_eventfd();
   std::atomic<bool> was_handled{false};
   on_signal(shared().descriptors(), waiting, [&] {

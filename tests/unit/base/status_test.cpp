@@ -44,7 +44,7 @@ TEST(StatusText, EveryStatusHasItsOwnSentence) {
   }
 }
 
-TEST(StatusText, UnknownStatusesAreNamedToo) {
+TEST(StatusText, UnknownStatusesHaveNames) {
   for (int code = kFirstUnknown; code <= kLastRepresentable; ++code) {
     EXPECT_STREQ(status_name(static_cast<ripc_status>(code)), "RIPC_UNKNOWN");
     EXPECT_GT(std::strlen(status_text(static_cast<ripc_status>(code))), 0u);

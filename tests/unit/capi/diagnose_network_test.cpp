@@ -100,7 +100,7 @@ TEST(DiagnoseNetwork, ATrustFileOfOneHostNeedsNoIdentity) {
 }
 
 // The context's option takes precedence over the variable.
-TEST(DiagnoseNetwork, TheAdviceOnEncryptionFitsTheOptionToo) {
+TEST(DiagnoseNetwork, TheAdviceOnEncryptionFitsTheOption) {
   const Said off = encryption(RIPC_ENCRYPT_OFF, {"shm", "socket"});
   EXPECT_TRUE(has(off.advice, "options.encrypt")) << off.advice;
 }

@@ -316,7 +316,7 @@ TEST_F(LongReceiving, LentMessagesNeedNoWindowsToBeAhead) {
   }
 }
 
-TEST_F(LongReceiving, AMessageBegunWithTheLendFlagIsLentWithoutItToo) {
+TEST_F(LongReceiving, AMessageBegunWithTheLendFlagIsLentToAReceiveWithoutIt) {
   FakeSource& source = peer();
   post(1);
   source.send_long(1, {11});

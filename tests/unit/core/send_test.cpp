@@ -94,7 +94,7 @@ TEST_F(ShortSends, LeaveToTheGeneralSendWhatTheFastPathCannotSettle) {
   EXPECT_EQ(fast(RIPC_ITEM_SHORT), RIPC_PENDING);
 }
 
-TEST_F(ShortSends, OfANotificationGoToTheSuccessorToo) {
+TEST_F(ShortSends, ANotificationGoesToTheSuccessor) {
   lead_and_connect(kPeer)->answers = {RIPC_PEER_DEAD};
   const auto successor = lead(kPeer);
   EXPECT_TRUE(sender_.notify(kPeer, 5, {}).ok());

@@ -137,7 +137,7 @@ TEST_F(RecordRights, ASealWithoutServicesIsMalformed) {
   EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), spi::DecodeStatus::malformed);
 }
 
-TEST_F(RecordRights, OnlyWhomTheFileGivesAnIdToMayTakeItFromAnotherMember) {
+TEST_F(RecordRights, AMemberTakesAnIdFromAnotherOneOnlyIfTheFileGivesItThatId) {
   const auto may = [&](const char* taker, const char* holder, ripc_service_id id, const std::string& name) {
     spi::ServiceRecord record = record_of(id, name);
     record.context = 1;

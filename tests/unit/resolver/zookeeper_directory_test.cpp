@@ -168,7 +168,7 @@ class ZooKeeperDirectoryTest : public testing::Test {
   std::unique_ptr<ZooKeeperDirectory> directory_;
 };
 
-TEST_F(ZooKeeperDirectoryTest, EveryQuestionIsAnsweredOnceWithoutMemoryToo) {
+TEST_F(ZooKeeperDirectoryTest, EveryQuestionIsAnsweredOnceEvenWithoutMemory) {
   bool has_failed = true;
   unsigned nth = 1;
   for (; has_failed && !HasFailure(); ++nth) {

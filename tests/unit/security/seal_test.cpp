@@ -233,7 +233,7 @@ TEST(SealedDatagrams, TooOldOnesCountAsReplayed) {
   EXPECT_EQ(open(opener, first, text), Verdict::replayed);
 }
 
-TEST(SealedDatagrams, NeitherForgedNorReflectedNorCutOnesAreTaken) {
+TEST(SealedDatagrams, ForgedReflectedAndCutOnesAreRefused) {
   const Secret root = Secret::random();
   DatagramSealer sealer({}, root);
   DatagramOpener opener({}, root);

@@ -78,7 +78,7 @@ TEST(Trust, AnIdWithoutANameIsTheMembersThatTheFileGivesItTo) {
   EXPECT_TRUE(trust->is_given(a, "", 0xc000000000000007));
 }
 
-TEST(Trust, ANameIsNoOneElsesUnderAnotherIdEither) {
+TEST(Trust, AGivenNameIsRefusedToOthersUnderAnyId) {
   const auto trust = trust_of("a " + key_of(1) + " holds=bank\nb " + key_of(2) + " holds=0x2a\n");
   EXPECT_FALSE(trust->may_hold(*trust->member_named("b"), "bank", 0x2a));
   EXPECT_FALSE(trust->may_hold(*trust->member_named("b"), "bank", kSomeRandomId));

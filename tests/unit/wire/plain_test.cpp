@@ -123,7 +123,7 @@ TEST(PlainReader, LeavesEverythingElseToThePacketDecoder) {
   EXPECT_FALSE(reads(packet, 1)) << "more items than asked for";
 }
 
-TEST(PlainReader, ReadsMessagesOutOfOrderToo) {
+TEST(PlainReader, ItReadsMessagesOutOfOrder) {
   const Bytes ordered = Payloads({3, 4}).written();
   Bytes unordered = ordered;
   unordered[2] = std::byte{kUnordered};

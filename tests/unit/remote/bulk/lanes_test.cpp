@@ -207,7 +207,7 @@ TEST_F(LanesTest, ASpareIsTriedWithLittleWhereMoreDelaysTheItem) {
   EXPECT_EQ(ask(50 * kMiB), &fast) << "not once more";
 }
 
-TEST_F(LanesTest, OnlyThoseThatCanCarryTheItemAreAsked) {
+TEST_F(LanesTest, OnlyLanesThatCanCarryTheItemAreAsked) {
   const Wire& slow = add(1);
   (void)add(100);
   can_carry_ = [&](const TestLane& lane) { return lane.connection.get() == &slow; };

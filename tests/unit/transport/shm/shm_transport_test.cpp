@@ -277,7 +277,7 @@ class ShmTransportRefusedUsers : public ShmTransportOtherUsers {
   std::uint32_t admitted() const override { return RIPC_PEERS_SAME_USER; }
 };
 
-TEST_F(ShmTransportRefusedUsers, AHolderThatThisSideDoesNotAdmitIsCountedToo) {
+TEST_F(ShmTransportRefusedUsers, AHolderThatThisSideRefusesIsCounted) {
   constexpr std::uint64_t kStranger = 0x3333;
   test::Pipe listening;
   const test::Child holder([&] {

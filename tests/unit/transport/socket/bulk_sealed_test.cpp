@@ -111,7 +111,7 @@ TEST_F(BulkSealed, ARegistrationThatEndsInMidPullLeavesTheMemoryToTheProgram) {
   expect_that_others_travel();
 }
 
-TEST_F(BulkSealed, AndSoItDoesInMidSend) {
+TEST_F(BulkSealed, ARegistrationThatEndsInMidSendLeavesTheMemoryToTheProgram) {
   add(source_);
   connect();
   EXPECT_EQ(transfer_without(source_), RIPC_CANCELLED);

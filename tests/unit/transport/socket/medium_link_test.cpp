@@ -118,7 +118,7 @@ TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
   EXPECT_TRUE(grows(*channel));
 }
 
-TEST_F(MediumLink, SoDoLinksOfTheSideThatAcceptedTheSession) {
+TEST_F(MediumLink, LinksOfTheSideThatAcceptedTheSessionWidenToo) {
   const auto there = sender_.channel(receiver_);
   ASSERT_NE(there, nullptr);
   EventSet events(std::move(EventSet::create().value()));

@@ -65,7 +65,7 @@ TEST_F(Collected, IsRungForOnceForAllThatIsOpenedAndOnceForAllThatIsSent) {
   EXPECT_EQ(bulk_of(*client_).connections_made(), 1u);
 }
 
-TEST_F(Collected, LargePacketsAndMoreThanFitAreSentToo) {
+TEST_F(Collected, LargePacketsAndMoreThanFitAreSent) {
   const std::size_t size = datagram_limit();
   for (std::size_t index = 0; index < DatagramSender::kMostMessages + 2; ++index)
     ASSERT_EQ(send(index % 2 == 0 ? size : 16, static_cast<char>('0' + index), true), RIPC_OK);

@@ -250,7 +250,7 @@ TEST_F(SignedDatagrams, AreAllOfThemAndStayReadable) {
   EXPECT_NE(channel_->describe(Deadline::after(0)).text.find("signed datagrams"), std::string::npos);
 }
 
-TEST_F(SignedDatagrams, AsLargeAsTheDeviceTakesThemArriveWholeByEveryWayOfSending) {
+TEST_F(SignedDatagrams, TheLargestOnesArriveWholeByEveryWayOfSending) {
   const std::size_t limit = datagram_limit() - kSealedOverhead;
   ASSERT_EQ(send(limit, 'b'), RIPC_OK);
   ASSERT_EQ(send(limit, 'd', true), RIPC_OK);

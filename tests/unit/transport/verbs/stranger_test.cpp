@@ -53,7 +53,7 @@ class Strangers : public Nodes {
   }
 };
 
-TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
+TEST_F(Strangers, NonsenseSentToAServiceOrASenderDeliversNothing) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   StrangeSender stranger(port());
   std::mt19937_64 random(1);
@@ -91,7 +91,7 @@ TEST_F(Strangers, WhoSendNonsenseToAServiceOrASenderDeliverNothing) {
   ASSERT_NO_FATAL_FAILURE(all_is_well());
 }
 
-TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
+TEST_F(Strangers, ANonsenseRequestForAConnectionIsRefused) {
   std::mt19937_64 random(1);
   for (std::uint64_t count = 1; count <= 8; ++count) {
     PrivateData private_data{};
@@ -107,7 +107,7 @@ TEST_F(Strangers, WhoAskForAConnectionWithNonsenseAreRefused) {
 }
 
 // These strangers know only the name of the session, not what its control connection has sent.
-TEST_F(Strangers, WhoOnlyKnowTheSessionGetNoConnectionOfIt) {
+TEST_F(Strangers, TheSessionAloneGivesNoConnection) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
   const auto connected = server_->transport().bulks().front()->connection();
@@ -124,7 +124,7 @@ class KeyedStrangers : public Strangers {
   KeyedStrangers() : Strangers(with_key("a")) {}
 };
 
-TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
+TEST_F(KeyedStrangers, AHolderOfAnotherClusterKeyIsRefused) {
   Node other(devices_, with_key("b"));
   const Result<std::shared_ptr<spi::Channel>> channel =
       test::connect(other.transport(), server_->transport().address(), 7, Deadline::after(kLimit));
@@ -134,7 +134,7 @@ TEST_F(KeyedStrangers, WhoHaveAnotherClusterKeyAreRefused) {
 }
 
 // The name and the nonce of the session can be read on the network, so only the key is missing.
-TEST_F(KeyedStrangers, WhoKnowTheSessionButNotTheKeyGetNoConnectionOfIt) {
+TEST_F(KeyedStrangers, TheSessionWithoutTheKeyGivesNoConnection) {
   if (!has_datagrams()) GTEST_SKIP() << "this device has no datagrams";
   ASSERT_NO_FATAL_FAILURE(all_is_well());
   const auto connected = server_->transport().bulks().front()->connection();

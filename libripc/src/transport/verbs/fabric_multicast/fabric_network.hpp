@@ -137,7 +137,7 @@ class FabricNetwork final : public spi::MulticastNetwork {
   // Owned by the receiving thread, which takes the lock to change what others may see.
   std::vector<Membership> memberships_;
   std::size_t next_ = 0;  // the membership whose turn it is to deliver, modulo their number
-  unsigned packets_ = 0;   // since the events were last handled
+  unsigned packets_ = 0;  // since the events were last handled
   std::uint64_t last_number_ = 0;
   mutable std::mutex mutex_;
   std::vector<Made> made_;                                                // by the other thread, not yet looked at
