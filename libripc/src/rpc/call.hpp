@@ -45,7 +45,7 @@ struct Call : TimerWheel::Timer {
     ended,  // `result` is to be reported
   };
   State state = State::free;
-  bool is_in_send = false;      // a thread is in Messenger::send(); it frees the call if the end was reported meanwhile
+  bool is_in_send = false;      // a thread is in Messenger::send(); the end is reported when it has returned
   bool is_kept = false;         // `arguments` has everything that would have to be sent again
   bool is_with_server = false;  // the server said that it has the call
   bool is_withdrawn = false;    // the call was lost with its path; the server is asked not to run it

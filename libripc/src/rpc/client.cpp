@@ -9,22 +9,13 @@ namespace ripc::internal::rpc {
 using wire::call::Header;
 using wire::call::Kind;
 
-namespace {
-
-Nanoseconds left(Nanoseconds deadline, Nanoseconds now) noexcept {
-  if (deadline == UINT64_MAX) return UINT64_MAX;
-  return deadline > now ? deadline - now : 0;
-}
-
-}  // namespace
-
 Header Client::request_header(const Call& call, Nanoseconds now) noexcept {
   return {.kind = Kind::request,
           .number = call.number,
           .session = call.session->name,
           .incarnation = call.session->incarnation,
           .code = call.method,
-          .time = wire::call::time_left(left(call.deadline, now))};
+          .time = wire::call::time_left(Deadline(call.deadline).remaining(now))};
 }
 
 Client::~Client() {
@@ -188,8 +179,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   if (status == RIPC_PENDING) {
     failure = send_any(lock, call, message.items());
     status = failure.code();
-    if (call.state == Call::State::ended || call.state == Call::State::free)
-      return {};  // answered before send() returned
+    if (call.state == Call::State::ended) return {};  // answered before send() returned
   }
   if (status != RIPC_OK) {
     session.give_slot_back(call);
@@ -234,7 +224,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   arguments.to = session.to;
   arguments.items = items;
   arguments.returns = call.returns;
-  arguments.timeout = left(call.deadline, messenger_.now());
+  arguments.timeout = Deadline(call.deadline).remaining(messenger_.now());
   arguments.auto_limit = kMostRepeated;
   std::uint64_t request_name = 0;
   arguments.request_id = &request_name;
@@ -257,19 +247,10 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   }
   if (loan != nullptr && !status.ok()) Loan::release(loan, status.code());
   lock.lock();
-  if (call.state == Call::State::free && request_name != 0) {
-    lock.unlock();
-    messenger_.end_request(request_name);
-    lock.lock();
-  }
   call.is_in_send = false;
   // An earlier request keeps its return buffers: it may be late instead of lost, and then the server answers that one.
   if (request_name != 0) call.requests.push_back(request_name);
   sent_.notify_all();
-  if (call.state == Call::State::free) {  // reported already, and left to this thread
-    free(call);
-    return {};
-  }
   call.ticket = std::move(ticket);
   if (call.end_state && call.state == Call::State::sending) {
     end_with_state(call, *call.end_state);
@@ -339,8 +320,9 @@ void Client::take_back(const Call& call) noexcept {
   if (call.ticket && call.result.outcome != RIPC_CALL_ANSWERED) (void)call.ticket->cancel();
 }
 
-// Reports a call that has ended and is in no list.
+// Reports a call that has ended and is in no list. An answer may overtake the end of its send().
 void Client::report(Lock& lock, Call& call) {
+  while (call.is_in_send) sent_.wait(lock);
   if (may_move(call)) return move(lock, call);
   count(call);
   Loan* const loan = std::exchange(call.loan, nullptr);
@@ -354,11 +336,7 @@ void Client::report(Lock& lock, Call& call) {
     ripc_message_release(call.result.message);
   }
   lock.lock();
-  if (call.is_in_send) {
-    call.state = Call::State::free;  // freed by the thread in send()
-  } else {
-    free(call);
-  }
+  free(call);
 }
 
 std::size_t Client::report_ended(Lock& lock) {

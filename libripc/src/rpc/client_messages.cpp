@@ -44,6 +44,7 @@ bool Client::answered(ClientSession& session, core::Message& message, const Head
   for (std::size_t index = 0; header.incarnation != 0 && index < std::min<std::size_t>(items.size(), 64); ++index) {
     if ((header.incarnation >> index & 1) == 0) continue;
     ripc_item_view& view = items[index];
+    if (view.kind == RIPC_VIEW_FAILED) continue;  // there are no bytes
     const auto bytes = std::span(static_cast<const std::byte*>(view.data), view.size);
     const Result<wire::call::Returned> returned = wire::call::decode_returned(bytes);
     view = {};

@@ -143,22 +143,22 @@ TEST_F(CallLifetimes, ARequestWithoutATimeLimitHasNoTimeLeftOnceItsEndpointIsGon
   EXPECT_EQ(kept_[0]->server->time_left(*kept_[0]), 0u);
 }
 
-TEST_F(CallLifetimes, ReturnBuffersComeBackIfARepeatedAnswerComesBeforeTheSendReturns) {
+TEST_F(CallLifetimes, TheEndOfACallIsReportedWhenItsSendHasReturned) {
   calls_.begin();  // opens the session
   network_.run(100 * kMillisecond);
-  std::array<std::byte, 8> memory{};
+  ASSERT_EQ(calls_.ended.size(), 1u);
+  std::array<std::byte, 64> memory{};
   const ripc_return_buffer room{memory.data(), memory.size()};
-  client_.during_send = [&] { network_.run(kMillisecond); };
-  CallRequest request{.to = kServer, .method = 1, .returns = {&room, 1}, .now = network_.now};
-  bool ended = false;
-  request.done = [](void* user, const ripc_call_result* result) {
-    *static_cast<bool*>(user) = result->outcome == RIPC_CALL_ANSWERED;
-    ripc_message_release(result->message);
+  calls_.returns = {&room, 1};
+  std::future<void> answered;
+  client_.during_send = [&] {
+    answered = std::async(std::launch::async, [&] { network_.run(kMillisecond); });
+    EXPECT_EQ(answered.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   };
-  request.user = &ended;
-  EXPECT_TRUE(client_.client->begin(request, nullptr).ok());
-  EXPECT_TRUE(ended);
-  EXPECT_TRUE(client_.requests.empty());
+  calls_.begin();
+  answered.get();
+  EXPECT_EQ(calls_.ended.size(), 2u);
+  EXPECT_TRUE(client_.requests.empty()) << "the peer may still write into the memory";
 }
 
 class LossyLifetimes : public CallLifetimes {
@@ -270,6 +270,38 @@ TEST(CallSessions, AnIdleClientCountsOnceTowardsTheirLimit) {
   EXPECT_TRUE(other.client->begin(request, nullptr).ok());
   network.run(100 * kMillisecond);
   EXPECT_EQ(status, RIPC_LIMIT);
+}
+
+TEST_F(CallLifetimes, AnItemOfARepeatedAnswerThatCouldNotBeReadStaysFailed) {
+  std::array<std::byte, 64> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  ripc_item_view seen{};
+  CallRequest request;
+  request.returns = {&room, 1};
+  begin(
+      request,
+      [](void* user, const ripc_call_result* result) {
+        *static_cast<ripc_item_view*>(user) = result->items[0];
+        ripc_message_release(result->message);
+      },
+      &seen);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  const wire::call::Header header{
+      .kind = wire::call::Kind::answer, .number = kept_[0]->number, .session = kept_[0]->session, .incarnation = 1};
+  core::Message* const message = network_.take_message();
+  message->source = kServer;
+  message->item_count = 2;
+  wire::call::encode(header, message->storage);
+  message->items[0] = core::short_view(message->storage, wire::call::kHeaderSize);
+  message->items[1] = {};
+  message->items[1].kind = RIPC_VIEW_FAILED;
+  message->items[1].status = RIPC_NO_MEMORY;
+  message->items[1].size = 40;
+  Arrival arrival(client_, network_.now);
+  client_.client->received(message, header, arrival);
+  EXPECT_EQ(seen.kind, static_cast<std::uint32_t>(RIPC_VIEW_FAILED));
+  EXPECT_EQ(seen.status, RIPC_NO_MEMORY);
 }
 
 }  // namespace
