@@ -246,7 +246,7 @@ void Server::notify_of_known(ServerSession& session, Slot& slot) noexcept {
     (void)send_kept(session, slot);
     return;
   }
-  const ripc_status status = slot.ticket ? slot.ticket->poll() : RIPC_TIMEOUT;
+  const ripc_status status = slot.answer && slot.answer->ticket ? slot.answer->ticket->poll() : RIPC_TIMEOUT;
   if (status == RIPC_PENDING || status == RIPC_OK) return notify(session.client, running);
   notify(session.client, {.kind = Kind::state,
                           .state = State::may_have_run,
@@ -267,7 +267,7 @@ ripc_status Server::send_header(ripc_service_id client, const Header& header) no
   }
 }
 
-Status Server::send(ripc_service_id client, const CallMessage& message) {
+Status Server::send(ripc_service_id client, const CallMessage& message, std::shared_ptr<core::Ticket>* ticket) {
   if (const ripc_status status = messenger_.send_short(client, message.items()); status != RIPC_PENDING) return status;
   if (!messenger_.path(client).is_known) return find_path(client);
   // It does not fit.
@@ -275,7 +275,7 @@ Status Server::send(ripc_service_id client, const CallMessage& message) {
   arguments.to = client;
   arguments.items = message.items();
   arguments.auto_limit = kMostRepeated;
-  return messenger_.send(arguments, nullptr);
+  return messenger_.send(arguments, ticket);
 }
 
 // Called for the first message to a client, or when its path was lost. The client may be dead, so nobody waits for the
@@ -317,10 +317,13 @@ void Server::wait_for_room(ripc_service_id client, const Header& header) noexcep
   lower(send_at_, messenger_.now() + TimerWheel::kTick);
 }
 
+Header Server::state_of(const ServerSession& session, const Slot& slot) noexcept {
+  return {
+      .kind = Kind::state, .state = slot.outcome, .number = slot.number, .session = session.name, .code = slot.code};
+}
+
 void Server::notify_state(const ServerSession& session, const Slot& slot) noexcept {
-  notify(
-      session.client,
-      {.kind = Kind::state, .state = slot.outcome, .number = slot.number, .session = session.name, .code = slot.code});
+  notify(session.client, state_of(session, slot));
 }
 
 // ---- Time ----------------------------------------------------------------------------------------------------
@@ -337,8 +340,13 @@ void Server::progress(Nanoseconds now) noexcept {
   if (now < next_due()) return;
   const std::lock_guard lock(mutex_);
   if (now >= send_at_) {
-    for (auto& [client, headers] : waiting_)
-      std::erase_if(headers, [&, to = client](const Header& header) { return send_waiting(to, header); });
+    for (auto& [client, headers] : waiting_) {
+      auto left = headers.begin();
+      for (Header& header : headers) {
+        if (!send_waiting(client, header)) *left++ = header;
+      }
+      headers.erase(left, headers.end());
+    }
     std::erase_if(waiting_, [](const auto& of_client) { return of_client.second.empty(); });
     send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
     std::erase_if(lost_paths_, [this](const auto& lost) { return messenger_.path(lost.first).is_known; });
@@ -347,7 +355,7 @@ void Server::progress(Nanoseconds now) noexcept {
   if (now >= look_at_) look_at_sessions(now);
 }
 
-bool Server::send_waiting(ripc_service_id client, const Header& header) noexcept {
+bool Server::send_waiting(ripc_service_id client, Header& header) noexcept {
   if (header.kind != Kind::answer) {
     if (send_header(client, header) != RIPC_AGAIN) return true;
     ask_for_room(client);
@@ -361,17 +369,19 @@ bool Server::send_waiting(ripc_service_id client, const Header& header) noexcept
   try {
     status = send_kept(*session, slot);
   } catch (const std::bad_alloc&) {
-    return false;
   }
-  if (status == RIPC_AGAIN) {
-    ask_for_room(session->client);
-    return false;
+  if (status == RIPC_AGAIN) ask_for_room(session->client);
+  if (status == RIPC_AGAIN || status == RIPC_NO_MEMORY) return false;
+  session->used_at = slot.answer->kept_at = messenger_.now();
+  if (status.ok()) {
+    slot.state = Slot::State::answered;
+    if (slot.is_kept && !messenger_.path(session->client).loses) forget(*session, slot);
+    return true;
   }
-  slot.state = Slot::State::answered;
-  session->used_at = slot.kept_at = messenger_.now();
-  if (!status.ok() || !messenger_.path(session->client).loses) forget(*session, slot);
-  if (!status.ok()) end(*session, slot, State::may_have_run, status.code());
-  return true;
+  forget(*session, slot);
+  end(*session, slot, State::may_have_run, status.code());
+  header = state_of(*session, slot);
+  return send_waiting(client, header);
 }
 
 void Server::forget(ServerSession& session) noexcept {
@@ -396,8 +406,8 @@ void Server::look_at_sessions(Nanoseconds now) noexcept {
     }
     if (session.kept_bytes != 0) {
       for (Slot& slot : session.slots) {
-        if (!slot.is_kept || slot.state == Slot::State::waiting) continue;
-        if (elapsed(slot.kept_at, now) < kAnswerAge) {
+        if (!slot.is_kept || slot.request != nullptr || slot.state == Slot::State::waiting) continue;
+        if (elapsed(slot.answer->kept_at, now) < kAnswerAge) {
           lower(look_at_, now + kAnswerAge);
         } else {
           forget(session, slot);

@@ -125,17 +125,18 @@ class Server : public std::enable_shared_from_this<Server> {
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
   // False: the kept answers of the session would take more than `most` bytes.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now, std::size_t most);
-  Status send_kept(const ServerSession& session, const Slot& slot);
+  Status send_kept(ServerSession& session, Slot& slot);
   // Never waits. RIPC_AGAIN while the path is searched for; RIPC_NO_SERVICE if that has taken the resolve timeout.
   ripc_status find_path(ripc_service_id client) noexcept;
   void ask_for_room(ripc_service_id client) noexcept;
   void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
-  Status send(ripc_service_id client, const CallMessage& message);
+  Status send(ripc_service_id client, const CallMessage& message, std::shared_ptr<core::Ticket>* ticket = nullptr);
   ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
-  // False: there is no room or path yet.
-  bool send_waiting(ripc_service_id client, const wire::call::Header& header) noexcept;
+  // False: there is no room or path yet. An answer that cannot be sent becomes the state of its call.
+  bool send_waiting(ripc_service_id client, wire::call::Header& header) noexcept;
   void look_at_sessions(Nanoseconds now) noexcept;
   void notify(ripc_service_id client, const wire::call::Header& header) noexcept;
+  static wire::call::Header state_of(const ServerSession& session, const Slot& slot) noexcept;
   void notify_state(const ServerSession& session, const Slot& slot) noexcept;
   // Returns the reference that kept the server alive, if this was the last request of an endpoint that is gone.
   std::shared_ptr<Server> free(ripc_request& request) noexcept;

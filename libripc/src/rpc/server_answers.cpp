@@ -41,11 +41,11 @@ void Server::abandon(ServerSession& session, Slot& slot) noexcept {
 
 void Server::forget(ServerSession& session, Slot& slot) noexcept {
   if (slot.is_kept) {
-    session.kept_bytes -= slot.answer->bytes();
-    slot.answer->clear();
+    session.kept_bytes -= slot.answer->items.bytes();
+    slot.answer->items.clear();
   }
   slot.is_kept = false;
-  slot.ticket.reset();
+  if (slot.answer) slot.answer->ticket.reset();
 }
 
 void Server::end(ServerSession& session, Slot& slot, State outcome, ripc_status status) noexcept {
@@ -89,6 +89,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     if (status == RIPC_PENDING) {
       // Once they are sent, the leases of GIVEN items may have other holders.
       const bool is_given = core::has_kind(items, RIPC_ITEM_GIVEN);
+      if (!slot->answer) slot->answer = std::make_unique<ServerSession::Answer>();  // for the ticket
       if (is_given && messenger_.path(client).loses)
         (void)keep(*session_of(request.session), *slot, items, messenger_.now(), kMaxKept);
       ++sending_;
@@ -124,7 +125,7 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     const Nanoseconds now = is_measured ? messenger_.now() : handler_began_at_.load(std::memory_order_relaxed);
     if (is_measured) record.time.add(elapsed(request.came_at, now));
     slot->code = code;
-    if (own_ticket) slot->ticket = own_ticket;
+    if (own_ticket) slot->answer->ticket = own_ticket;
     if (waits) {
       if (!keep(session, *slot, items, now, SIZE_MAX)) return RIPC_AGAIN;
       wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
@@ -151,26 +152,33 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
 
 bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now,
                   std::size_t most) {
-  slot.returned = 0;
-  for (std::size_t index = 0; index < items.size(); ++index)
-    slot.returned |= std::uint64_t{items[index].kind == RIPC_ITEM_RETURN} << index;
   if (session.kept_bytes + KeptItems::bytes_of(items) > most && session.kept_bytes != 0) return false;
-  if (!slot.answer) slot.answer = std::make_unique<KeptItems>();
-  slot.answer->assign(items);
+  if (!slot.answer) slot.answer = std::make_unique<ServerSession::Answer>();
+  ServerSession::Answer& answer = *slot.answer;
+  answer.items.assign(items);
+  answer.returned = 0;
+  for (std::size_t index = 0; index < items.size(); ++index)
+    answer.returned |= std::uint64_t{items[index].kind == RIPC_ITEM_RETURN} << index;
+  answer.kept_at = now;
   slot.is_kept = true;
-  slot.kept_at = now;
-  session.kept_bytes += slot.answer->bytes();
+  session.kept_bytes += answer.items.bytes();
   lower(look_at_, now + kAnswerAge);
   return true;
 }
 
-Status Server::send_kept(const ServerSession& session, const Slot& slot) {
+// Items that do not fit travel from their own copy, so the kept one is not needed any more.
+Status Server::send_kept(ServerSession& session, Slot& slot) {
   const Header header{.kind = Kind::answer,
                       .number = slot.number,
                       .session = session.name,
-                      .incarnation = slot.returned,
+                      .incarnation = slot.answer->returned,
                       .code = slot.code};
-  return send(session.client, CallMessage(header, std::as_const(*slot.answer).items()));
+  std::shared_ptr<core::Ticket> ticket;
+  Status status = send(session.client, CallMessage(header, std::as_const(slot.answer->items).items()), &ticket);
+  if (!ticket) return status;
+  forget(session, slot);
+  slot.answer->ticket = std::move(ticket);
+  return status;
 }
 
 void Server::drop(ripc_request& request, ripc_status status, State outcome) noexcept {
@@ -209,9 +217,7 @@ Nanoseconds Server::time_left(const ripc_request& request) const noexcept {
   if (request.is_abandoned.load(std::memory_order_relaxed)) return 0;
   const std::lock_guard lock(mutex_);
   if (is_closed_) return 0;
-  if (request.deadline == UINT64_MAX) return UINT64_MAX;
-  const Nanoseconds now = messenger_.now();
-  return request.deadline > now ? request.deadline - now : 0;
+  return Deadline(request.deadline).remaining(messenger_.now());
 }
 
 }  // namespace ripc::internal::rpc

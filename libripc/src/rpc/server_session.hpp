@@ -17,6 +17,12 @@ namespace ripc::internal::rpc {
 
 // Guarded by the server's mutex.
 struct ServerSession {
+  struct Answer {
+    KeptItems items;
+    std::uint64_t returned = 0;  // which items are in return buffers
+    Nanoseconds kept_at = 0;
+    std::shared_ptr<core::Ticket> ticket;  // of one that travels long
+  };
   // Call n lives in slot n modulo the number of slots, a power of 2. The next call of the slot acknowledges its answer.
   struct Slot {
     enum class State : std::uint8_t {
@@ -28,14 +34,11 @@ struct ServerSession {
     };
     State state = State::unused;
     wire::call::State outcome{};
-    bool is_kept = false;  // `answer` is kept
+    bool is_kept = false;  // `answer` has the items
     std::uint32_t number = 0;
     std::uint32_t code = 0;  // of the answer, or a status
     ripc_request* request = nullptr;
-    std::uint64_t returned = 0;  // which items of the answer are in return buffers
-    Nanoseconds kept_at = 0;
-    std::unique_ptr<KeptItems> answer;     // made once it is needed
-    std::shared_ptr<core::Ticket> ticket;  // of an answer that travels long
+    std::unique_ptr<Answer> answer;  // made once it is needed: most sessions are idle, and never need it
   };
 
   ripc_service_id client = 0;

@@ -179,7 +179,17 @@ class FakeNode final : public Messenger {
     loses = this->loses(to);
     return transmit(to, items);
   }
-  Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>*) override {
+  Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* to) override {
+    ++sends;
+    if (!failures.empty()) {
+      const ripc_status failure = failures.front();
+      failures.pop_front();
+      return failure;
+    }
+    if (ticket) {
+      *to = ticket;
+      return {};
+    }
     if (!network_.nodes.contains(arguments.to) || arguments.to == just_ended) return RIPC_NO_SERVICE;
     connected_.insert(arguments.to);
     const ripc_status status = transmit(arguments.to, arguments.items);
@@ -232,10 +242,13 @@ class FakeNode final : public Messenger {
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
   Nanoseconds patience = 1'000'000'000;
-  ripc_service_id just_ended = 0;     // a peer that send() no longer finds
-  bool reads = true;                  // whether messages that arrive are read
-  std::function<void()> during_send;  // runs before the send() of an item that does not travel short returns
-  std::set<std::uint64_t> requests;   // those that hold return buffers
+  ripc_service_id just_ended = 0;        // a peer that send() no longer finds
+  int sends = 0;                         // of items that do not travel short
+  std::deque<ripc_status> failures;      // of the next of those sends
+  std::shared_ptr<core::Ticket> ticket;  // of such items, which then never arrive
+  bool reads = true;                     // whether messages that arrive are read
+  std::function<void()> during_send;     // runs before the send() of an item that does not travel short returns
+  std::set<std::uint64_t> requests;      // those that hold return buffers
 
  private:
   ripc_status transmit(ripc_service_id to, std::span<const ripc_item> items) {

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/event_loop.hpp"
+#include "core/state/ticket.hpp"
 #include "fake_calls.hpp"
+#include "unit/core/fake_transport.hpp"
 
 namespace ripc::internal::rpc {
 namespace {
@@ -85,6 +88,61 @@ TEST_F(KeptAnswers, OfASessionTake256KiBAtMost) {
     EXPECT_EQ(call(kCalls, kSize, 20 * kMillisecond), (Ends{.answered = kRoom, .ran = kCalls - kRoom})) << round;
     EXPECT_EQ(runs_, kCalls * round);
   }
+}
+
+// An answer of this size waits, because its first send finds no room.
+class WaitingAnswer : public testing::Test {
+ protected:
+  explicit WaitingAnswer(bool may_lose = false) : network_(7, {.may_lose = may_lose}, 4096) {
+    const ripc_rpc_handler answer = [](void* user, ripc_request* request) {
+      const ripc_item item{static_cast<std::vector<std::byte>*>(user)->data(), kSize, RIPC_ITEM_AUTO, 0};
+      EXPECT_TRUE(request->server->reply(*request, 3, {&item, 1}, nullptr).ok());
+    };
+    EXPECT_TRUE(server_.server->handle(2, {answer, &answer_, false}).ok());
+    calls_.method = 2;
+  }
+
+  static constexpr std::size_t kSize = 200'000;
+  std::vector<std::byte> answer_ = std::vector<std::byte>(kSize);
+  FakeNetwork network_;
+  FakeNode client_{network_, kClient};
+  FakeNode server_{network_, kServer};
+  Calls calls_{network_, client_, *server_.server};
+};
+
+TEST_F(WaitingAnswer, ThatCannotBeSentEndsItsCallAtOnce) {
+  server_.failures = {RIPC_AGAIN, RIPC_NO_MEMORY, RIPC_TOO_LARGE};
+  calls_.begin();
+  network_.run(1000 * kMillisecond);
+  ASSERT_EQ(calls_.ended.size(), 1u) << "its deadline is a minute away";
+  EXPECT_EQ(calls_.ended[0].outcome, RIPC_CALL_MAY_HAVE_RUN);
+  EXPECT_EQ(calls_.ended[0].status, RIPC_TOO_LARGE);
+  EXPECT_EQ(server_.sends, 3);
+}
+
+class WaitingLongAnswer : public WaitingAnswer {
+ protected:
+  WaitingLongAnswer() : WaitingAnswer(true) {
+    core::Ticket::Parts parts;
+    const auto channel = std::make_shared<core::FakeChannel>();
+    parts.channel = channel;
+    parts.transfer = channel->make_transfer();
+    parts.sender = std::make_shared<core::TicketSender>();
+    server_.ticket = keeper_.open(keeper_.prepare(std::move(parts)), {}, {});
+  }
+  ~WaitingLongAnswer() override { keeper_.shut_down(); }
+
+ private:
+  const std::unique_ptr<EventLoop> loop_ = std::move(EventLoop::create()).value();
+  core::TicketKeeper keeper_{*loop_};
+};
+
+TEST_F(WaitingLongAnswer, IsSentOnceAndItsCallWaitsWhileItIsOnItsWay) {
+  server_.failures = {RIPC_AGAIN};
+  calls_.begin();
+  network_.run(10'000 * kMillisecond);
+  EXPECT_TRUE(calls_.ended.empty());
+  EXPECT_EQ(server_.sends, 2);
 }
 
 }  // namespace
