@@ -79,7 +79,7 @@ class Connection {
         ready_.erase(next_++);  // gives the memory back to the server
       }
     }
-    if (consumed_ - told_ >= kWindow / 2 && ready_.empty() && !awaited_) send(kCredit, kFiller, {});
+    if (consumed_ - told_ >= window_ / 2 && ready_.empty() && !awaited_) send(kCredit, kFiller, {});
     return count;
   }
 
@@ -89,6 +89,7 @@ class Connection {
     const std::byte* header = message.item(0).bytes().data();
     switch (load<std::uint8_t>(header + 1)) {
       case kAccept:
+        window_ = std::min(kWindow, load<std::uint32_t>(header + 16));
         life_ = std::move(message);
         break;  // held, so that the server notices when this process dies
       case kData:
@@ -136,6 +137,7 @@ class Connection {
   std::map<std::uint32_t, ripc::Message> ready_;  // by sequence number: messages may arrive out of order
   bool lossless_ = false;
   bool awaited_ = false;  // a flag of the message read last
+  std::uint32_t window_ = kWindow;  // the smaller one of the two: the server keeps to it
   std::uint32_t sequence_ = 0, next_ = 0;
   std::size_t item_ = 1, offset_ = 0;
   std::uint64_t consumed_ = 0, told_ = 0;

@@ -18,7 +18,7 @@ final class Credit {
   private final int ownWindow;
   private long sent;
   private long acknowledged;
-  private int window;
+  private int window; // the smaller one of the two: writers on both sides keep to it
   private long announced; // the consumption that the other side knows of
   private long announcedAt = System.nanoTime();
 
@@ -84,8 +84,7 @@ final class Credit {
   boolean isOwed(Inbound.Progress reader) {
     long unannounced = reader.consumed() - announced;
     // A writer that waits until a message is read sends nothing before that.
-    boolean mayWait =
-        unannounced >= ownWindow / 2 && reader.waiting() < ownWindow && !reader.awaited();
+    boolean mayWait = unannounced >= window / 2 && reader.waiting() < window && !reader.awaited();
     boolean slow =
         unannounced > 0
             && reader.waiting() > 0

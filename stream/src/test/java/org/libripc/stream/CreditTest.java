@@ -18,6 +18,7 @@ class CreditTest {
 
   @Test
   void isWhenHalfOfTheWindowWasReadSinceItWasAnnounced() {
+    credit.open(WINDOW);
     assertFalse(credit.isOwed(reader(WINDOW / 2 - 1, 0, false)));
     assertTrue(credit.isOwed(reader(WINDOW / 2, 0, false)));
     credit.announced(WINDOW / 2);
@@ -26,12 +27,21 @@ class CreditTest {
   }
 
   @Test
+  void isWhenHalfOfTheWritersWindowWasReadIfThatIsSmaller() {
+    credit.open(WINDOW / 4);
+    assertFalse(credit.isOwed(reader(WINDOW / 8 - 1, 0, false)));
+    assertTrue(credit.isOwed(reader(WINDOW / 8, 0, false)));
+  }
+
+  @Test
   void isNotWhileTheWriterMayNotGoOnAllTheSame() {
+    credit.open(WINDOW);
     assertFalse(credit.isOwed(reader(WINDOW / 2, WINDOW, false)));
   }
 
   @Test
   void isNotBeforeTheEndOfAMessageThatTheWriterWaitsFor() {
+    credit.open(WINDOW);
     assertFalse(credit.isOwed(reader(WINDOW / 2, WINDOW / 2, true)));
     assertFalse(credit.isOwed(reader(WINDOW, 0, true)));
   }

@@ -101,6 +101,18 @@ class StreamTest extends StreamFixture {
   }
 
   @Test
+  void aWriterWithASmallerWindowGoesOnWhenItWasRead() throws Exception {
+    serve(builder -> builder.options(StreamOptions.DEFAULT.withWindow(64 << 10)));
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    for (int piece = 0; piece < 128; ++piece) {
+      CompletableFuture<Void> written = here.write(pattern(8 << 10));
+      assertEquals(8 << 10, read(there, 8 << 10).length);
+      get(written);
+    }
+  }
+
+  @Test
   void givenMemoryIsWrittenAtOnce() throws Exception {
     serve(builder -> {});
     ByteStream there = connect();
