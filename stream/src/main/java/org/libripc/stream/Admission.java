@@ -64,11 +64,6 @@ final class Admission {
     this.accepting = accepting;
   }
 
-  /** Whether anybody may open streams. */
-  boolean isOffered() {
-    return acceptor != null;
-  }
-
   int waitingClients() {
     try (AutoLock l = lock.held()) {
       return waiting.size();
@@ -157,9 +152,10 @@ final class Admission {
   Runnable open(Message message, Frame frame) {
     ServiceId client = message.source();
     int number = message.tag();
-    if (isEnded() || multiplexer.streams().size() >= maxStreams) {
+    if (acceptor == null || isEnded() || multiplexer.streams().size() >= maxStreams) {
       message.close();
-      multiplexer.refuse(client, number, isEnded() ? Frame.Reason.STOPPING : Frame.Reason.LIMIT);
+      Frame.Reason reason = isEnded() ? Frame.Reason.STOPPING : Frame.Reason.LIMIT;
+      multiplexer.refuse(client, number, acceptor == null ? Frame.Reason.REFUSED : reason);
       return null;
     }
     ByteStream stream = new ByteStream(multiplexer, client, number, null, frame);

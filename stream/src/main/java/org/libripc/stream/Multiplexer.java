@@ -390,7 +390,7 @@ final class Multiplexer implements TaskSource {
       near = !stream.out().needsProbes();
       return stream.received(message, frame);
     }
-    if (admission.isOffered() && stream == null && frame.type() == Frame.Type.OPEN) {
+    if (stream == null && frame.type() == Frame.Type.OPEN) {
       return admission.open(message, frame);
     }
     boolean answered =

@@ -26,6 +26,13 @@ class AdmissionTest extends StreamFixture {
   }
 
   @Test
+  void aServiceWithoutAnAcceptorRefuses() throws Exception {
+    serve(builder -> builder.acceptor(null));
+    assertInstanceOf(
+        ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
+  }
+
+  @Test
   void moreStreamsThanTheLimitAreRefused() throws Exception {
     serve(builder -> builder.maxStreams(1));
     try (ByteStream first = connect()) {
