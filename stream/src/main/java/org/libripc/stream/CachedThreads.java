@@ -66,9 +66,9 @@ class CachedThreads implements StreamExecutor, AutoCloseable {
     return () -> scheduled.cancel(false);
   }
 
+  /** Ends the timer. The threads end when they are idle: a stream may still run its reader. */
   @Override
   public void close() {
     timer.shutdownNow();
-    threads.shutdown();
   }
 }

@@ -140,6 +140,18 @@ class StreamTest extends StreamFixture {
   }
 
   @Test
+  void aReaderLearnsOfTheEndAfterIt() throws Exception {
+    serve(builder -> {});
+    connect();
+    ByteStream here = accepted();
+    server.close();
+    CompletableFuture<Void> readable = new CompletableFuture<>();
+    here.onReadable(() -> readable.complete(null));
+    get(readable);
+    assertEquals(-1, here.read(ByteBuffer.allocate(1)));
+  }
+
+  @Test
   void anEndThatWaitsForNoBytesWaitsForTheReceivingThreads() throws Exception {
     for (int round = 0; round < 50; ++round) {
       restartClient(StreamOptions.DEFAULT.withLingerMillis(0));
