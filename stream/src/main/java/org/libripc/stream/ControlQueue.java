@@ -73,7 +73,7 @@ final class ControlQueue {
         if (!opening) multiplexer.unacked.add(ticket);
         waiting.remove();
       } finally {
-        multiplexer.messages.giveBack(message);
+        multiplexer.messages.giveBack(message.clear());
       }
     }
     return true;

@@ -26,6 +26,7 @@ import org.libripc.Service;
 import org.libripc.ServiceId;
 import org.libripc.Ticket;
 import org.libripc.ViewKind;
+import org.libripc.internal.Spares;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -55,7 +56,7 @@ final class Multiplexer implements TaskSource {
   final LongAdder copied = new LongAdder();
 
   /** Messages that are reused. */
-  final OutgoingPool messages = new OutgoingPool();
+  final Spares<Outgoing> messages = new Spares<>(Outgoing::new);
 
   final TicketPoller poller;
   final UnackedWrites unacked;

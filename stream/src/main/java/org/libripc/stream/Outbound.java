@@ -214,7 +214,7 @@ final class Outbound {
       ticket = send(message, mode == SendMode.RETURN ? returnBuffers.offer() : null);
       if (offering && ticket != null) returnBuffers.sent(message.requestId());
     } finally {
-      multiplexer.messages.giveBack(message);
+      multiplexer.messages.giveBack(message.clear());
       if (copy != null) copy.release();
     }
     if (ticket == null) return 0;

@@ -54,7 +54,7 @@ final class ResetQueue {
         LOG.debug("{} is gone", key.peer, gone);
         drop(key.peer);
       } finally {
-        multiplexer.messages.giveBack(message);
+        multiplexer.messages.giveBack(message.clear());
       }
     }
   }
