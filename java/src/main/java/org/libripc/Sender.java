@@ -224,11 +224,6 @@ final class Sender {
     }
   }
 
-  /** Whether quiet messages are not known to have been taken. */
-  boolean mayBeQuiet() {
-    return quietCount.get() != 0;
-  }
-
   private int request(
       Long to,
       Outgoing message,

@@ -69,11 +69,6 @@ record Frame(Type type, int flags, Reason reason, int sequence, long consumed, i
     return (flags & flag) != 0;
   }
 
-  /** Whether it has a position in the order of its direction. */
-  boolean isOrdered() {
-    return type == Type.DATA || type == Type.CLOSE;
-  }
-
   ByteBuffer encode() {
     return ByteBuffer.allocate(BYTES)
         .order(ByteOrder.LITTLE_ENDIAN)
