@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.hadoop;
 
-import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.ArrayDeque;
@@ -109,13 +108,14 @@ final class RemoteFetch<K, V> {
     part.skip();
   }
 
-  /** The bytes of one output, from the stream of all outputs. */
-  private static final class Part extends FilterInputStream {
+  /** The bytes of one output, from the stream of all outputs, which a close leaves open. */
+  private static final class Part extends InputStream {
+    private final InputStream all;
     private long left;
     IOException failure; // of the transfer
 
     Part(InputStream all, long length) {
-      super(all);
+      this.all = all;
       left = length;
     }
 
@@ -130,7 +130,7 @@ final class RemoteFetch<K, V> {
       if (left == 0) return -1;
       int got;
       try {
-        got = in.read(to, offset, (int) Math.min(length, left));
+        got = all.read(to, offset, (int) Math.min(length, left));
         if (got < 0) throw new ShuffleFailure(Fallback.FAILED, "the pieces end too early");
       } catch (IOException problem) {
         failure = problem;
@@ -140,32 +140,9 @@ final class RemoteFetch<K, V> {
       return got;
     }
 
-    @Override
-    public long skip(long count) throws IOException {
-      byte[] unread = new byte[(int) Math.min(8192, count)];
-      long skipped = Math.min(count, left);
-      for (long rest = skipped; rest > 0; ) rest -= read(unread, 0, (int) Math.min(8192, rest));
-      return skipped;
-    }
-
     /** Skips what the reader did not want; the next output begins after it. */
     void skip() throws IOException {
       skip(left);
-    }
-
-    @Override
-    public int available() {
-      return 0;
-    }
-
-    @Override
-    public boolean markSupported() {
-      return false;
-    }
-
-    @Override
-    public void close() {
-      // The stream of all outputs stays open.
     }
   }
 }
