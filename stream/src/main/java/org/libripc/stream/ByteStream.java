@@ -361,6 +361,10 @@ public final class ByteStream implements AutoCloseable {
     receiving = Thread.currentThread();
     try {
       task = take(message, frame);
+    } catch (Throwable problem) {
+      if (mayWrite) multiplexer.execute(writer); // nothing else wakes it
+      mayWrite = false;
+      throw problem;
     } finally {
       receiving = null;
     }

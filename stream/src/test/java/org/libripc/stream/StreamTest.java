@@ -291,6 +291,30 @@ class StreamTest extends StreamFixture {
     threads.close();
   }
 
+  // One message may wake the writer and the reader.
+  @Test
+  void anExecutorThatFailsWithTheReaderWakesTheWriter() throws Exception {
+    serve(builder -> {});
+    client.close();
+    Runnable reader = () -> {};
+    CachedThreads threads =
+        new CachedThreads() {
+          @Override
+          public void execute(Runnable task) {
+            if (task == reader) throw new IllegalStateException("as a test wants it");
+            super.execute(task);
+          }
+        };
+    client = StreamService.builder(clientContext.service()).executor(threads).start();
+    ByteStream there = connect();
+    CompletableFuture<Void> written = there.write(ByteBuffer.wrap(bytes(pattern(5_000_000))));
+    assertFalse(written.isDone());
+    there.onReadable(reader);
+    accepted().out().control(Frame.Type.RESET, 0, Frame.Reason.ABORTED);
+    assertInstanceOf(IOException.class, failure(written));
+    threads.close();
+  }
+
   // While another thread closes the stream, a reader must not see what others write into memory
   // that the stream has given back.
   @Test
