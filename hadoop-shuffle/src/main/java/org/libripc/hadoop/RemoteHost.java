@@ -146,6 +146,7 @@ final class RemoteHost {
     }
     if (result.isAnswered() && result.code() == Wire.NO_SESSION && attempt == 0) {
       session = null;
+      way = null; // a new process may be reached another way
       return true;
     }
     return false;

@@ -4,6 +4,8 @@ package org.libripc.hadoop;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -29,6 +31,7 @@ import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
 import org.libripc.Ripc;
 import org.libripc.RipcException;
+import org.libripc.ServiceInfo;
 import org.libripc.Ticket;
 import org.libripc.rpc.Request;
 import org.libripc.rpc.Rpc;
@@ -40,6 +43,7 @@ class AnswerTest {
   private enum Lie {
     NONE,
     CODE,
+    NO_SESSION,
     CONTENT,
     LENGTH,
     MAC,
@@ -127,7 +131,8 @@ class AnswerTest {
       Outgoing items = new Outgoing().add(ByteBuffer.wrap(content));
       if (now != Lie.NO_MAC) items.add(ByteBuffer.wrap(seal));
       if (now == Lie.ONE_ITEM_MORE) items.add(ByteBuffer.wrap(seal));
-      request.reply(now == Lie.CODE ? 1 + random.nextInt(100) : Wire.OK, items);
+      int code = now == Lie.CODE ? 1 + random.nextInt(100) : Wire.OK;
+      request.reply(now == Lie.NO_SESSION ? Wire.NO_SESSION : code, items);
     } catch (IOException tooShort) {
       throw new AssertionError(tooShort);
     }
@@ -181,6 +186,18 @@ class AnswerTest {
       while (shuffle.rpc().statistics().answered() < 2) Thread.onSpinWait();
     }
     lent.join().get(20, TimeUnit.SECONDS);
+  }
+
+  /** The NodeManager has started again, and the way to it may be another one. */
+  @Test
+  void aHostWithoutTheSessionIsLookedForAgain() throws Exception {
+    RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
+    ServiceInfo before = host.way();
+    assertSame(before, host.way());
+    method = Wire.SIZES;
+    lie = Lie.NO_SESSION;
+    assertThrows(ShuffleFailure.class, () -> host.sizes(0, List.of("")));
+    assertNotSame(before, host.way());
   }
 
   /** A piece is of one directory, and these outputs need none. */
