@@ -251,8 +251,11 @@ void WatchTable::check(const WatchPointer& watch) {
   if (channel && is_displaced) context_.paths().drop(*channel);
 
   Result<Resolution> path = record.ok() ? context_.paths().find_path(watch->id) : record.status();
-  if (path.status() == RIPC_NO_SERVICE && !record.ok() && watch->where == Where::table_thread)
-    path = context_.paths().find_way_back(watch->id, Deadline::after(kAskTime));
+  const bool is_unknown = record.status() == RIPC_NO_SERVICE || record.status() == RIPC_TIMEOUT;
+  if (is_unknown && watch->where == Where::table_thread) {
+    Result<Resolution> way_back = context_.paths().find_way_back(watch->id, Deadline::after(kAskTime));
+    if (way_back.status() != RIPC_NO_SERVICE) path = std::move(way_back);
+  }
   std::shared_ptr<spi::Channel> found = path.ok() ? context_.paths().known_channel(watch->id) : nullptr;
   {
     const std::lock_guard lock(mutex_);
