@@ -157,7 +157,7 @@ TEST_F(Receiving, TheAddressOfASenderIsLearnedFromItsFirstPacketWhateverItIs) {
   EXPECT_FALSE(routes_.learned(FakeSource::kService).has_value());
   EXPECT_EQ(receive(), RIPC_OK);
   EXPECT_EQ(routes_.learned(FakeSource::kService), peer_->facts().reply_address);
-  routes_.forget(FakeSource::kService);
+  routes_.learn(FakeSource::kService, {"fake", "moved"});
   sources_.push_back(std::make_shared<FakeSource>(1));
   sources_.back()->send_request(2, 1234);
   EXPECT_EQ(receive(), RIPC_OK);

@@ -128,10 +128,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
     if (way.ok()) return routes_.insert(id, std::move(*way));
     const ripc_status code = way.status().code();
     if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return way.status();
-    if (!record.ok()) {
-      routes_.forget(id);
-      return record.status();
-    }
+    if (!record.ok()) return record.status();
     // The service was there a moment ago: it is ending, restarting or moving.
     parts_.resolver->invalidate(*record);
     if (deadline.expired()) return is_withheld(addresses) ? no_common_transport(addresses) : way.status();

@@ -102,30 +102,21 @@ void RouteTable::remove(const spi::Channel& channel) noexcept {
 void RouteTable::learn(ripc_service_id id, spi::Address address) {
   const std::lock_guard lock(mutex_);
   if (const auto known = learned_.find(id); known != learned_.end()) {
-    known->second.address = std::move(address);
+    known->second = std::move(address);
     return;
   }
   std::list<ripc_service_id> newest{id};
-  learned_.emplace(id, Learned{std::move(address), newest.begin()});
+  learned_.emplace(id, std::move(address));
   learned_order_.splice(learned_order_.end(), newest);
   if (learned_.size() <= kMaxLearned) return;
   learned_.erase(learned_order_.front());
   learned_order_.pop_front();
 }
 
-void RouteTable::forget(ripc_service_id id) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = learned_.find(id);
-  if (found == learned_.end()) return;
-  learned_order_.erase(found->second.place);
-  learned_.erase(found);
-}
-
 std::optional<spi::Address> RouteTable::learned(ripc_service_id id) const {
   const std::lock_guard lock(mutex_);
   const auto found = learned_.find(id);
-  if (found == learned_.end()) return std::nullopt;
-  return found->second.address;
+  return found == learned_.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<spi::Connected> RouteTable::open_path(ripc_service_id id) const {

@@ -42,7 +42,6 @@ class RouteTable {
   // services, the one that was learned first is forgotten. A new address does not make a service newer.
   static constexpr std::size_t kMaxLearned = 65536;
   void learn(ripc_service_id id, spi::Address address);
-  void forget(ripc_service_id id) noexcept;
   std::optional<spi::Address> learned(ripc_service_id id) const;
 
  private:
@@ -52,10 +51,6 @@ class RouteTable {
     ripc_service_id id = 0;
     spi::Connected way;
     EpochDomain::Retirement end;  // of this route
-  };
-  struct Learned {
-    spi::Address address;
-    std::list<ripc_service_id>::iterator place;  // in learned_order_
   };
   struct Table {
     explicit Table(std::size_t size) : slots(size), mask(size - 1) {}
@@ -77,7 +72,7 @@ class RouteTable {
   Route removed_{};  // in the slot of every removed route: it has no channel, so nobody finds it
   mutable std::mutex mutex_;
   std::size_t used_ = 0;  // slots that are not empty, including those of removed routes
-  std::unordered_map<ripc_service_id, Learned> learned_;
+  std::unordered_map<ripc_service_id, spi::Address> learned_;
   std::list<ripc_service_id> learned_order_;  // oldest first
 };
 
