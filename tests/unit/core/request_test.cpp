@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that expect a reply but offer no return buffers. Also how a sender follows a service that has moved.
+// Requests and their names. Also how a sender follows a service that has moved.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -30,7 +30,8 @@ class Requests : public testing::Test {
     std::uint64_t request = 0;
     SendArguments arguments;
     arguments.to = FakeSource::kService;
-    arguments.expects_reply = true;
+    const ripc_return_buffer buffer{.data = memory_.data(), .size = memory_.size()};
+    arguments.returns = {&buffer, 1};
     arguments.request_id = &request;
     const Status sent = service_->sender().send(arguments, nullptr);
     EXPECT_TRUE(sent.ok()) << sent.text();
@@ -46,6 +47,7 @@ class Requests : public testing::Test {
     return count == 0 ? nullptr : messages[0];
   }
 
+  std::array<std::byte, 8> memory_{};
   FakeSources sources_;
   FakeResolver* resolver_ = nullptr;
   std::unique_ptr<Context> context_;
@@ -62,7 +64,7 @@ std::uint64_t sent_number(const std::vector<std::byte>& bytes, wire::ItemType ty
   return 0;
 }
 
-TEST_F(Requests, HaveANameThatTheReplyCarriesWithoutReturnBuffers) {
+TEST_F(Requests, HaveANameThatTheReplyCarries) {
   const std::uint64_t request = ask();
   ASSERT_NE(request, 0u);
   EXPECT_EQ(sent_number(channel()->last_packet(), wire::ItemType::request), request);
@@ -92,7 +94,7 @@ TEST_F(Requests, AreAnsweredByTheirName) {
   MessagePool::release(message);
 }
 
-TEST_F(Requests, ThatExpectNoReplyHaveNoName) {
+TEST_F(Requests, WithoutReturnBuffersHaveNoName) {
   std::uint64_t request = 1;
   SendArguments arguments;
   arguments.to = FakeSource::kService;

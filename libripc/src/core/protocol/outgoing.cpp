@@ -26,7 +26,7 @@ Status check(const SendArguments& arguments) {
 }
 
 bool prefers_plain(const SendArguments& arguments) noexcept {
-  return arguments.returns.empty() && !arguments.expects_reply && !arguments.is_reply() && !arguments.unordered &&
+  return arguments.returns.empty() && !arguments.is_reply() && !arguments.unordered &&
          std::ranges::all_of(arguments.items, [](const ripc_item& item) { return item.kind <= RIPC_ITEM_SHORT; });
 }
 

@@ -19,8 +19,7 @@ struct SendArguments {
   Nanoseconds timeout = 30'000'000'000;
   ripc_ticket_callback callback = nullptr;
   void* user = nullptr;
-  bool expects_reply = false;           // names the request in its reply, even without return buffers
-  std::uint64_t* request_id = nullptr;  // gets the name; 0: the request has none
+  std::uint64_t* request_id = nullptr;  // gets the name of the request; 0: there are no return buffers
   ripc_group_outcome* outcome = nullptr;
   const Message* reply_to = nullptr;
   bool unordered = false;             // delivered as soon as it is complete

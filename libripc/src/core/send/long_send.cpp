@@ -157,8 +157,8 @@ class LongSend::Attempt {
     is_exposed = status == RIPC_OK;
     return status;
   }
-  // Makes the message a request, if a reply is expected.
-  ripc_status ask(std::span<const ripc_return_buffer> returns, bool expects_reply) {
+  // Makes the message a request, if there are return buffers.
+  ripc_status ask(std::span<const ripc_return_buffer> returns) {
     request.grants.reserve(returns.size());
     request.buffers.assign(returns.begin(), returns.end());
     for (const ripc_return_buffer& buffer : returns) {
@@ -168,7 +168,7 @@ class LongSend::Attempt {
       request.grants.push_back(made);
     }
     // The reply may come before the send returns: the request must be known by then.
-    if (!returns.empty() || expects_reply) request_id = requests_.add(request);
+    if (!returns.empty()) request_id = requests_.add(request);
     return RIPC_OK;
   }
 
@@ -188,7 +188,7 @@ Status LongSend::transmit(const SendArguments& arguments, Prepared& prepared,
   const std::size_t exposed = prepared.exposures.size();
   Attempt attempt(requests_, channel, arguments.to);
   ripc_status status = attempt.expose(prepared.exposures, std::span(descriptors).first(exposed));
-  if (status == RIPC_OK) status = attempt.ask(arguments.returns, arguments.expects_reply);
+  if (status == RIPC_OK) status = attempt.ask(arguments.returns);
   TicketKeeper::Prepared to_open;
   if (status == RIPC_OK && exposed != 0) {
     to_open = tickets_.prepare({.channel = channel,
