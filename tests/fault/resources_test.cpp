@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "fault_support.hpp"
+#include "support/descriptor_scarcity.hpp"
 #include "support/process_state.hpp"
 
 namespace fault {
@@ -27,36 +28,6 @@ namespace {
 constexpr ripc_service_id kService = 1001;
 constexpr ripc_service_id kPeer = 1002;
 constexpr ripc_service_id kOther = 1003;
-
-void set_descriptor_limit(std::size_t limit) {
-  rlimit values{};
-  getrlimit(RLIMIT_NOFILE, &values);
-  values.rlim_cur = limit;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &values), 0);
-}
-
-// Takes all descriptors but `left`; gives them back on destruction.
-class Scarcity {
- public:
-  explicit Scarcity(std::size_t left) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    set_descriptor_limit(256);
-    for (int fd = open("/dev/null", O_RDONLY | O_CLOEXEC); fd >= 0; fd = open("/dev/null", O_RDONLY | O_CLOEXEC))
-      taken_.push_back(fd);
-    for (; left > 0 && !taken_.empty(); --left) {
-      close(taken_.back());
-      taken_.pop_back();
-    }
-  }
-  ~Scarcity() {
-    for (const int fd : taken_) close(fd);
-    setrlimit(RLIMIT_NOFILE, &before_);
-  }
-
- private:
-  rlimit before_{};
-  std::vector<int> taken_;
-};
 
 // Runs `body` in a child process and expects no failure there.
 void in_child(const std::function<void()>& body) {
@@ -77,7 +48,7 @@ TEST(Descriptors, AContextThatCannotHaveThemSaysSoAndLeavesNothingBehind) {
       ripc_context* context = nullptr;
       ripc_status status = RIPC_OK;
       {
-        const Scarcity scarcity(left);
+        const support::DescriptorScarcity scarcity(left);
         status = ripc_context_create(&options, &context);
       }
       if (status == RIPC_OK) {
@@ -113,7 +84,7 @@ TEST(Descriptors, AServiceThatCannotHaveThemSaysSoAndCanBeRegisteredLater) {
       options.id = kService;
       ripc_status status = RIPC_OK;
       {
-        const Scarcity scarcity(left);
+        const support::DescriptorScarcity scarcity(left);
         status = ripc_service_register(context.get(), &options, &made);
       }
       service.reset(made);
@@ -147,7 +118,7 @@ TEST(Descriptors, ASenderThatCannotHaveThemSaysSoAndCanSendLater) {
     std::size_t failures = 0;
     bool sent = false;
     for (std::size_t left = 0; left < 30 && !sent; ++left) {
-      const Scarcity scarcity(left);
+      const support::DescriptorScarcity scarcity(left);
       const ripc_status status = send_short(service, kPeer, 1);
       sent = status == RIPC_OK;
       if (sent) break;
@@ -175,7 +146,7 @@ TEST(Descriptors, AReceiverThatCannotHaveThemRefusesAndTakesPeersLater) {
     // Its context must exist beforehand, and its first attempts must meet the scarcity.
     ASSERT_TRUE(eventually([&] { return access((result + ".started").c_str(), F_OK) == 0; }));
     {
-      const Scarcity scarcity(0);
+      const support::DescriptorScarcity scarcity(0);
       // A folder, because a file would need a descriptor.
       ASSERT_EQ(mkdir((result + ".go").c_str(), 0700), 0);
       EXPECT_EQ(exchange(service, known, 2), "") << "those that are connected go on";

@@ -15,6 +15,7 @@
 
 #include "../spi_calls.hpp"
 #include "socket_helpers.hpp"
+#include "support/descriptor_scarcity.hpp"
 #include "unit/security/trust_helpers.hpp"
 
 namespace ripc::internal::socket {
@@ -305,6 +306,28 @@ TEST(Session, ALostControlConnectionIsMadeAgainAndNothingThatWasSaidIsLost) {
 ripc_status send_control(spi::Channel& channel) {
   const spi::Bytes bytes = std::as_bytes(std::span("x", 1));
   return channel.send({.kind = spi::Outgoing::Kind::control, .packet = std::span(&bytes, 1)});
+}
+
+// Both sides dial, and whoever is dialed has no descriptor to take the connection with.
+TEST(Session, ALackOfDescriptorsEndsNoSessionThatLosesItsControlConnectionMeanwhile) {
+  TransportOptions options;
+  options.bind_address = "127.0.0.1";
+  Node server(options);
+  EventSet events = make_events();
+  const auto port = server.open_port(events);
+  Node client(options);
+  const auto channel = client.channel(server);
+  ASSERT_NE(channel, nullptr);
+  {
+    support::DescriptorScarcity scarcity(0);
+    break_connections(server);
+    // A connection that was refused has left one.
+    ASSERT_TRUE(eventually([&] { return scarcity.take(); }));
+  }
+  EXPECT_EQ(send_control(*channel), RIPC_OK);
+  EXPECT_TRUE(eventually([&] { return !server.host().control_packets().empty() || !channel->alive(); }));
+  EXPECT_TRUE(channel->alive());
+  EXPECT_EQ(client.host().losses(), 0);
 }
 
 // Keeps the responder of a node from running while it lives.
