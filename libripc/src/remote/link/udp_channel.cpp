@@ -416,9 +416,9 @@ void UdpChannel::drop_stream_locked() noexcept {
   stream_.reset();
   path_.store(former_path_, std::memory_order_release);
   set_limit(limit_of(former_path_));
-  if (former_path_ != Path::unproven) return;
-  // Whether datagrams get through was left open when the connection was there.
-  proof_.begin(monotonic_now(), false);
+  if (former_path_ >= Path::control) return;
+  // Whether datagrams get through was left open when the connection was there, or was asked again just before.
+  proof_.begin(monotonic_now(), former_path_ == Path::udp);
   go_on_locked();
 }
 

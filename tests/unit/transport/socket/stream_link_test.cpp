@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -179,6 +181,37 @@ TEST_F(LoneLink, AConnectionThatIsCutLeavesTheQuestionWhetherDatagramsGetThrough
   ASSERT_TRUE(eventually([&] { return channel_->ready_limit() < limit; }));
   channel_->check_path();
   EXPECT_TRUE(eventually([&] { return take_greeting(); }));
+}
+
+TEST_F(LoneLink, AConnectionThatIsCutWhileUdpIsProvenAgainLeavesThatQuestionAndItIsAskedAgain) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const UniqueFd control(ends[0]);
+  std::atomic<bool> attached{false};
+  loop_->post([&] {
+    EXPECT_TRUE(session_->stream.attach(UniqueFd(ends[1]), 0, [](std::uint32_t) {}).ok());
+    attached = true;
+  });
+  ASSERT_TRUE(eventually([&] { return attached.load(); }));
+  // Nothing else goes by the control connection.
+  const auto is_asked = [&] {
+    std::array<char, 256> bytes;
+    return recv(control.get(), bytes.data(), bytes.size(), 0) > 0;
+  };
+  // Credit proves that UDP gets through.
+  wire::datagram::HeaderBytes grant;
+  wire::datagram::encode({.kind = wire::datagram::Kind::credit, .token = 1, .credit_link = 1, .credit = 100'000},
+                         grant);
+  channel_->handle(wire::session_control::Streamed{.link = 1, .datagram = grant});
+  ASSERT_EQ(send_text(*channel_, "x"), RIPC_OK);
+  channel_->check_path();
+  ASSERT_TRUE(eventually(is_asked));
+  ASSERT_EQ(channel_->widen(100'000), RIPC_OK);
+  const auto limit = channel_->ready_limit();
+  peer_.reset();
+  ASSERT_TRUE(eventually([&] { return channel_->ready_limit() < limit; }));
+  channel_->check_path();
+  EXPECT_TRUE(eventually(is_asked));
 }
 
 }  // namespace
