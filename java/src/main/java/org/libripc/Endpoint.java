@@ -260,7 +260,14 @@ final class Endpoint implements RpcEndpoint {
 
   /** Called by the request, which is open: ends it, or throws. */
   Ticket reply(long open, int code, Outgoing message) {
-    if (!message.isPlain()) return replyAny(open, code, message);
+    if (!message.isPlain()) {
+      enter();
+      try {
+        return replyAny(open, code, message);
+      } finally {
+        guard.leave();
+      }
+    }
     try {
       int items = message.preparePlain(false);
       RipcException.check(binding.requestReply(open, code, message.memory.plainItems(), items, 0));
@@ -273,7 +280,6 @@ final class Endpoint implements RpcEndpoint {
   private Ticket replyAny(long open, int code, Outgoing message) {
     if (message.returnBuffers().length != 0)
       throw new IllegalArgumentException("an answer has no return buffers: attach() none");
-    enter();
     ItemMemory memory = new ItemMemory();
     Ticket ticket = null;
     boolean kept = false;
@@ -299,7 +305,6 @@ final class Endpoint implements RpcEndpoint {
       CountedMemory.releaseAll(memory.used);
       Reference.reachabilityFence(memory);
       message.end();
-      guard.leave();
     }
   }
 

@@ -244,6 +244,31 @@ class CallHandlersTest extends CallPairTest {
   }
 
   @Test
+  void anAnswerThatAnotherThreadUsesKeepsNobodyFromClosing() throws Exception {
+    AtomicReference<Throwable> refusal = new AtomicReference<>();
+    Outgoing answer = new Outgoing().borrow(pattern(100_000, 1));
+    answer.begin(); // as a send in another thread does
+    answerer.on(
+        OWN,
+        request -> {
+          try {
+            request.reply(answer);
+          } catch (IllegalStateException thrown) {
+            refusal.set(thrown);
+          }
+          request.reply(bytes("still open"));
+        });
+    serve();
+    try (CallResult result = callOwn()) {
+      assertAnswered(0, result, "still open");
+    }
+    assertTrue(refusal.get() != null);
+    Thread closer = thread(answerer::close);
+    closer.join(TimeUnit.SECONDS.toMillis(LIMIT));
+    assertFalse(closer.isAlive(), "it waits on");
+  }
+
+  @Test
   void forbiddenCallsOfAHandlerThrow() throws Exception {
     AtomicReference<Throwable> wrong = new AtomicReference<>();
     answerer.on(
