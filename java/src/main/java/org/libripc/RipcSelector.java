@@ -409,7 +409,8 @@ public final class RipcSelector implements AutoCloseable {
       guard.leave();
     }
     if (guard.isClosed()) throw closed();
-    if (Thread.interrupted()) throw new InterruptedException();
+    // Events that were taken are told, because they do not come again; the next wait ends instead.
+    if (ready.isEmpty() && Thread.interrupted()) throw new InterruptedException();
     // Otherwise this thread might be the next one to be woken again.
     if (others) LockSupport.parkNanos(PASS_ON);
     return ready;

@@ -357,6 +357,34 @@ class SelectorTest extends PairTest {
   }
 
   @Test
+  void anInterruptLosesNoMessage() throws Exception {
+    try (RipcSelector selector = RipcSelector.open()) {
+      RipcSelector.Key key = selector.register(server, null);
+      Thread selecting = Thread.currentThread();
+      for (int round = 0; round < 100; ++round) {
+        assertNull(server.poll());
+        Thread sender =
+            thread(
+                () -> {
+                  client.send(server.id(), bytes("kept"));
+                  selecting.interrupt();
+                });
+        assertThrows(
+            InterruptedException.class,
+            () -> {
+              for (; ; ) selector.select();
+            });
+        sender.join();
+        List<RipcSelector.Key> ready = selector.select(LIMIT, TimeUnit.SECONDS);
+        // The interrupt may have left a wakeup.
+        if (ready.isEmpty()) ready = selector.select(LIMIT, TimeUnit.SECONDS);
+        assertEquals(List.of(key), ready, "round " + round);
+        assertEquals("kept", receiveText(server));
+      }
+    }
+  }
+
+  @Test
   void aThreadThatWaitsForEventsFindsRoom() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {
       RipcSelector.Key key = selector.register(client, null);
