@@ -21,7 +21,7 @@ final class Waiting {
   private static final long PASS_ON = 1_000_000;
   // Thread.interrupt() first looks up the hook to call, and then sets the thread's flag: a thread
   // that begins to wait in between sees neither. So a wait checks the flag once more after this
-  // time.
+  // time, and again whenever it has lasted twice as long.
   private static final long SECOND_LOOK = 10_000_000;
 
   private final ServiceCore service;
@@ -62,25 +62,29 @@ final class Waiting {
   private int run(Wait wait, long timeout) throws InterruptedException {
     if (Thread.interrupted()) throw new InterruptedException();
     long started = System.nanoTime();
-    for (boolean first = true; ; first = false) {
-      long left = timeout > 0 ? Math.max(0, timeout - (System.nanoTime() - started)) : timeout;
-      boolean part = first && (left == Layout.FOREVER || left > SECOND_LOOK);
-      int result;
-      waiting.incrementAndGet();
-      hook.enter();
-      try {
-        result = once(wait, part ? SECOND_LOOK : left);
-      } finally {
-        hook.leave();
-        waiting.decrementAndGet();
+    hook.enter();
+    try {
+      for (; ; ) {
+        if (Thread.interrupted()) throw new InterruptedException();
+        long passed = System.nanoTime() - started;
+        long left = timeout > 0 ? Math.max(0, timeout - passed) : timeout;
+        long look = Math.max(SECOND_LOOK, passed);
+        boolean part = left == Layout.FOREVER || left > look;
+        int result;
+        waiting.incrementAndGet();
+        try {
+          result = once(wait, part ? look : left);
+        } finally {
+          waiting.decrementAndGet();
+        }
+        if (result == -Status.INTERRUPTED.code()) {
+          interrupted();
+        } else if (!part || result != -Status.TIMEOUT.code()) {
+          return result;
+        }
       }
-      if (result == -Status.INTERRUPTED.code()) {
-        interrupted();
-      } else if (!part || result != -Status.TIMEOUT.code()) {
-        return result;
-      } else if (Thread.interrupted()) {
-        throw new InterruptedException();
-      }
+    } finally {
+      hook.leave();
     }
   }
 

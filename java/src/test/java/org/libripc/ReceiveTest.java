@@ -15,8 +15,10 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import org.libripc.internal.Layout;
 
 /** Receiving: waiting, interrupting, many at once, holding messages. */
 class ReceiveTest extends PairTest {
@@ -131,6 +133,20 @@ class ReceiveTest extends PairTest {
     Thread.currentThread().interrupt();
     assertNull(server.poll(), "poll does not wait, so it does not care");
     assertTrue(Thread.interrupted());
+  }
+
+  @Test
+  void aWaitFindsAnInterruptThatItIsNotToldOf() {
+    AtomicInteger waits = new AtomicInteger();
+    Waiting.Wait late =
+        timeout -> {
+          // An interrupt by the thread itself tells nobody.
+          if (waits.incrementAndGet() == 5) Thread.currentThread().interrupt();
+          return -Status.TIMEOUT.code();
+        };
+    assertThrows(
+        InterruptedException.class, () -> server.core().waiting().await(late, Layout.FOREVER));
+    assertEquals(5, waits.get());
   }
 
   @Test

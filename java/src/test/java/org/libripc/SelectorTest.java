@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
 /** Full peers and waiting for room; many services waited on by one thread. */
@@ -382,6 +383,38 @@ class SelectorTest extends PairTest {
         assertEquals("kept", receiveText(server));
       }
     }
+  }
+
+  /** Is interrupted when its first wait begins, by an interrupt that has found no wait. */
+  private static final class LateThread extends Thread {
+    private boolean late = true;
+
+    LateThread(Runnable body) {
+      super(body);
+    }
+
+    @Override
+    public boolean isInterrupted() {
+      boolean before = super.isInterrupted();
+      if (late) interrupt();
+      late = false;
+      return before;
+    }
+  }
+
+  @Test
+  void anInterruptThatComesWithTheBeginOfASelectEndsIt() throws Exception {
+    AtomicReference<Throwable> end = new AtomicReference<>();
+    LateThread waiter;
+    try (RipcSelector selector = RipcSelector.open()) {
+      waiter =
+          new LateThread(
+              () -> end.set(assertThrows(InterruptedException.class, () -> selector.select())));
+      waiter.start();
+      waiter.join(TimeUnit.SECONDS.toMillis(LIMIT));
+    }
+    waiter.join();
+    assertNotNull(end.get(), "it waited on");
   }
 
   @Test

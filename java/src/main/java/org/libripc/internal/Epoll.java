@@ -12,6 +12,8 @@ import java.util.Set;
 public final class Epoll {
   private static final long WAKE = 0;
   private static final long NANOS_PER_MILLISECOND = 1_000_000;
+  // See Waiting.
+  private static final long SECOND_LOOK = 10_000_000;
   // The kernel's structure is packed on x86 only.
   private static final boolean PACKED = System.getProperty("os.arch").equals("amd64");
   private static final int EVENT = PACKED ? 12 : 16;
@@ -75,7 +77,7 @@ public final class Epoll {
 
   /**
    * The numbers of the descriptors that have become readable and were not reported yet; empty when
-   * the time is over or after a wake.
+   * the time is over, after a wake, and soon after the thread is interrupted without one.
    *
    * @param nanos negative: no limit
    */
@@ -91,17 +93,20 @@ public final class Epoll {
   private Set<Long> await(long nanos, NativeBlock events) {
     long started = System.nanoTime();
     for (; ; ) {
-      long left = Math.max(0, nanos - (System.nanoTime() - started));
-      long milliseconds = (left + NANOS_PER_MILLISECOND - 1) / NANOS_PER_MILLISECOND;
+      long passed = System.nanoTime() - started;
+      long left = nanos < 0 ? Long.MAX_VALUE : Math.max(0, nanos - passed);
+      long part = Math.min(left, Math.max(SECOND_LOOK, passed));
+      long milliseconds = (part + NANOS_PER_MILLISECOND - 1) / NANOS_PER_MILLISECOND;
       try {
-        return ready(
+        int count =
             LibC.checked(
                 LibC.epoll_wait(
                     epoll,
                     events.address,
                     MOST_EVENTS,
-                    nanos < 0 ? -1 : (int) Math.min(milliseconds, Integer.MAX_VALUE))),
-            events.bytes);
+                    (int) Math.min(milliseconds, Integer.MAX_VALUE)));
+        if (count != 0 || part == left || Thread.currentThread().isInterrupted())
+          return ready(count, events.bytes);
       } catch (LibC.Failure problem) {
         if (problem.number() != LibC.EINTR) throw problem;
       }
