@@ -9,7 +9,7 @@
 
 #include "capi/environment.hpp"
 #include "remote/session/endpoint.hpp"
-#include "transport/socket/bulk_limits.hpp"
+#include "transport/socket/stream_bulk.hpp"
 
 namespace ripc::internal::capi {
 

@@ -95,9 +95,4 @@ void LinkPort::wake() noexcept {
   events_.wake();
 }
 
-bool LinkPort::has(const LinkSource& source) const noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(sources_.begin(), sources_.end(), [&](const auto& own) { return own.get() == &source; });
-}
-
 }  // namespace ripc::internal::remote

@@ -26,7 +26,6 @@ class LinkPort : public spi::Port {
 
   // ---- For the transport, in the responder ----
   EventSet& events() const noexcept { return events_; }
-  bool has(const LinkSource& source) const noexcept;
   bool closed() const noexcept { return closing_.load(std::memory_order_acquire); }
   // A source has died or been closed: makes the receiver look.
   void wake() noexcept;

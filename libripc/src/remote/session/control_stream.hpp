@@ -65,7 +65,6 @@ class ControlStream {
   // closed. Frames that the peer still sends are dropped.
   void finish(Deadline deadline) noexcept;
   bool attached() const noexcept { return static_cast<bool>(connection_); }
-  int fd() const noexcept { return connection_.fd(); }
   // Writes what waits.
   void flush() noexcept;
   // The next frame; it is valid until the next call.

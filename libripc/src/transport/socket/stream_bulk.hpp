@@ -18,7 +18,6 @@
 #include "remote/bulk/stream_connection.hpp"
 #include "remote/bulk/stream_push_table.hpp"
 #include "remote/session/rails.hpp"
-#include "transport/socket/bulk_limits.hpp"
 #include "transport/socket/stream_pull_table.hpp"
 
 namespace ripc::internal::socket {
@@ -28,6 +27,8 @@ using remote::Reading;
 using remote::StreamPush;
 using remote::StreamPushTable;
 using remote::StreamTally;
+
+inline constexpr std::size_t kMaxBulkConnections = 16;  // dialed by either side; more are closed
 
 struct BulkOptions {
   // Connections that this side asks for when there is enough to pull; 1 to kMaxBulkConnections.

@@ -322,7 +322,7 @@ Result<ConnectionManager::Acceptance> VerbsTransport::requested(const IdPointer&
     return RIPC_VERSION_MISMATCH;
   }
   const SessionPointer session = session_named(claim.session);
-  const PeerPointer peer = session ? peer_of(session) : nullptr;
+  const PeerPointer peer = session ? std::static_pointer_cast<Peer>(session->links) : nullptr;
   Rail* const rail = peer ? peer->rail_to(id->local()) : nullptr;
   // The origin of the control connection is known.
   const bool is_strange =

@@ -248,12 +248,6 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
   return std::shared_ptr<remote::SessionLinks>(std::move(peer));
 }
 
-VerbsTransport::PeerPointer VerbsTransport::peer_of(const SessionPointer& session) {
-  const std::lock_guard lock(peers_mutex_);
-  const auto found = std::ranges::find_if(peers_, [&](const auto& entry) { return entry.first.lock() == session; });
-  return found == peers_.end() ? nullptr : found->second;
-}
-
 std::vector<std::shared_ptr<RdmaBulk>> VerbsTransport::bulks() const {
   const std::lock_guard lock(peers_mutex_);
   std::vector<std::shared_ptr<RdmaBulk>> result;

@@ -205,7 +205,6 @@ class VerbsTransport final : public remote::SessionTransport {
   void dial_failed(const remote::SessionPointer& session, const PeerPointer& peer, Rail& rail, const Status& reason);
   Status avoid(const remote::SessionPointer& session, const std::string& what);
   Status avoided(const remote::Session& session);
-  PeerPointer peer_of(const remote::SessionPointer& session);
   std::shared_ptr<Registrar> registrar_of(const std::string& ip) const;
   std::shared_ptr<GroupSender> make_group_sender(const std::shared_ptr<DatagramSender>& datagrams);
 

@@ -20,9 +20,15 @@
 #include <utility>
 #include <vector>
 
+#include "remote/bulk/limits.hpp"
 #include "transport/socket/stream_bulk.hpp"
 #include "unit/remote/session/sealing.hpp"
 #include "wire/bulk.hpp"
+
+namespace ripc::internal::socket {
+using remote::kSegmentsAhead;
+using remote::kSegmentSize;
+}  // namespace ripc::internal::socket
 
 namespace ripc::internal::socket::testing {
 

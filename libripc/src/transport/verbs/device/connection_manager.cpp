@@ -144,18 +144,12 @@ void ConnectionManager::keep_time(std::uint64_t name, Attempt& attempt, Nanoseco
   attempt.timer = loop_.add_timer(monotonic_now() + patience, [this, name] { fail(name, unreachable("no answer")); });
 }
 
-void ConnectionManager::drop(std::uint64_t name) noexcept {
-  const auto found = attempts_.find(name);
-  if (found == attempts_.end()) return;
-  if (found->second.timer != 0) loop_.cancel_timer(found->second.timer);
-  attempts_.erase(found);
-}
-
 void ConnectionManager::fail(std::uint64_t name, Status reason) {
   const auto found = attempts_.find(name);
   if (found == attempts_.end()) return;
   const auto ended = std::move(found->second.hooks.ended);
-  drop(name);
+  if (found->second.timer != 0) loop_.cancel_timer(found->second.timer);
+  attempts_.erase(found);
   if (ended) ended(std::move(reason));
 }
 
@@ -189,7 +183,7 @@ Status ConnectionManager::complete(Attempt& attempt, const PrivateData& private_
   loop_.cancel_timer(attempt.timer);
   attempt.timer = 0;
   attempt.from = nullptr;
-  // The hook may drop its own attempt.
+  // The hook may end its own attempt.
   const auto accepted = attempt.hooks.accepted;
   const IdPointer id = attempt.id;
   return accepted(id, private_data);

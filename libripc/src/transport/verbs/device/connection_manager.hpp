@@ -67,10 +67,10 @@ using PrivateData = std::array<std::byte, 56>;
 // Responder only.
 class ConnectionManager {
  public:
-  // The hooks of an attempt to connect. The manager calls them until `drop()` or its own end.
+  // The hooks of an attempt to connect. The manager calls them until its own end.
   struct Hooks {
     // Called when the path is known and the id has a device: makes the queue pair and prepares it (queue_pair_states).
-    // The pair lives until `ended`, drop() or the next call. If it returns no pair, the manager gives up.
+    // The pair lives until `ended` or the next call. If it returns no pair, the manager gives up.
     std::function<Result<ibv_qp*>(const IdPointer& id)> prepare;
     // The peer has accepted, with this private data. Not RIPC_OK: the manager gives up.
     std::function<Status(const IdPointer& id, const PrivateData& private_data)> accepted;
@@ -102,11 +102,10 @@ class ConnectionManager {
   // The port where it listens on this address; 0: it does not.
   std::uint16_t port_at(const remote::Endpoint& address) const noexcept;
 
-  // Begins to connect; returns a name for drop(). If it cannot even begin, `ended` is called later, from the loop.
+  // Begins to connect; returns the attempt's name, never 0. If it cannot even begin, `ended` is called later, from the
+  // loop.
   std::uint64_t dial(const remote::Endpoint& from, const remote::Endpoint& to, const PrivateData& private_data,
                      std::uint8_t read_depth, Nanoseconds patience, Hooks hooks);
-  // Forgets the attempt: its hooks get no more calls.
-  void drop(std::uint64_t name) noexcept;
 
  private:
   struct Attempt {
