@@ -26,7 +26,11 @@ std::size_t size_of(spi::Gather packet) noexcept {
                          [](std::size_t sum, spi::Bytes range) { return sum + range.size(); });
 }
 
-constexpr unsigned bit_of(spi::Resource resource) noexcept { return 1u << static_cast<unsigned>(resource); }
+// A bit for each resource, and for each number of grants.
+constexpr unsigned bit_of(spi::Need need) noexcept {
+  constexpr auto kLast = static_cast<unsigned>(spi::Resource::control);
+  return 1u << (need.resource == spi::Resource::grants ? kLast + need.count : static_cast<unsigned>(need.resource));
+}
 
 }  // namespace
 
@@ -263,8 +267,8 @@ bool LinkChannel::has_slot(spi::Need need) const noexcept {
 bool LinkChannel::has_room(bool notify) noexcept {
   if (has_room_now()) return true;
   if (!notify) return false;
-  if (const spi::Resource resource = shortage_.need().resource; resource != spi::Resource::queue) {
-    request_slot(resource);
+  if (const spi::Need need = shortage_.need(); need.resource != spi::Resource::queue) {
+    request_slot(need);
     return has_room_now();
   }
   if (!room_wanted_.exchange(true, std::memory_order_acq_rel)) defer(kWatch);
@@ -301,17 +305,20 @@ void LinkChannel::check_credit() noexcept {
   look_timer_.set(monotonic_now() + std::max(probe_pause_.load(std::memory_order_relaxed), kFirstProbe));
 }
 
-void LinkChannel::request_slot(spi::Resource resource) noexcept {
-  slots_wanted_.fetch_or(bit_of(resource), std::memory_order_seq_cst);
+void LinkChannel::request_slot(spi::Need need) noexcept {
+  slots_wanted_.fetch_or(bit_of(need), std::memory_order_seq_cst);
   defer(kLookForSlots);
 }
 
 // Responder.
 void LinkChannel::look_for_slots() noexcept {
   const unsigned wanted = slots_wanted_.load(std::memory_order_seq_cst);
-  for (const auto resource : {spi::Resource::transfers, spi::Resource::grants, spi::Resource::control}) {
-    if ((wanted & bit_of(resource)) != 0 && has_slot({resource})) slot_freed();
-  }
+  const auto look = [&](spi::Need need) {
+    if ((wanted & bit_of(need)) != 0 && has_slot(need)) slot_freed();
+  };
+  look({spi::Resource::transfers});
+  look({spi::Resource::control});
+  for (std::uint32_t count = 1; count <= RIPC_MAX_RETURNS; ++count) look({spi::Resource::grants, count});
   looking_for_slots_ = alive() && slots_wanted_.load(std::memory_order_seq_cst) != 0;
   if (!looking_for_slots_) return;
   slot_timer_.set(monotonic_now() + kSlotPause);

@@ -189,7 +189,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   void check_credit() noexcept;
   void watch() noexcept;
   bool has_slot(spi::Need need) const noexcept;
-  void request_slot(spi::Resource resource) noexcept;
+  void request_slot(spi::Need need) noexcept;
   void look_for_slots() noexcept;
   void slot_freed() noexcept;
 
@@ -204,7 +204,7 @@ class LinkChannel : public spi::Channel, public std::enable_shared_from_this<Lin
   std::atomic<std::uint64_t> probes_{0};
 
   std::atomic<bool> room_wanted_{false};
-  std::atomic<unsigned> slots_wanted_{0};  // a bit for each resource but the queue
+  std::atomic<unsigned> slots_wanted_{0};  // a bit for each need but the queue
   std::atomic<std::uint32_t> deferred_work_{0};
   StandingTimer work_timer_;
   StandingTimer look_timer_;

@@ -2,6 +2,8 @@
 // Packets from a channel to a port, and the credits that keep them from being lost.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <future>
 #include <map>
 #include <string>
 #include <vector>
@@ -175,6 +177,31 @@ TEST_F(LinkTest, ASenderThatAsksForRoomIsNotifiedOnceThereIsSome) {
     (void)port_->poll(sink_, 64);
     return sender_.host().rooms() == 1;
   }));
+  EXPECT_TRUE(channel->has_room(false));
+}
+
+TEST_F(LinkTest, ASenderThatLacksSeveralReturnBuffersIsNotNotifiedOfFewer) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  std::array<std::byte, 1> memory{};
+  std::vector<wire::Grant> grants(remote::kMaxGrants);
+  for (wire::Grant& grant : grants) ASSERT_EQ(channel->grant(memory, grant), RIPC_OK);
+  wire::Grant more{};
+  ASSERT_EQ(channel->grant(memory, more), RIPC_AGAIN);
+  // One is free, and a message wants two.
+  ASSERT_EQ(channel->end_grant(grants[0]), RIPC_EMPTY);
+  ASSERT_EQ(channel->grant(memory, grants[0]), RIPC_OK);
+  ASSERT_EQ(channel->grant(memory, more), RIPC_AGAIN);
+  ASSERT_EQ(channel->end_grant(grants[0]), RIPC_EMPTY);
+  EXPECT_FALSE(channel->has_room(true));
+  for (int turn = 0; turn < 3; ++turn) {
+    std::promise<void> looked;
+    sender_.loop().post([&] { looked.set_value(); });
+    looked.get_future().wait();
+  }
+  EXPECT_EQ(sender_.host().rooms(), 0);
+  ASSERT_EQ(channel->end_grant(grants[1]), RIPC_EMPTY);
+  EXPECT_TRUE(eventually([&] { return sender_.host().rooms() == 1; }));
   EXPECT_TRUE(channel->has_room(false));
 }
 
