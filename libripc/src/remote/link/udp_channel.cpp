@@ -26,6 +26,8 @@ constexpr unsigned kBurst = 32;
 constexpr Nanoseconds kBurstGap = 2'000;
 // ... and its messages share system calls: they wait for each other for at most this long.
 constexpr Nanoseconds kFlushPause = 50'000;
+// The pause between two attempts to send kept datagrams by a full control connection.
+constexpr Nanoseconds kKeptPause = 10'000'000;
 
 }  // namespace
 
@@ -73,7 +75,7 @@ UdpChannel::~UdpChannel() {
   stop_watching();
   if (stream_) stream_->finish();
   // After this, no one would find out whether the kept datagrams came by UDP.
-  if (alive() && path() == Path::unproven) stream_kept();
+  if (alive()) stream_kept();
 }
 
 void UdpChannel::leave(Deadline deadline) noexcept {
@@ -245,7 +247,12 @@ void UdpChannel::proved(bool arrived) noexcept {
 }
 
 void UdpChannel::go_on_locked() noexcept {
-  if (path() >= Path::control || !alive()) return;
+  if (!alive()) return;
+  if (path() == Path::control) {
+    stream_kept();
+    if (!kept_.empty()) proof_timer_.set(monotonic_now() + kKeptPause);
+  }
+  if (path() >= Path::control) return;
   const DatagramProof::Step step = proof_.step(monotonic_now());
   if (step.greet) {
     const ripc_status status = socket_.send({.kind = Kind::greeting, .token = parts_.token}, {});
@@ -266,7 +273,7 @@ void UdpChannel::go_on_locked() noexcept {
 
 void UdpChannel::settle_locked(Path path) noexcept {
   path_.store(path, std::memory_order_release);
-  kept_ = {};
+  if (path != Path::control) kept_ = {};
   proof_timer_.set(StandingTimer::kNever);
   proven_.notify_all();
   parts_.loop->wake_from_elsewhere();
@@ -276,8 +283,8 @@ void UdpChannel::settle_locked(Path path) noexcept {
 void UdpChannel::fall_back_locked() noexcept {
   if (path() >= Path::control) return;
   set_limit(limit_of(Path::control));
-  stream_kept();
   settle_locked(Path::control);
+  go_on_locked();
   check_room_soon();
 }
 
@@ -289,9 +296,9 @@ void UdpChannel::leave_path_locked() noexcept {
 }
 
 void UdpChannel::stream_kept() noexcept {
-  for (const auto& datagram : kept_) {
-    if (transmit_streamed(datagram) != RIPC_OK) break;
-  }
+  auto next = kept_.begin();
+  while (next != kept_.end() && transmit_streamed(*next) == RIPC_OK) ++next;
+  kept_.erase(kept_.begin(), next);
 }
 
 // Datagrams are refused by a firewall, or because the other end is gone. If the link was never proven, the stream tells
@@ -317,7 +324,8 @@ ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) 
     if (status != RIPC_PEER_DEAD) return status;
     fall_back_locked();
   }
-  return transmit_streamed(whole_of(header, packet));
+  stream_kept();
+  return kept_.empty() ? transmit_streamed(whole_of(header, packet)) : RIPC_AGAIN;
 } catch (const std::bad_alloc&) {
   return RIPC_NO_MEMORY;
 }

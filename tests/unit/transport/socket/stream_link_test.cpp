@@ -5,7 +5,10 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
+#include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -122,7 +125,7 @@ TEST_F(StreamLink, AReceiverThatReadsNothingForLongKeepsItsSendersOnUdp) {
 // The only end of a link over a path that takes no datagrams. Its peer says nothing.
 class LoneLink : public ::testing::Test {
  protected:
-  LoneLink() {
+  explicit LoneLink(std::uint32_t credit = 1000) {
     remote::Endpoint loopback;
     EXPECT_TRUE(remote::Endpoint::parse("127.0.0.1", 0, loopback));
     remote::LinkSocket socket = std::move(remote::LinkSocket::open(loopback, {}).value());
@@ -136,7 +139,7 @@ class LoneLink : public ::testing::Test {
                                    .link = 1,
                                    .token = 1,
                                    .incarnation = 1,
-                                   .credit = 1000,
+                                   .credit = credit,
                                    .failed = [](remote::LinkChannel&) {}},
         std::move(socket), wire::datagram::kMaxRecordPacket, true,
         [this](std::uint32_t, const remote::StreamTaker& taker) {
@@ -212,6 +215,51 @@ TEST_F(LoneLink, AConnectionThatIsCutWhileUdpIsProvenAgainLeavesThatQuestionAndI
   ASSERT_TRUE(eventually([&] { return channel_->ready_limit() < limit; }));
   channel_->check_path();
   EXPECT_TRUE(eventually(is_asked));
+}
+
+class LoneLinkWithMuchCredit : public LoneLink {
+ protected:
+  LoneLinkWithMuchCredit() : LoneLink(1u << 30) {}
+};
+
+TEST_F(LoneLinkWithMuchCredit, AllThatWasSentBeforeUdpIsFoundToBeBlockedGoesByTheControlConnection) {
+  constexpr std::uint32_t kCount = 5000;  // more than the control connection keeps
+  channel_->check_path();
+  for (std::uint32_t count = 0; count < kCount; ++count) ASSERT_EQ(send_text(*channel_, "x"), RIPC_OK);
+  for (int denial = 0; denial < 2; ++denial) channel_->handle(wire::session_control::Proved{.link = 1, .arrived = 0});
+  EXPECT_EQ(send_text(*channel_, "x"), RIPC_AGAIN);
+  remote::ControlStream peer(*loop_);
+  std::atomic<std::uint32_t> came{0};
+  const auto take = [&](std::uint32_t) {
+    std::span<const std::byte> bytes;
+    while (peer.receive(bytes) == remote::ControlStream::Event::frame) {
+      const auto frame = wire::session_control::decode(bytes);
+      wire::datagram::Header header;
+      const auto* const streamed = std::get_if<wire::session_control::Streamed>(&*frame);
+      if (streamed != nullptr && wire::datagram::decode(streamed->datagram, header) == RIPC_OK &&
+          header.sequence == came + 1)
+        ++came;
+    }
+    session_->stream.acknowledged(peer.received());
+  };
+  const auto in_loop = [&](const std::function<void()>& task) {
+    std::promise<void> done;
+    loop_->post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  };
+  in_loop([&] {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    EXPECT_TRUE(peer.attach(UniqueFd(ends[0]), 0, take).ok());
+    EXPECT_TRUE(session_->stream.attach(UniqueFd(ends[1]), 0, [&](std::uint32_t) { session_->stream.flush(); }).ok());
+  });
+  EXPECT_TRUE(eventually([&] { return came == kCount; })) << came;
+  EXPECT_EQ(send_text(*channel_, "x"), RIPC_OK);
+  EXPECT_TRUE(eventually([&] { return came == kCount + 1; })) << came;
+  in_loop([&] { peer.detach(); });
 }
 
 }  // namespace
