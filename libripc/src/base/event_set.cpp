@@ -44,12 +44,6 @@ void EventSet::drain() const noexcept {
   }
 }
 
-ripc_status EventSet::wait(Deadline deadline, Nanoseconds now) const noexcept {
-  const ripc_status status = sleep_on(epoll_.get(), deadline, now);
-  if (status == RIPC_OK) drain();
-  return status;
-}
-
 // A doorbell stays readable until it is emptied, and wakes its owner again.
 ripc_status EventSet::sleep(Deadline deadline, Nanoseconds now, int other) const noexcept {
   const ripc_status status = sleep_on(epoll_.get(), deadline, now, other);

@@ -14,8 +14,8 @@
 
 namespace ripc::internal {
 
-// Descriptors that wake the receiver of one service. Edge-triggered. Any thread; only one at a time may call wait() and
-// drain().
+// Descriptors that wake the receiver of one service. Edge-triggered. Any thread; only one at a time may call sleep()
+// and drain().
 class EventSet {
   // An eventfd, and whether it was made readable since someone last looked.
   struct Wake {
@@ -71,12 +71,10 @@ class EventSet {
   Waker waker() const noexcept { return Waker(wake_); }
   // Forgets the events so far.
   void drain() const noexcept;
-  // Sleeps until there is an event or the deadline passes, and then forgets the events. `now` is the current time.
-  // RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal handler ran in this thread).
-  ripc_status wait(Deadline deadline, Nanoseconds now) const noexcept;
-  // The same, but keeps the events unless the set has doorbells. The events of a descriptor end when it has been read
-  // empty, so a receiver that finds something saves a system call. A receiver that finds nothing calls forget_kept().
-  // The sleep also ends when the descriptor `other` is readable; -1: there is none.
+  // Sleeps until there is an event or the deadline passes; `now` is the current time. Keeps the events unless the set
+  // has doorbells. The events of a descriptor end when it has been read empty, so a receiver that finds something saves
+  // a system call. A receiver that finds nothing calls forget_kept(). RIPC_OK, RIPC_TIMEOUT, RIPC_INTERRUPTED (a signal
+  // handler ran in this thread), RIPC_EMPTY: only the descriptor `other` is readable; -1: there is none.
   ripc_status sleep(Deadline deadline, Nanoseconds now, int other = -1) const noexcept;
   // False: sleep() kept no events. Otherwise the caller must look once more, because what came before this call has no
   // event any more.

@@ -21,16 +21,8 @@ class EventSetTest : public testing::Test {
 };
 
 TEST_F(EventSetTest, TimesOutWhenNothingHappens) {
-  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
-  EXPECT_EQ(set_->wait(Deadline::after(1'000'000), monotonic_now()), RIPC_TIMEOUT);
-}
-
-TEST_F(EventSetTest, IsReadableAfterWakeUntilItWasRead) {
-  set_->wake();
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
-  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
-  set_->wake();
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->sleep(Deadline::after(1'000'000), monotonic_now()), RIPC_TIMEOUT);
 }
 
 TEST_F(EventSetTest, ASleepTellsWhetherOnlyTheOtherDescriptorIsReadable) {
@@ -46,12 +38,13 @@ TEST_F(EventSetTest, TheThreadThatLooksAnywayDoesNotWakeItself) {
   set_->set_looker(std::this_thread::get_id());
   set_->wake();
   { const EventSet::Waker waker = set_->waker(); }
-  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
   std::thread([this] { set_->wake(); }).join();
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  set_->drain();
   set_->set_looker({});
   set_->wake();
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 TEST_F(EventSetTest, AWakerWakesWhenItGoesUnlessItWasMovedAndMayOutliveTheSet) {
@@ -59,9 +52,9 @@ TEST_F(EventSetTest, AWakerWakesWhenItGoesUnlessItWasMovedAndMayOutliveTheSet) {
     EventSet::Waker waker = set_->waker();
     const EventSet::Waker moved = std::move(waker);
     waker = {};
-    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+    EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
   }
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   const EventSet::Waker late = set_->waker();
   set_.reset();
 }
@@ -71,8 +64,8 @@ TEST_F(EventSetTest, HearsADescriptorThatIsNeverDrained) {
   ASSERT_TRUE(set_->add(fd.get()).ok());
   for (int round = 0; round < 3; ++round) {
     signal(fd);
-    EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << round;
-    EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "edge-triggered";
+    EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK) << round;
+    EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "edge-triggered";
   }
 }
 
@@ -112,7 +105,7 @@ TEST_F(EventSetTest, ForgetsARemovedDescriptor) {
   ASSERT_TRUE(set_->add(fd.get()).ok());
   set_->remove(fd.get());
   signal(fd);
-  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
 }
 
 TEST_F(EventSetTest, DrainForgetsTheEventsSoFarHoweverMany) {
@@ -124,9 +117,9 @@ TEST_F(EventSetTest, DrainForgetsTheEventsSoFarHoweverMany) {
   }
   set_->wake();
   set_->drain();
-  EXPECT_EQ(set_->wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(set_->sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
   for (const UniqueFd& fd : fds) signal(fd);
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 TEST_F(EventSetTest, CanBeWaitedForByItsOwnDescriptor) {
@@ -134,14 +127,14 @@ TEST_F(EventSetTest, CanBeWaitedForByItsOwnDescriptor) {
   ASSERT_TRUE(outer.ok());
   ASSERT_TRUE(outer->add(set_->fd()).ok());
   set_->wake();
-  EXPECT_EQ(outer->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(outer->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 TEST_F(EventSetTest, RefusesWhatIsNoDescriptor) { EXPECT_FALSE(set_->add(-1).ok()); }
 
 TEST_F(EventSetTest, WakesAWaitingThread) {
   std::thread other([&] { set_->wake(); });
-  EXPECT_EQ(set_->wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(set_->sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   other.join();
 }
 

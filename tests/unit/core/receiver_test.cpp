@@ -235,13 +235,13 @@ TEST_F(Receiving, AWaitMovesTheBytesOfItsMessageItselfWhetherItSpinsOrSleeps) {
     EXPECT_EQ(receive(kPatience), RIPC_OK);
     EXPECT_EQ(window[0], static_cast<std::byte>(key));
     EXPECT_EQ(receiver_->counters().sleeps, time == 0 ? 1u : 0u);
-    EXPECT_EQ(life_.events().wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "it did not wake itself";
+    EXPECT_EQ(life_.events().sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT) << "it did not wake itself";
   }
   // The wait has given the shared descriptors back, and may be woken again.
   EXPECT_TRUE(SharedSet::Borrowed(loop_->shared()));
   shared.remove(fd.get());
   life_.events().wake();
-  EXPECT_EQ(life_.events().wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(life_.events().sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
 }
 
 // The wait sleeps for most of its time, and spins for the rest.

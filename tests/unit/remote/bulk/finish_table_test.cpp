@@ -40,7 +40,7 @@ class Finishes : public testing::Test {
   void answer(ripc_status outcome) {
     table_.answered({.type = Type::finished, .key = kItem.key, .location = kItem.location, .value = outcome});
   }
-  bool is_woken() const { return events_.wait(Deadline::after(0), monotonic_now()) == RIPC_OK; }
+  bool is_woken() const { return events_.sleep(Deadline::after(0), monotonic_now()) == RIPC_OK; }
   void expect_told(std::vector<ripc_status> statuses) const {
     ASSERT_EQ(connection_->sent.size(), statuses.size());
     for (std::size_t index = 0; index < statuses.size(); ++index) {

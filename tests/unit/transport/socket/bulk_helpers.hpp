@@ -166,15 +166,17 @@ class Side {
   ripc_status pull(spi::Pull& pull) {
     for (;;) {
       const ripc_status status = peer->pull(pull, events);
-      if (status != RIPC_PENDING || events.wait(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
+      if (status != RIPC_PENDING || events.sleep(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
         return status;
+      events.drain();
     }
   }
   ripc_status finish(const wire::Descriptor& descriptor, ripc_status status) {
     for (;;) {
       const ripc_status outcome = peer->finish(descriptor, status, events);
-      if (outcome != RIPC_PENDING || events.wait(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
+      if (outcome != RIPC_PENDING || events.sleep(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
         return outcome;
+      events.drain();
     }
   }
   // Takes a message of one long item, as core does.

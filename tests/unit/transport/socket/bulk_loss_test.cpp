@@ -238,7 +238,7 @@ TEST(BulkLoss, DeathOfThePeerEndsEverything) {
   ASSERT_EQ(side.peer->finish(telling, RIPC_OK, side.events), RIPC_PENDING);
   side.peer->died();
   EXPECT_TRUE(raw.is_closed());
-  EXPECT_EQ(side.events.wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(side.events.sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   EXPECT_EQ(side.peer->pull(pull, side.events), RIPC_PEER_DEAD);
   EXPECT_EQ(side.peer->finish(telling, RIPC_OK, side.events), RIPC_REVOKED);
   EXPECT_EQ(side.peer->transfer_status(transfer), RIPC_PEER_DEAD);
@@ -285,7 +285,7 @@ TEST(BulkLoss, EventsThatWereForgottenAreNotWoken) {
   ASSERT_EQ(side.peer->finish(telling, RIPC_OK, events), RIPC_PENDING);
   side.peer->forget(events);
   side.peer->died();
-  EXPECT_EQ(events.wait(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  EXPECT_EQ(events.sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
   EXPECT_EQ(side.peer->pull(pull, events), RIPC_PEER_DEAD);
 }
 

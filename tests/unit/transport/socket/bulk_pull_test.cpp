@@ -132,7 +132,7 @@ TEST(BulkPull, ASmallPullIsNotKeptWaitingByAHugeOne) {
   EventSet small_events = EventSet::create().value();
   ASSERT_EQ(pair.receiver.peer->pull(huge_pull, pair.receiver.events), RIPC_PENDING);
   ASSERT_EQ(pair.receiver.peer->pull(small_pull, small_events), RIPC_PENDING);
-  ASSERT_EQ(small_events.wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+  ASSERT_EQ(small_events.sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
   // Only what was requested before the small pull may come before it.
   EXPECT_LE(pair.receiver.peer->counters().bytes_requested, huge.size() + small.size());
   EXPECT_EQ(pair.receiver.peer->pull(small_pull, small_events), RIPC_OK);
@@ -184,11 +184,15 @@ TEST(BulkPull, ManyThreadsPullAtOnceInBothDirections) {
         std::uint64_t transfer = 0;
         spi::Pull pull{.descriptor = from.expose(source, transfer), .destination = target.data()};
         ASSERT_EQ(to.begin(pull.descriptor), RIPC_OK);
-        while (to.peer->pull(pull, events) == RIPC_PENDING)
-          ASSERT_EQ(events.wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+        while (to.peer->pull(pull, events) == RIPC_PENDING) {
+          ASSERT_EQ(events.sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+          events.drain();
+        }
         ASSERT_EQ(pull.status, RIPC_OK);
-        while (to.peer->finish(pull.descriptor, RIPC_OK, events) == RIPC_PENDING)
-          ASSERT_EQ(events.wait(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+        while (to.peer->finish(pull.descriptor, RIPC_OK, events) == RIPC_PENDING) {
+          ASSERT_EQ(events.sleep(Deadline::after(kPatience), monotonic_now()), RIPC_OK);
+          events.drain();
+        }
         ASSERT_EQ(from.outcome(transfer), RIPC_OK);
         ASSERT_EQ(source, target);
       }

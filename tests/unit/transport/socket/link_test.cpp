@@ -301,7 +301,7 @@ TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
   (void)port_->arm(true);
   ASSERT_EQ(port_->poll(sink_, 1), 0u);
   ASSERT_EQ(send_text(*channel, "x"), RIPC_OK);
-  EXPECT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
+  EXPECT_EQ(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
   (void)port_->arm(false);
   EXPECT_EQ(port_->poll(sink_, 1), 1u) << "waking reads nothing";
 }

@@ -345,7 +345,7 @@ TEST_F(SealedMediumLink, ASleepingReceiverTakesTheFirstPacketOfAConnectionWhole)
   const std::string medium(80'000, 'm');
   ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
   while (sink_.packets.empty()) {
-    ASSERT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
+    ASSERT_EQ(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
     events_.drain();
     (void)port_->poll(sink_, 64);
   }
@@ -443,7 +443,7 @@ TEST_F(MediumLink, ASleepingReceiverIsWoken) {
     while (port_->poll(sink_, 64) != 0) continue;
     events_.drain();
     ASSERT_EQ(send_text(*channel, std::string(30'000, 'w')), RIPC_OK);
-    ASSERT_EQ(events_.wait(Deadline::after(kLimit), monotonic_now()), RIPC_OK) << number;
+    ASSERT_EQ(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_OK) << number;
     (void)port_->arm(false);
     ASSERT_TRUE(poll_until(static_cast<std::size_t>(number) + 1));
   }

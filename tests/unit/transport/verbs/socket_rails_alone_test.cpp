@@ -67,8 +67,9 @@ class End {
   ripc_status until_known(Ask&& ask) {
     for (;;) {
       const ripc_status status = ask();
-      if (status != RIPC_PENDING || events.wait(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
+      if (status != RIPC_PENDING || events.sleep(Deadline::after(kPatience), monotonic_now()) == RIPC_TIMEOUT)
         return status;
+      events.drain();
     }
   }
 
