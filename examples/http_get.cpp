@@ -136,7 +136,7 @@ class Connection {
   ripc::Message life_;
   std::map<std::uint32_t, ripc::Message> ready_;  // by sequence number: messages may arrive out of order
   bool lossless_ = false;
-  bool awaited_ = false;  // a flag of the message read last
+  bool awaited_ = false;            // a flag of the message read last
   std::uint32_t window_ = kWindow;  // the smaller one of the two: the server keeps to it
   std::uint32_t sequence_ = 0, next_ = 0;
   std::size_t item_ = 1, offset_ = 0;

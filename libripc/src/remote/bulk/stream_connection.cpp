@@ -49,10 +49,6 @@ void prepare(int socket, Nanoseconds stall_timeout) noexcept {
   const auto milliseconds = static_cast<int>(std::clamp<Nanoseconds>(stall_timeout / 1'000'000, 1, 1'000'000'000));
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds);
-  // An idle connection must end, too, when its peer vanishes.
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, milliseconds / 1000));
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 }
 
 // The ranges of one sendmsg().
@@ -85,6 +81,7 @@ StreamConnection::StreamConnection(SecureSocket socket, HandlerSet& handlers, st
                                    std::shared_ptr<StreamTally> tally, Nanoseconds stall_timeout) noexcept
     : socket_(std::move(socket)), handlers_(handlers), handler_(std::move(handler)), tally_(std::move(tally)) {
   prepare(socket_.fd(), stall_timeout);
+  socket_.keep_alive(stall_timeout);
 }
 
 Status StreamConnection::start() noexcept try {

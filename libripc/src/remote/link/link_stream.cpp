@@ -22,6 +22,10 @@ namespace ripc::internal::remote {
 
 namespace {
 
+constexpr Nanoseconds kIdle = 5'000'000'000;
+// In a row and without an answer: they take 6 s or more. TCP itself gives up after a quarter of an hour.
+constexpr unsigned kMostRetransmissions = 5;
+
 using Prefix = std::array<std::byte, kRecordPrefix>;
 
 Prefix prefix_of(std::size_t size) noexcept {
@@ -45,10 +49,11 @@ bool allows(int bytes) {
 // ---- The sender's end ----------------------------------------------------------------------------------------
 
 // Sets no TCP_USER_TIMEOUT, because that would also end connections whose receiver does not read. The session finds out
-// that the path is cut.
+// that the path is cut, and look() that a firewall has forgotten this connection alone.
 Result<std::shared_ptr<StreamSender>> StreamSender::create(SecureSocket connection, EventLoop& loop,
                                                            std::function<void()> notify) {
   const int fd = connection.fd();
+  connection.keep_alive(kIdle);
   std::shared_ptr<StreamSender> made(new StreamSender(std::move(connection), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
   // Edge-triggered: an event comes only after the socket was full, or when the connection ends.
@@ -159,8 +164,12 @@ bool StreamSender::has_room() noexcept {
 }
 
 // Memory that a large record took is not kept for long.
-void StreamSender::trim() noexcept try {
+void StreamSender::look() noexcept try {
   const std::lock_guard lock(mutex_);
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  const bool is_known = !lost_ && getsockopt(connection_.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+  if (is_known && info.tcpi_retransmits >= kMostRetransmissions) lose_locked();
   if (waiting() != 0 || out_.capacity() <= kMostWaiting) return;
   std::vector<std::byte> small;
   small.reserve(kMostWaiting);
@@ -220,6 +229,7 @@ void StreamSender::close_locked() noexcept {
 
 StreamReceiver::StreamReceiver(SecureSocket connection)
     : connection_(std::move(connection)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBuffer)) {
+  connection_.keep_alive(kIdle);
   // A buffer size that is set stays; the window clamp alone would be lost when the kernel enlarges the buffer.
   if (allows(kWindow)) (void)setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &kWindow, sizeof kWindow);
   (void)setsockopt(fd(), IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindow, sizeof kWindow);

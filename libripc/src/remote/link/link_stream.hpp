@@ -47,8 +47,9 @@ class StreamSender {
   void drain(Deadline deadline) noexcept;
   bool has_room() noexcept;
   bool lost() noexcept;
-  // Gives back the memory that a large record took while it waited.
-  void trim() noexcept;
+  // Called now and then: gives back the memory that a large record took while it waited, and ends a connection on which
+  // nothing arrives any more.
+  void look() noexcept;
   // Nothing more is sent. The responder writes what waits, and closes the connection then.
   void finish() noexcept;
 

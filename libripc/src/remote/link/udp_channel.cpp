@@ -224,7 +224,7 @@ void UdpChannel::check_path() noexcept {
   if (!alive()) return;
   if (const std::uint32_t moves = parts_.session->moves(); std::exchange(moves_, moves) != moves)
     return leave_path_locked();
-  if (stream_) stream_->trim();
+  if (stream_) stream_->look();
   if (path() >= Path::control || proof_.running()) return;
   const bool is_proven = path() == Path::udp;
   if (is_proven && sequence_ == looked_at_ && credit_.left() >= cost_of(ready_limit())) return;

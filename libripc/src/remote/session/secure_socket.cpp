@@ -2,6 +2,8 @@
 #include "remote/session/secure_socket.hpp"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -225,6 +227,15 @@ ssize_t SecureSocket::discard(std::size_t size) noexcept {
   if (!state_) return ::recv(fd(), nullptr, size, MSG_DONTWAIT | MSG_TRUNC);
   iovec nowhere{nullptr, size};
   return open({&nowhere, 1}, Memory::kept);
+}
+
+// The connection works without these options, only worse.
+void SecureSocket::keep_alive(Nanoseconds idle) const noexcept {
+  const int on = 1;
+  const auto seconds = static_cast<int>(std::clamp<Nanoseconds>(idle / 1'000'000'000, 1, 1000));
+  (void)setsockopt(fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  (void)setsockopt(fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+  (void)setsockopt(fd(), IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof on);
 }
 
 bool SecureSocket::has_buffered() const noexcept {

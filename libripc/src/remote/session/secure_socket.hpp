@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 
+#include "base/clock.hpp"
 #include "remote/session/endpoint.hpp"
 #include "security/counters.hpp"
 #include "security/record.hpp"
@@ -38,6 +39,9 @@ class SecureSocket {
   int fd() const noexcept { return socket_.fd.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(socket_.fd); }
   void close() noexcept { socket_.close(); }
+  // TCP: a connection that was idle for so long, a second or more, asks whether its peer is there, and ends if it is
+  // not. So firewalls on the way do not forget it.
+  void keep_alive(Nanoseconds idle) const noexcept;
   // A forked child keeps it from now on.
   void unguard() noexcept { socket_.guard.reset(); }
 

@@ -3,6 +3,9 @@
 #include "remote/link/link_stream.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "support/waiting.hpp"
+#include "unit/base/tcp_pair.hpp"
 #include "wire/bytes.hpp"
 
 namespace ripc::internal::remote {
@@ -212,6 +216,53 @@ TEST_F(LinkStream, SizesThatNoRecordHasAreCorrupt) {
     ASSERT_EQ(receiver.fill(sink), StreamReceiver::Outcome::data);
     spi::Bytes datagram;
     EXPECT_EQ(receiver.front(datagram), RIPC_CORRUPT) << size;
+  }
+}
+
+// A firewall on the way forgets the connection: the session knows nothing of it.
+class LinkStreamOverTcp : public ::testing::Test {
+ protected:
+  LinkStreamOverTcp() : loop_(std::move(EventLoop::create().value())), thread_([this] { loop_->run(); }) {
+    auto [near, far] = tcp_pair();
+    near_ = near.get();
+    far_ = far.get();
+    sender_ = StreamSender::create(SecureSocket(std::move(near)), *loop_, [this] { told_ = true; }).value();
+    receiver_ = std::make_unique<StreamReceiver>(SecureSocket(std::move(far)));
+  }
+  ~LinkStreamOverTcp() override {
+    sender_->finish();
+    loop_->post([this] { loop_->stop(); });
+    thread_.join();
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  std::thread thread_;
+  std::atomic<bool> told_{false};
+  std::shared_ptr<StreamSender> sender_;
+  std::unique_ptr<StreamReceiver> receiver_;
+  int near_ = -1;
+  int far_ = -1;
+};
+
+TEST_F(LinkStreamOverTcp, EndsWhenItsPacketsArriveNoMore) {
+  EXPECT_TRUE(eventually([&] { return told_.exchange(false); })) << "the first event of a connection";
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop_all};
+  ASSERT_EQ(setsockopt(far_, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+  ASSERT_EQ(sender_->send({.sequence = 1, .token = 9}, {}, false), RIPC_OK);
+  EXPECT_TRUE(eventually([&] {
+    sender_->look();
+    return sender_->lost() && told_;
+  }));
+}
+
+TEST_F(LinkStreamOverTcp, AsksWhetherAnIdlePeerIsThere) {
+  for (const int end : {near_, far_}) {
+    int is_asking = 0, idle = 0;
+    socklen_t size = sizeof is_asking;
+    EXPECT_EQ(getsockopt(end, SOL_SOCKET, SO_KEEPALIVE, &is_asking, &size), 0);
+    EXPECT_EQ(getsockopt(end, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &size), 0);
+    EXPECT_TRUE(is_asking != 0 && idle <= 5) << idle;
   }
 }
 

@@ -22,6 +22,7 @@
 
 #include "remote/bulk/limits.hpp"
 #include "transport/socket/stream_bulk.hpp"
+#include "unit/base/tcp_pair.hpp"
 #include "unit/remote/session/sealing.hpp"
 #include "wire/bulk.hpp"
 
@@ -36,22 +37,6 @@ namespace bulk = wire::bulk;
 
 inline constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 inline constexpr Nanoseconds kPatience = 20'000'000'000;
-
-// The two ends of a TCP connection to this address on loopback.
-inline std::pair<UniqueFd, UniqueFd> tcp_pair(std::uint32_t to = INADDR_LOOPBACK) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(to);
-  socklen_t size = sizeof address;
-  UniqueFd near(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener.get(), 1) != 0 ||
-      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      ::connect(near.get(), reinterpret_cast<sockaddr*>(&address), size) != 0)
-    ADD_FAILURE() << "no TCP on loopback: " << std::strerror(errno);
-  UniqueFd far(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  return {std::move(near), std::move(far)};
-}
 
 // One thread opens the gate; another one waits for that, with a bound.
 class Gate {

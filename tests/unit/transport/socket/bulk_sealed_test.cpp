@@ -20,7 +20,6 @@ using testing::Pages;
 using testing::pattern;
 using testing::RawEnd;
 using testing::Side;
-using testing::tcp_pair;
 
 // A sealed session, and the memory of a message on both sides.
 class BulkSealed : public ::testing::Test {

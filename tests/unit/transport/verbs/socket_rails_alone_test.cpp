@@ -21,7 +21,6 @@ using socket::testing::kMebibyte;
 using socket::testing::kPatience;
 using socket::testing::pattern;
 using socket::testing::RawEnd;
-using socket::testing::tcp_pair;
 namespace bulk = wire::bulk;
 
 class End {

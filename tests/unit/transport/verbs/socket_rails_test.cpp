@@ -13,7 +13,6 @@ namespace ripc::internal::verbs {
 namespace {
 
 using socket::testing::RawEnd;
-using socket::testing::tcp_pair;
 namespace bulk = wire::bulk;
 
 class SocketRail : public Nodes {
