@@ -371,7 +371,7 @@ bool Server::send_waiting(ripc_service_id client, Header& header) noexcept {
   } catch (const std::bad_alloc&) {
   }
   if (status == RIPC_AGAIN) ask_for_room(session->client);
-  if (status == RIPC_AGAIN || status == RIPC_NO_MEMORY) return false;
+  if (const ripc_status code = status.code(); code == RIPC_AGAIN || code == RIPC_NO_MEMORY) return false;
   session->used_at = slot.answer->kept_at = messenger_.now();
   if (status.ok()) {
     slot.state = Slot::State::answered;
