@@ -138,7 +138,9 @@ class FakeNode final : public Messenger {
       client->received(message, header, arrival);
     } else {
       server->received(message, header, arrival);
-      while (server->has_ready()) server->run_next(network_.now);
+      const Nanoseconds looked_at = network_.now;
+      network_.now += reading_time;
+      while (server->has_ready()) server->run_next(looked_at);
     }
   }
   void progress() {
@@ -247,6 +249,7 @@ class FakeNode final : public Messenger {
   std::deque<ripc_status> failures;      // of the next of those sends
   std::shared_ptr<core::Ticket> ticket;  // of such items, which then never arrive
   bool reads = true;                     // whether messages that arrive are read
+  Nanoseconds reading_time = 0;          // between its look at the clock and the handler of the message that came
   std::function<void()> during_send;     // runs before the send() of an item that does not travel short returns
   std::set<std::uint64_t> requests;      // those that hold return buffers
 

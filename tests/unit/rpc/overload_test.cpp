@@ -84,6 +84,19 @@ class Overload : public testing::Test {
   std::deque<Begun> calls_;
 };
 
+TEST_F(Overload, ARequestWhoseTimeEndedWhileOthersWereReadDoesNotStart) {
+  (void)begin(60'000);
+  run(5);
+  ASSERT_EQ(kept_.size(), 1);
+  server_.reading_time = 2 * kMillisecond;
+  (void)begin(1);
+  run(5);
+  EXPECT_EQ(kept_.size(), 1);
+  (void)begin(60'000);
+  run(5);
+  EXPECT_EQ(kept_.size(), 2);
+}
+
 TEST_F(Overload, CallsThatWouldExpireAreSentOneAtATimeAndOthersAtOnce) {
   learn();
   begin(6);
