@@ -143,6 +143,7 @@ class CallServer {
     thread_.join();
   }
   ripc_service_id id() const { return id_of(service_); }
+  Context& context() { return context_; }
   Rpc& rpc() { return rpc_; }
   Service& service() { return service_; }
   // Returns the next request that method 2 has kept; nullptr and a failure if there is none.

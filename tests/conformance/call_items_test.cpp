@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls: how arguments and answers travel, workers, peers that die, and what a call costs.
+#include <cstring>
+
 #include "allocation_counter.hpp"
 #include "call_ends.hpp"
 
@@ -203,57 +205,82 @@ TEST_P(CallItems, WaitForWorkersWhileOthersAreAnswered) {
   EXPECT_EQ(statistics.requests_run, 5u);  // two that were busy, one that waited, and the echoes
 }
 
+// A leased item of 32 bytes to give away.
+ripc_item lease_to_give(const Context& context, const void* bytes) {
+  void* data = nullptr;
+  EXPECT_EQ(ripc_buffer_lease(context.get(), 32, &data), RIPC_OK);
+  std::memcpy(data, bytes, 32);
+  return item_at(data, 32, RIPC_ITEM_GIVEN);
+}
+
+// Two calls of 32 bytes at a time; `is_given`: with arguments and answers that are leased and given away.
+class CountedCalls {
+ public:
+  CountedCalls(const Rpc& rpc, const Context& context, Context far, bool is_given)
+      : rpc_(rpc), context_(context), is_given_(is_given), server_(std::move(far)) {
+    const ripc_rpc_handler echo = [](void* user, ripc_request* request) {
+      CountedCalls& self = *static_cast<CountedCalls*>(user);
+      count_allocations_here();
+      ripc_item_view view;
+      EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_OK);
+      const ripc_item answer = self.item_of(self.server_.context(), view.data);
+      EXPECT_EQ(ripc_request_reply(request, 0, &answer, 1, nullptr), RIPC_OK);
+    };
+    EXPECT_EQ(ripc_rpc_handle(server_.rpc().get(), kMethod, 0, echo, this), RIPC_OK);
+    server_.start();
+  }
+  void run(std::uint64_t calls) {
+    left_ = calls;
+    begin();
+    begin();
+    while (statistics_of(rpc_).calls != ended()) (void)ripc_rpc_run(rpc_.get(), 10 * kMillisecond, nullptr);
+  }
+
+ private:
+  static constexpr std::uint32_t kMethod = 10;
+
+  ripc_item item_of(const Context& context, const void* bytes) const {
+    return is_given_ ? lease_to_give(context, bytes) : item_at(bytes, 32, RIPC_ITEM_AUTO);
+  }
+  void begin() {
+    constexpr char kArgument[32] = "argument";
+    const ripc_item argument = item_of(context_, kArgument);
+    EXPECT_EQ(
+        ripc_rpc_call(rpc_.get(), server_.id(), kMethod, &argument, 1, nullptr, &CountedCalls::done, this, nullptr),
+        RIPC_OK);
+  }
+  static void done(void* user, const ripc_call_result* result) {
+    CountedCalls& self = *static_cast<CountedCalls*>(user);
+    EXPECT_EQ(result->outcome, static_cast<std::uint32_t>(RIPC_CALL_ANSWERED));
+    ripc_message_release(result->message);
+    if (self.left_ == 0) return;
+    --self.left_;
+    self.begin();
+  }
+  std::uint64_t ended() const {
+    const ripc_rpc_statistics statistics = statistics_of(rpc_);
+    return statistics.answered + statistics.did_not_run + statistics.may_have_run;
+  }
+
+  const Rpc& rpc_;
+  const Context& context_;
+  const bool is_given_;
+  CallServer server_;
+  std::uint64_t left_ = 0;
+};
+
 TEST_P(CallItems, CostNoAllocationOnceWarm) {
   if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer has its own malloc";
-  struct Loop {
-    const Rpc& rpc;
-    ripc_service_id to;
-    std::uint64_t left = 0;
-    static void done(void* user, const ripc_call_result* result) {
-      Loop& self = *static_cast<Loop*>(user);
-      EXPECT_EQ(result->outcome, static_cast<std::uint32_t>(RIPC_CALL_ANSWERED));
-      ripc_message_release(result->message);
-      if (self.left == 0) return;
-      --self.left;
-      self.begin();
-    }
-    void begin() {
-      constexpr char kArgument[32] = "argument";
-      const ripc_item argument = item_at(kArgument, sizeof kArgument, RIPC_ITEM_AUTO);
-      EXPECT_EQ(ripc_rpc_call(rpc.get(), to, 10, &argument, 1, nullptr, &Loop::done, this, nullptr), RIPC_OK);
-    }
-    void run(std::uint64_t calls) {
-      left = calls;
-      begin();
-      begin();
-      while (statistics_of(rpc).calls != ended()) (void)ripc_rpc_run(rpc.get(), 10 * kMillisecond, nullptr);
-    }
-    std::uint64_t ended() const {
-      const ripc_rpc_statistics statistics = statistics_of(rpc);
-      return statistics.answered + statistics.did_not_run + statistics.may_have_run;
-    }
-  };
-  CallServer server(make_context());
-  ASSERT_EQ(ripc_rpc_handle(
-                server.rpc().get(), 10, 0,
-                [](void*, ripc_request* request) {
-                  count_allocations_here();
-                  ripc_item_view view;
-                  EXPECT_EQ(ripc_request_get_item(request, 0, &view), RIPC_OK);
-                  const ripc_item answer = item_at(view.data, view.size, RIPC_ITEM_AUTO);
-                  EXPECT_EQ(ripc_request_reply(request, 0, &answer, 1, nullptr), RIPC_OK);
-                },
-                nullptr),
-            RIPC_OK);
-  server.start();
-  Loop loop{rpc_, server.id()};
-  loop.run(2000);
-  count_allocations_here();
-  const std::uint64_t before = allocation_count_there();
-  loop.run(5000);
-  // When a thread pauses, both calls may be under way together for the first time. This costs one more message on each
-  // side, and a request. Where calls are repeated, more of them may meet; each number of them costs once.
-  EXPECT_LE(allocation_count_there() - before, traits().exact_costs ? 6u : 20u);
+  for (const bool is_given : {false, true}) {
+    CountedCalls calls(rpc_, context_, make_context(), is_given);
+    calls.run(2000);
+    count_allocations_here();
+    const std::uint64_t before = allocation_count_there();
+    calls.run(5000);
+    // When a thread pauses, both calls may be under way together for the first time. This costs one more message on
+    // each side, and a request. Where calls are repeated, more of them may meet; each number of them costs once.
+    EXPECT_LE(allocation_count_there() - before, traits().exact_costs ? 6u : 20u) << (is_given ? "given" : "automatic");
+  }
 }
 
 }  // namespace

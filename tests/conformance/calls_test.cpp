@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls: outcomes, slots and the queue for them, errors, and counters.
+#include <gmock/gmock.h>
+
 #include <deque>
 #include <map>
 #include <string>
@@ -217,12 +219,15 @@ TEST_P(RemoteCalls, WithTooMuchToTravelShortAreRefused) {
   ASSERT_EQ(ripc_short_limit(service_.get(), server_.id(), 1, &limit), RIPC_OK);
   const Bytes large(limit + 1);
   EXPECT_EQ(call(rpc_, server_.id(), CallServer::kEcho, {item(large, RIPC_ITEM_SHORT)}).begun, RIPC_TOO_LARGE);
+  EXPECT_THAT(ripc_last_error(), testing::HasSubstr("RIPC_ITEM_LONG"));
   Begun waits(rpc_, server_.id(), CallServer::kKeep);
   ripc_request* const request = server_.take(rpc_);
   const std::vector<ripc_item> many(RIPC_RPC_MAX_ITEMS + 1, item(std::string("x")));
   EXPECT_EQ(ripc_request_reply(request, 0, many.data(), many.size(), nullptr), RIPC_INVALID_ARGUMENT);
+  EXPECT_THAT(ripc_last_error(), testing::HasSubstr("join some of them"));
   const ripc_item too_large = item(large, RIPC_ITEM_SHORT);
   EXPECT_EQ(ripc_request_reply(request, 0, &too_large, 1, nullptr), RIPC_TOO_LARGE);
+  EXPECT_THAT(ripc_last_error(), testing::HasSubstr("RIPC_ITEM_LONG"));
   EXPECT_EQ(CallServer::echo_to(request, 9), RIPC_OK);
   EXPECT_EQ(waits.end(rpc_).code, 9u);
 }

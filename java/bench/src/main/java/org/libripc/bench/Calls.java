@@ -2,6 +2,7 @@
 package org.libripc.bench;
 
 import java.nio.ByteBuffer;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.libripc.Outgoing;
 import org.libripc.rpc.CallHandler;
@@ -75,7 +76,17 @@ public class Calls implements CallHandler {
     while (!ended) rpc.run(1, TimeUnit.SECONDS);
   }
 
-  /** With a future, waited for. */
+  /** With a future. */
+  @Benchmark
+  public void call() throws InterruptedException {
+    CompletableFuture<CallResult> future = rpc.call(pair.far, ECHO, arguments.clear().add(payload));
+    while (!future.isDone()) rpc.run(1, TimeUnit.SECONDS);
+    try (CallResult result = future.join()) {
+      ended(result);
+    }
+  }
+
+  /** Waits for the answer. */
   @Benchmark
   public void callWait() throws InterruptedException {
     try (CallResult result = rpc.callWait(pair.far, ECHO, arguments.clear().add(payload))) {
