@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts how often each time was seen, in memory of fixed size.
 //
-// Each power of two is divided into 64 ranges of the same width (the scheme of HdrHistogram). So times of any length
-// are accurate to 1.6 %.
+// Each power of two is divided into 64 ranges of the same width. So times of any length are accurate to 1.6 %. This is
+// the scheme of HdrHistogram, whose C library is not in Debian 12.
 #pragma once
 
 #include <algorithm>
