@@ -126,7 +126,11 @@ Reach PeerProcess::probe() const noexcept {
 
 bool PeerProcess::exited() const noexcept {
   pollfd descriptor{process_.get(), POLLIN, 0};
-  return poll(&descriptor, 1, 0) != 0;
+  int ready = 0;
+  do {
+    ready = poll(&descriptor, 1, 0);
+  } while (ready < 0 && errno == EINTR);
+  return ready != 0;
 }
 
 ripc_status PeerProcess::read(std::uint64_t address, std::span<std::byte> to) const noexcept {

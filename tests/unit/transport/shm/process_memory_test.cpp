@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 #include <array>
 #include <cstring>
@@ -148,6 +149,23 @@ TEST(PeerProcess, SaysPeerDeadWhenTheProcessIsGone) {
   std::vector<std::byte> bytes(64);
   EXPECT_EQ(process.read(address_of(peer.memory().data()), bytes), RIPC_PEER_DEAD);
   EXPECT_EQ(process.write(address_of(peer.memory().data()), bytes), RIPC_PEER_DEAD);
+}
+
+TEST(PeerProcess, TakesASignalToThisProcessForNoDeathOfThePeer) {
+  EXPECT_EQ(test::run_in_child([] {
+              const PeerProcess process = Peer::of(::getppid());
+              std::array<std::byte, 64> from{};
+              std::array<std::byte, 64> to{};
+              struct sigaction action {};
+              action.sa_handler = [](int) {};
+              CHILD_CHECK(::sigaction(SIGALRM, &action, nullptr) == 0);
+              const itimerval often{{0, 20}, {0, 20}};
+              CHILD_CHECK(::setitimer(ITIMER_REAL, &often, nullptr) == 0);
+              for (int count = 0; count < 300'000; ++count)
+                CHILD_CHECK(process.read(address_of(from.data()), to) == RIPC_OK);
+              return 0;
+            }),
+            0);
 }
 
 TEST(PeerProcess, RefusesAProcessThatIsNotVisible) {
