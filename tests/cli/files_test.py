@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving and fetching files: every size, every way to travel, every refusal, restarts at any moment."""
 
+import fcntl
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import termios
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -49,6 +52,36 @@ class Get(CliTest):
         self.assertRegex(out.decode(), r"^300000 bytes  long  over \w+  ")
         self.assert_fetched(content)
         self.ripc("get", "files", "data", "-o", "/dev/null")
+
+    def test_the_first_answer_may_hold_more_than_two_pieces(self):
+        content = self.write("data", os.urandom(100 << 10))
+        self.serve("files")
+        out, line = self.ripc("get", "files", "data", "--transport", "socket", "--chunk", "4K")
+        self.assertTrue(out == content)
+        self.assertRegex(line.decode(), r"^102400 bytes  short  over socket  ")
+
+    def wait_until_full(self, pipe, client):
+        """Until the client can write no more, and sleeps or has ended."""
+        end = time.monotonic() + PATIENCE
+        size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+        state = filled = None
+        while (filled != size or state not in "SZ") and time.monotonic() < end:
+            filled = int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+            with open(f"/proc/{client.pid}/stat", encoding="ascii") as file:
+                state = file.read().rpartition(")")[2].split()[0]
+        self.assertEqual(filled, size)
+
+    def test_a_pipe_that_does_not_block_gets_everything(self):
+        content = self.write("data", os.urandom(3 << 20))
+        self.serve("files")
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        client = self.start("get", "files", "data", "-o", "-", stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            self.wait_until_full(pipe, client)
+            self.assertTrue(pipe.read() == content)
+        self.assertEqual(client.wait(PATIENCE), 0)
 
     def test_a_present_output_file_is_replaced_only_by_a_whole_one(self):
         content = self.write("data", os.urandom(100000))

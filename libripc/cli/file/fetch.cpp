@@ -62,8 +62,9 @@ Fetch::Step Fetch::open() {
     completed_ = 0;
     report_.chunks = 0;
     report_.travelled.clear();
-    if (const ripc::Error error = output_.prepare(size_, options_.chunk); !error.ok())
-      return fail(kFailure, error.text());
+    // What comes in the answer is one piece, whatever its size.
+    const std::uint64_t piece = std::max<std::uint64_t>(options_.chunk, message.item(1).bytes().size());
+    if (const ripc::Error error = output_.prepare(size_, piece); !error.ok()) return fail(kFailure, error.text());
   }
   if (size_ == 0 || (!is_resumed && message.item_count() == 2)) {
     step = take_inline(message, header);

@@ -2,6 +2,7 @@
 #include "file/output_file.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,6 +83,11 @@ class StreamOutput final : public Output {
     while (!bytes.empty()) {
       const ssize_t count = write(fd_, bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) {  // another process has made it so that it does not block
+        pollfd room = {fd_, POLLOUT, 0};
+        (void)poll(&room, 1, -1);
+        continue;
+      }
       if (count < 0) return system_error("Cannot write the output", errno);
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
