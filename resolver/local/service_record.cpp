@@ -8,6 +8,7 @@
 #include "base/plain_text.hpp"
 #include "base/runtime_directory.hpp"
 #include "resolver/local/json_value.hpp"
+#include "spi/holder_rules.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -49,6 +50,7 @@ const char* find_fault(const spi::ServiceRecord& record) noexcept {
       return "the locator of an address has not 1 to 4096 bytes";
     if (address.transport.find('\0') != std::string::npos || address.locator.find('\0') != std::string::npos)
       return "an address has a zero byte";
+    if (!spi::is_for_records(address)) return "a shared-memory address names a directory";
   }
   return nullptr;
 }

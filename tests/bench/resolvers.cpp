@@ -68,7 +68,7 @@ spi::ServiceRecord record_of(ripc_service_id id, std::uint64_t context) {
   record.addresses = {{"socket",
                        "ctx=0123456789abcdef;host=0123456789abcdef0123456789abcdef.4026531833;port=40000;"
                        "ip=192.0.2.2;ip=2001:db8::2"},
-                      {"shm", "dir=0123456789abcdef;ctx=0123456789abcdef"}};
+                      {"shm", "#0123456789abcdef"}};
   return record;
 }
 

@@ -20,7 +20,7 @@ inline void write_directory_records(const std::filesystem::path& folder) {
   ripc::internal::spi::ServiceRecord record;
   record.id = 4711;
   record.incarnation = 1'700'000'000'000'000'000;
-  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
+  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "#12"}};
   const PacketHeader header{.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56};
   PacketBuilder plain(header, {});
   plain.add(record, false);
@@ -51,7 +51,7 @@ inline void write_multicast(const std::filesystem::path& folder) {
   ripc::internal::spi::ServiceRecord record;
   record.id = 7;
   record.incarnation = 1'700'000'000'000'000'000;
-  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "/run/ripc#12"}};
+  record.addresses = {{"socket", "ctx=c;port=1;ip=10.0.0.1"}, {"shm", "#12"}};
   ripc::internal::spi::ServiceRecord named = record;
   named.name = "files";
   named.id = ripc::internal::core::service_id_from_name(named.name);

@@ -17,6 +17,12 @@ Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bo
 // (0: none). Otherwise it is the wall clock in nanoseconds or previous + 1, whichever is larger.
 std::uint64_t next_incarnation(std::uint64_t wanted, std::uint64_t previous) noexcept;
 
+// Whether a record may carry this address. Whoever resolves the record would open the directory that a shared-memory
+// address names, and keep it open; only the user's own list of services may name any.
+inline bool is_for_records(const Address& address) noexcept {
+  return address.transport != "shm" || address.locator.starts_with('#');
+}
+
 // No clock exceeds this for two centuries. A larger number is forged, to leave no room for later incarnations.
 inline constexpr std::uint64_t kMaxIncarnation = INT64_MAX;
 

@@ -81,6 +81,7 @@ bool read_addresses(wire::Reader& reader, std::size_t count, std::vector<Address
     const std::string_view locator = text_of(reader.take(locator_size));
     if (!reader.ok() || !is_transport(transport) || !is_locator(locator)) return false;
     addresses.push_back({std::string(transport), std::string(locator)});
+    if (!is_for_records(addresses.back())) return false;
   }
   return true;
 }
@@ -219,8 +220,9 @@ Status check_packet_record(const ServiceRecord& record, const NameHash& hash_nam
   std::size_t size = kHeaderSize + kServiceOverhead + record.name.size() + seal.size() +
                      record.groups.size() * sizeof(ripc_service_id);
   for (const Address& address : record.addresses) {
-    if (!is_transport(address.transport) || !is_locator(address.locator))
-      return refuse(RIPC_INVALID_ARGUMENT, "an address is empty, longer than 4096 bytes or no plain text");
+    if (!is_transport(address.transport) || !is_locator(address.locator) || !is_for_records(address))
+      return refuse(RIPC_INVALID_ARGUMENT,
+                    "an address is empty, longer than 4096 bytes or no plain text, or names a directory");
     size += size_of(address) + 1;
   }
   if (size > largest || record.addresses.size() > kMaxPacketAddresses)

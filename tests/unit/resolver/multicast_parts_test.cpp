@@ -82,7 +82,7 @@ spi::ServiceRecord make_record(ripc_service_id id, const std::string& name = "")
   record.incarnation = 1'700'000'000'000'000'000;
   record.context = 12;
   record.pid = 34;
-  record.addresses = {{"socket", "ctx=c;port=1"}, {"shm", "/run#12"}};
+  record.addresses = {{"socket", "ctx=c;port=1"}, {"shm", "#12"}};
   return record;
 }
 
@@ -106,7 +106,7 @@ TEST(MulticastPacket, IsReadAsItWasWritten) {
   ASSERT_TRUE(builder.add(two, false));
   const std::vector<std::byte> bytes = builder.finish();
   // The layout of docs/wire.md: header, two addresses once, two services.
-  EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 7) + (20 + 5 + 2) + (20 + 2));
+  EXPECT_EQ(bytes.size(), 56U + (3 + 6 + 12) + (3 + 3 + 3) + (20 + 5 + 2) + (20 + 2));
   MulticastPacket packet;
   ASSERT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::ok);
   EXPECT_EQ(packet.header.nonce, 78U);
@@ -126,6 +126,16 @@ TEST(MulticastPacket, APacketThatIsCutOrHasMoreIsMalformed) {
         << size;
   bytes.push_back(std::byte{0});
   EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), DecodeStatus::malformed);
+}
+
+TEST(MulticastPacket, ASharedMemoryAddressThatNamesADirectoryIsMalformed) {
+  spi::ServiceRecord record = make_record(9);
+  record.addresses.back().locator = "/run#12";
+  PacketBuilder builder(reply_header(), {});
+  ASSERT_TRUE(builder.add(record, false));
+  MulticastPacket packet;
+  EXPECT_EQ(spi::decode_packet(builder.finish(), core::id_of_name, packet), DecodeStatus::malformed);
+  EXPECT_EQ(spi::check_packet_record(record, core::id_of_name, {}, spi::kMaxPacket).code(), RIPC_INVALID_ARGUMENT);
 }
 
 TEST(MulticastPacket, AServiceThatLiesIsMalformed) {

@@ -128,7 +128,7 @@ TEST(ServiceRecord, AnotherFormatIsAVersionMismatch) {
 TEST(ServiceRecord, MembersOfTheWrongTypeOrMissingAreRefused) {
   const std::string good =
       R"({"id":"8000000000000001","name":"n","incarnation":5,"context":"00000000000000aa","pid":7,)"
-      R"("addresses":[{"transport":"shm","locator":"x"}]})";
+      R"("addresses":[{"transport":"shm","locator":"#1"}]})";
   ASSERT_TRUE(decode_record_body(good, sample().id).ok());
   const std::pair<const char*, const char*> changes[] = {
       {R"("id":"8000000000000001")", R"("id":9223372036854775809)"},
@@ -148,14 +148,15 @@ TEST(ServiceRecord, MembersOfTheWrongTypeOrMissingAreRefused) {
       {R"("context":"00000000000000aa")", R"("context":"00000000000000AA")"},
       {R"("pid":7)", R"("pid":4294967296)"},
       {R"("pid":7)", R"("pid":[])"},
-      {R"([{"transport":"shm","locator":"x"}])", R"({"transport":"shm","locator":"x"})"},
-      {R"({"transport":"shm","locator":"x"})", R"("shm:x")"},
-      {R"({"transport":"shm","locator":"x"})", R"({"transport":"shm"})"},
+      {R"([{"transport":"shm","locator":"#1"}])", R"({"transport":"shm","locator":"#1"})"},
+      {R"({"transport":"shm","locator":"#1"})", R"("shm:#1")"},
+      {R"({"transport":"shm","locator":"#1"})", R"({"transport":"shm"})"},
       {R"("transport":"shm")", R"("transport":"")"},
       {R"("transport":"shm")", R"("transport":"0123456789abcdef")"},
-      {R"("locator":"x")", R"("locator":"")"},
-      {R"("locator":"x")", R"("locator":{"x":1})"},
-      {R"("locator":"x")", R"("locator":"a\u0000b")"},
+      {R"("locator":"#1")", R"("locator":"")"},
+      {R"("locator":"#1")", R"("locator":{"x":1})"},
+      {R"("locator":"#1")", R"("locator":"a\u0000b")"},
+      {R"("locator":"#1")", R"("locator":"/run/other#1")"},
   };
   for (const auto& [from, to] : changes)
     EXPECT_EQ(decode_record_body(replaced(good, from, to), sample().id).status().code(), RIPC_CORRUPT) << to;
@@ -218,24 +219,25 @@ TEST(ServiceRecord, AnInvalidRecordIsNotEncoded) {
             RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = ""; }), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = "\x80"; }), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = "/run/other#1"; }), RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) { r.addresses[0].locator = std::string(spi::kMaxLocatorSize + 1, 'l'); }),
             RIPC_INVALID_ARGUMENT);
   EXPECT_EQ(status_with([](ServiceRecord& r) {
-              r.addresses.resize(spi::kMaxAddresses + 1, {"shm", "x"});
+              r.addresses.resize(spi::kMaxAddresses + 1, {"shm", "#1"});
             }),
             RIPC_INVALID_ARGUMENT);
 }
 
 TEST(ServiceRecord, ARecordThatWouldBeTooLargeIsALimit) {
   ServiceRecord record = sample();
-  record.addresses.assign(17, {"shm", std::string(spi::kMaxLocatorSize, 'x')});
+  record.addresses.assign(17, {"socket", std::string(spi::kMaxLocatorSize, 'x')});
   const Status status = encode_service_record(record).status();
   EXPECT_EQ(status.code(), RIPC_LIMIT);
   EXPECT_TRUE(mentions(status, "65536")) << status.text();
-  record.addresses.assign(15, {"shm", std::string(spi::kMaxLocatorSize, 'x')});
+  record.addresses.assign(15, {"socket", std::string(spi::kMaxLocatorSize, 'x')});
   EXPECT_TRUE(encode_service_record(record).ok());
   // An escaped quotation mark takes two bytes.
-  record.addresses.assign(15, {"shm", std::string(spi::kMaxLocatorSize, '"')});
+  record.addresses.assign(15, {"socket", std::string(spi::kMaxLocatorSize, '"')});
   EXPECT_EQ(encode_service_record(record).status().code(), RIPC_LIMIT);
 }
 

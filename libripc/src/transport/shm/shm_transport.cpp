@@ -214,7 +214,6 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   bool ours = false;
   ripc_status sent = RIPC_OK;
   while (!peer) {
-    std::shared_ptr<RuntimeDirectory> directory = directory_;
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return RIPC_CLOSED;
@@ -223,18 +222,11 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
         peer = found->second;
         break;
       }
-      if (!directory_path.empty()) {
-        std::shared_ptr<RuntimeDirectory>& other = other_directories_[directory_path];
-        if (!other) {
-          if (Status status = RuntimeDirectory::open(directory_path.c_str(), options_.peer_policy).move_to(other);
-              !status.ok())
-            return status;
-        }
-        directory = other;
-      }
     }
+    const Result<std::shared_ptr<RuntimeDirectory>> directory = directory_at(directory_path);
+    if (!directory.ok()) return directory.status();
     ForkGuard guard;
-    Result<UniqueFd> socket = directory->connect(context, &guard);
+    Result<UniqueFd> socket = (*directory)->connect(context, &guard);
     if (!socket.ok()) {
       if (socket.status().code() == RIPC_PEER_DEAD) {
         // The peer may have come from another runtime directory: this is the only way back to it.
@@ -278,6 +270,19 @@ Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& 
   if (peer->lost) return peer->failure;
   if (!peer->greeted) return RIPC_CLOSED;
   return peer;
+}
+
+// Opening takes system calls, so it happens outside the mutex, perhaps in two threads at once.
+Result<std::shared_ptr<RuntimeDirectory>> ShmTransport::directory_at(const std::string& path) {
+  if (path.empty()) return directory_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = other_directories_.find(path); found != other_directories_.end()) return found->second;
+  }
+  Result<std::shared_ptr<RuntimeDirectory>> opened = RuntimeDirectory::open(path.c_str(), options_.peer_policy);
+  if (!opened.ok()) return opened;
+  const std::lock_guard lock(mutex_);
+  return other_directories_.try_emplace(path, std::move(*opened)).first->second;
 }
 
 ripc_status ShmTransport::greet(const Peer& peer) const {

@@ -90,6 +90,8 @@ class ShmTransport final : public spi::Transport {
   // Under the mutex. The connection of a context; nullptr: none.
   enum class IdentityCheck { proven, claimed };
   PeerPointer greeted_peer(std::uint64_t context, IdentityCheck check) const;
+  // The runtime directory with this path; empty: this context's.
+  Result<std::shared_ptr<RuntimeDirectory>> directory_at(const std::string& path);
   Status adopt(const PeerPointer& peer);
   // The side that has connected says Hello.
   ripc_status greet(const Peer& peer) const;
