@@ -131,6 +131,36 @@ TEST(Descriptors, ASenderThatCannotHaveThemSaysSoAndCanSendLater) {
   EXPECT_EQ(peer.wait(), 0);
 }
 
+// The receiver makes a queue for each attempt, and has only a few for one sender.
+TEST(Descriptors, ASenderThatStaysWithoutThemForManyAttemptsCanSendLater) {
+  constexpr int kAttempts = 9;
+  const TemporaryDirectory directory;
+  Process peer = Process::forked([&] {
+    const Context context = make_context(directory.path());
+    const Service known = make_service(context, kOther);
+    const Service service = make_service(context, kPeer);
+    ASSERT_TRUE(known && service);
+    EXPECT_TRUE(receive(known, 2 * kLimit));
+    EXPECT_TRUE(receive(service, 2 * kLimit));
+  });
+  ASSERT_TRUE(eventually([&] { return names_in(directory.path() + "/services").size() == 2; }));
+  in_child([&] {
+    const Context context = make_context(directory.path());
+    const Service service = make_service(context, kService);
+    ASSERT_TRUE(service);
+    ASSERT_EQ(send_short(service, kOther, 1), RIPC_OK) << "this connects the two contexts";
+    // Enough to look for the service, and too few for the link.
+    for (const auto left : std::to_array<std::size_t>({1, 2})) {
+      const support::DescriptorScarcity scarcity(left);
+      for (int attempt = 0; attempt < kAttempts; ++attempt) EXPECT_NE(send_short(service, kPeer, 1), RIPC_OK);
+    }
+    ripc_status status = RIPC_OK;
+    EXPECT_TRUE(eventually([&] { return (status = send_short(service, kPeer, 1)) == RIPC_OK; }))
+        << status << ": " << ripc_last_error();
+  });
+  EXPECT_EQ(peer.wait(), 0);
+}
+
 TEST(Descriptors, AReceiverThatCannotHaveThemRefusesAndTakesPeersLater) {
   const TemporaryDirectory directory;
   in_child([&] {

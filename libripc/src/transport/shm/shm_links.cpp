@@ -61,22 +61,24 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
   std::uint64_t link = 0;
   {
     const std::lock_guard lock(mutex_);
-    link = next_number_++;
+    link = next_link_++;
   }
   const auto opened = ask(peer, wire::shm_control::Open{.service = id, .link = link}, deadline);
-  if (opened.status() == RIPC_TIMEOUT) {
-    (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
-    return spi::not_answering();
-  }
-  if (opened.status() == RIPC_REFUSED) return spi::link_refused();
-  if (!opened.ok()) return opened.status();
   Result<std::shared_ptr<ShmChannel>> channel = RIPC_NO_MEMORY;
   try {
-    channel = make_channel(peer, id, (*opened)->answer);
+    if (opened.ok()) {
+      channel = make_channel(peer, id, (*opened)->answer);
+    } else {
+      channel = opened.status();
+    }
   } catch (const std::bad_alloc&) {
-    // The peer must not keep a queue for it.
+    // There is no channel.
   }
-  if (!channel.ok()) (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
+  if (channel.ok()) return channel;
+  // The peer may have made a queue for it, or may still make one. The descriptors of its answer may have been lost.
+  (void)send_message(*peer->connection, wire::shm_control::CloseLink{.link = link});
+  if (opened.status() == RIPC_TIMEOUT) return spi::not_answering();
+  if (opened.status() == RIPC_REFUSED) return spi::link_refused();
   return channel;
 }
 

@@ -157,7 +157,7 @@ class ShmTransport final : public spi::Transport {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
-  std::uint64_t next_number_ = 1;  // of requests and links
+  std::uint64_t next_link_ = 1;
   std::vector<PeerPointer> peers_;
   std::unordered_map<std::string, PeerPointer> outgoing_;  // by locator
   Questions questions_;
