@@ -22,7 +22,7 @@ namespace ripc::internal::shm {
 
 namespace {
 
-constexpr int kMessagesPerEvent = 64;
+constexpr int kMostPerEvent = 64;  // messages or connections: then others have their turn
 // A full accept queue or control socket is retried at this pace.
 constexpr Nanoseconds kEndpointRetry = 1'000'000;
 // Connections over the limit, each kept just long enough for the answer.
@@ -157,7 +157,7 @@ UniqueFd ShmTransport::accept(ForkGuard& guard) {
 }
 
 void ShmTransport::accept_all() {
-  for (;;) {
+  for (int count = 0; count < kMostPerEvent; ++count) {
     ForkGuard guard;
     UniqueFd socket = accept(guard);
     if (!socket && (errno == EMFILE || errno == ENFILE)) {
@@ -395,7 +395,7 @@ void ShmTransport::tell_room(const Peer& peer) noexcept {
 
 void ShmTransport::receive_all(const PeerPointer& peer) {
   Received& received = received_;
-  for (int count = 0; count < kMessagesPerEvent; ++count) {
+  for (int count = 0; count < kMostPerEvent; ++count) {
     switch (peer->connection->receive(received)) {
       case ControlConnection::Event::nothing:
         return;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <barrier>
+#include <future>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -210,6 +211,35 @@ TEST_F(ShmTransportTest, ThreadsThatFenceAtOnceSendNothingBeforeTheGreeting) {
     if (HasFailure()) peer.connection().shut_down();
     for (std::thread& thread : threads) thread.join();
   }
+}
+
+TEST_F(ShmTransportTest, ManyThatConnectAtOnceDoNotKeepTheResponderFromItsOtherWork) {
+  constexpr std::size_t kConnections = 250;
+  constexpr std::size_t kMostAtOnce = 2 * 64;  // each connection may have a descriptor of its process, too
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  std::promise<std::vector<std::size_t>> counts;
+  loop_->post([&] {
+    std::vector<UniqueFd> sockets;
+    while (sockets.size() < kConnections) {
+      Result<UniqueFd> socket = directory_->connect(kOwn);
+      if (!socket.ok()) break;
+      sockets.push_back(std::move(*socket));
+    }
+    std::vector<std::size_t> steps{test::names_in("/proc/self/fd").size()};
+    const std::size_t enough = steps.front() + sockets.size();
+    (void)loop_->run_until(
+        [&] {
+          steps.push_back(test::names_in("/proc/self/fd").size());
+          return steps.back() >= enough;
+        },
+        deadline);
+    EXPECT_EQ(sockets.size(), kConnections);
+    EXPECT_GE(steps.back(), enough);
+    counts.set_value(std::move(steps));
+  });
+  const std::vector<std::size_t> steps = counts.get_future().get();
+  for (std::size_t index = 1; index < steps.size(); ++index)
+    EXPECT_LE(steps[index], steps[index - 1] + kMostAtOnce) << "in step " << index;
 }
 
 // ---- Other users -------------------------------------------------------------------------------------------------
