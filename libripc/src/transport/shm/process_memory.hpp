@@ -36,6 +36,8 @@ class PeerProcess {
   explicit PeerProcess(Reach reach) noexcept : pid_(0), reach_(reach) {}
 
   Reach reach() const noexcept { return reach_; }
+  // False also if the kernel has not named the process.
+  bool is_running() const noexcept { return process_ && !exited(); }
 
   // RIPC_OK; RIPC_UNSUPPORTED (not visible, or the kernel forbids it: permanent for this peer); RIPC_PEER_DEAD;
   // RIPC_CANCELLED (the peer has no such memory any more). Any thread.

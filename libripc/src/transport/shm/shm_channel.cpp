@@ -53,7 +53,7 @@ ShmChannel::ShmChannel(Parts parts)
       line_(line_of(parts_)),
       writer_(parts_.memory.data(), parts_.geometry),
       transfers_(parts_.memory.data()),
-      grants_(parts_.memory.data()) {}
+      grants_(parts_.memory.data(), &parts_.connection->process()) {}
 
 void ShmChannel::start() {
   work_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {

@@ -194,7 +194,8 @@ ripc_status GrantOwner::end(Key key) noexcept {
   bool written = false;
   for (;;) {
     const bool ours = generation_of(value) == key.generation;
-    if (ours && state_of(value) == static_cast<std::uint8_t>(GrantState::writing) && !dead_) return RIPC_PENDING;
+    const bool is_written = ours && state_of(value) == static_cast<std::uint8_t>(GrantState::writing);
+    if (is_written && (!dead_ || (writer_ != nullptr && writer_->is_running()))) return RIPC_PENDING;
     written = ours && state_of(value) == static_cast<std::uint8_t>(GrantState::written);
     const std::uint64_t ended = word(key.generation, GrantState::ended);
     if (shared.compare_exchange_weak(value, ended, std::memory_order_seq_cst, std::memory_order_acquire)) break;

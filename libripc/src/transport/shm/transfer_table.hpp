@@ -24,6 +24,7 @@
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
 #include "transport/shm/layout.hpp"
+#include "transport/shm/process_memory.hpp"
 
 namespace ripc::internal::shm {
 
@@ -108,7 +109,9 @@ class TransferOwner {
 
 class GrantOwner {
  public:
-  explicit GrantOwner(std::byte* base) noexcept : control_(reinterpret_cast<Control*>(base)) {}
+  // `writer`: the process that may write; nullptr: it is not known.
+  explicit GrantOwner(std::byte* base, const PeerProcess* writer = nullptr) noexcept
+      : control_(reinterpret_cast<Control*>(base)), writer_(writer) {}
 
   ripc_status grant(Key& key) noexcept;
   // Ends the grant. RIPC_OK: it was written; RIPC_EMPTY: it was not; RIPC_PENDING: a write is going on, ask again.
@@ -117,10 +120,12 @@ class GrantOwner {
   bool has_room(std::size_t count) const noexcept {
     return kGrantSlots - count_.load(std::memory_order_seq_cst) >= count;
   }
+  // The peer is gone, perhaps because it broke the protocol or closed the service: its process may still write.
   void peer_died() noexcept;
 
  private:
   Control* control_;
+  const PeerProcess* writer_;
   std::mutex mutex_;
   bool dead_ = false;
   std::array<std::uint32_t, kGrantSlots> generations_{};

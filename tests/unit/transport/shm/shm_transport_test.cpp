@@ -15,6 +15,7 @@
 #include "../../base/process_helpers.hpp"
 #include "../quiet_host.hpp"
 #include "../spi_calls.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::internal::shm {
 namespace {
@@ -240,6 +241,45 @@ TEST_F(ShmTransportTest, ManyThatConnectAtOnceDoNotKeepTheResponderFromItsOtherW
   const std::vector<std::size_t> steps = counts.get_future().get();
   for (std::size_t index = 1; index < steps.size(); ++index)
     EXPECT_LE(steps[index], steps[index - 1] + kMostAtOnce) << "in step " << index;
+}
+
+TEST_F(ShmTransportTest, AReturnBufferThatALostPeerStillWritesIsNotGivenBack) {
+  constexpr Geometry kSmallest{kMinCells, kMinDataBytes};
+  Result<SharedMemory> memory = create_shared_memory("ripc-test", kSmallest.total(), PeerAccess::read_write);
+  Result<SharedMemory> state = create_shared_memory("ripc-test", kStatePageSize, PeerAccess::read_only);
+  ASSERT_TRUE(memory.ok() && state.ok());
+  std::uint64_t link = 0;
+  std::thread player([&] {
+    ASSERT_TRUE(peer_->accept());
+    const auto open = peer_->next<control::Open>();
+    ASSERT_TRUE(open);
+    link = open->link;
+    const control::Opened opened{.request = open->request,
+                                 .status = RIPC_OK,
+                                 .link = link,
+                                 .incarnation = 1,
+                                 .cells = kSmallest.cells,
+                                 .data_bytes = kSmallest.data_bytes,
+                                 .state_slot = 0,
+                                 .flags = 0};
+    const std::array<int, 3> descriptors{memory->fd.get(), peer_->connection().fd(), state->fd.get()};
+    ASSERT_EQ(send_message(peer_->connection(), opened, descriptors), RIPC_OK);
+  });
+  const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
+  const auto channel = test::connect(*transport_, peer_address(), 7, deadline);
+  player.join();
+  ASSERT_TRUE(channel.ok()) << channel.status().text();
+  std::array<std::byte, 16> buffer{};
+  wire::Grant grant{};
+  ASSERT_EQ((*channel)->grant(buffer, grant), RIPC_OK);
+  TransferTaker writer(memory->mapping.data());
+  ASSERT_TRUE(writer.begin_write(Key::from(grant.key)));
+  ASSERT_EQ(send_message(peer_->connection(), control::LinkClosed{.link = link}), RIPC_OK);
+  wire::Grant none{};
+  ASSERT_TRUE(support::eventually([&] { return (*channel)->grant(buffer, none) == RIPC_PEER_DEAD; }));
+  EXPECT_EQ((*channel)->end_grant(grant), RIPC_PENDING) << "the peer is this process, which lives and writes";
+  writer.end_write(Key::from(grant.key), true);
+  EXPECT_NE((*channel)->end_grant(grant), RIPC_PENDING);
 }
 
 // ---- Other users -------------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 #include "transport/shm/transfer_table.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -11,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../base/process_helpers.hpp"
 #include "shm_helpers.hpp"
 
 namespace ripc::internal::shm {
@@ -414,6 +418,22 @@ TEST(Grant, EndsAtOnceWhenThePeerDiedDuringAWrite) {
   EXPECT_EQ(ends.owner.end(written), RIPC_OK);
   Key key{};
   EXPECT_EQ(ends.owner.grant(key), RIPC_PEER_DEAD);
+}
+
+TEST(Grant, OfALostPeerStaysPendingDuringAWriteAsLongAsTheProcessRuns) {
+  test::Child child([] { return ::pause(); });
+  const PeerProcess process(UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid(), 0))), child.pid());
+  const LinkMemory memory;
+  GrantOwner owner(memory.owner(), &process);
+  TransferTaker taker(memory.peer());
+  Key key{};
+  ASSERT_EQ(owner.grant(key), RIPC_OK);
+  ASSERT_TRUE(taker.begin_write(key));
+  owner.peer_died();
+  EXPECT_EQ(owner.end(key), RIPC_PENDING);
+  child.kill(SIGKILL);
+  EXPECT_EQ(child.wait(), 1000 + SIGKILL);
+  EXPECT_EQ(owner.end(key), RIPC_EMPTY);
 }
 
 TEST(Grant, OfSlotsThatDoNotExistIsNeitherWrittenNorEnded) {
