@@ -432,6 +432,30 @@ TEST_F(HostileSender, ConnectionsThatNeverGreetAreHarmless) {
   expect_back_to(descriptors);
 }
 
+TEST_F(HostileSender, ALinkThatIsClosedDeliversWhatWasSentAndNotWhatIsWrittenForEver) {
+  constexpr ripc_service_id kTarget = 1005;
+  const Service target = make_service(context_, kTarget);
+  Hostile hostile(directory_.path(), target_);
+  ASSERT_TRUE(target && hostile.connected() && hostile.greet());
+  auto link = hostile.open(kTarget, 1);
+  ASSERT_TRUE(link);
+  const std::vector<std::byte> packet = short_packet(kLiar, make_item(24, 1));
+  link->commit(packet);
+  ASSERT_TRUE(receive(target));
+  ASSERT_TRUE(hostile.send(control::CloseLink{.link = 1}));
+  // The answer shows that the end of the link was read.
+  ASSERT_TRUE(hostile.send(control::Fence{.request = 77, .service = 1, .incarnation = 1}));
+  ASSERT_TRUE(hostile.wait_for<control::Fenced>());
+  // From here on, the queue is never empty.
+  link->commit(packet);
+  std::uint32_t delivered = 0;
+  do {
+    link->commit(packet);
+  } while (receive(target, 0) && ++delivered <= link->geometry.cells);
+  EXPECT_LE(delivered, link->geometry.cells);
+  EXPECT_EQ(statistics_of(target).senders, 0u);
+}
+
 TEST_F(HostileSender, WrongArenaDescriptorsEndTheConnectionOnly) {
   const ripc::internal::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const ripc::internal::UniqueFd folder(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -220,7 +220,7 @@ void ShmTransport::on(const PeerPointer& peer, const wire::shm_control::CloseLin
   const auto found = peer->sources.find(message.link);
   if (found == peer->sources.end()) return;
   found->second->mark_dead();
-  wake_port(found->second->service());
+  look_at_sources(found->second->service());
   peer->sources.erase(found);
 }
 

@@ -81,7 +81,7 @@ void ShmPort::close() noexcept {
 
 void ShmPort::wake() noexcept { events_.wake(); }
 
-void ShmPort::look_for_cut_off() noexcept {
+void ShmPort::look_at_sources() noexcept {
   version_.fetch_add(1, std::memory_order_release);
   events_.wake();
 }
@@ -104,7 +104,7 @@ void ShmPort::refresh() noexcept {
     spare_.clear();
   }
   polled_.assign(sources_.begin(), sources_.end());
-  single_source_ = polled_.size() == 1 ? polled_.front().get() : nullptr;
+  single_source_ = polled_.size() == 1 && !polled_.front()->dead() ? polled_.front().get() : nullptr;
   polled_version_ = version_.load(std::memory_order_relaxed);
   next_ = 0;
 }
@@ -180,11 +180,12 @@ std::size_t ShmPort::poll_all(spi::PacketSink& sink, std::size_t budget) noexcep
     if (next_ >= count) next_ = 0;
     const std::shared_ptr<ShmSource>& source = polled_[next_];
     ++next_;
+    const std::size_t most = std::min({budget - taken, kTurn, source->allowance()});
     std::span<const std::byte> packet;
-    if (source->reader().peek(packet)) {
-      taken += poll_source(*source, packet, sink, std::min(budget - taken, kTurn), stop);
+    if (most != 0 && source->reader().peek(packet)) {
+      taken += poll_source(*source, packet, sink, most, stop);
     } else if (source->dead() || source->reader().broken()) [[unlikely]] {
-      taken += retire_source(source, sink, budget - taken, stop);
+      taken += retire_source(source, sink, most, stop);
     }
   }
   return taken;
@@ -204,16 +205,17 @@ std::size_t ShmPort::poll_source(ShmSource& source, std::span<const std::byte> p
     reader.pop();
     ++taken;
   } while (taken < budget && reader.peek(packet));
+  source.took(taken);
   give_room_back(source);
   return taken;
 }
 
-// The queue of a source that is dead, or wrote nonsense, looked empty. A peer's death is noticed after all that it had
-// sent: one more look tells whether something came in between.
+// The queue of a source that is dead, or wrote nonsense, looked empty, or nothing more may be taken from it. A peer's
+// death is noticed after all that it had sent: one more look tells whether something came in between.
 std::size_t ShmPort::retire_source(std::shared_ptr<ShmSource> source, spi::PacketSink& sink, std::size_t budget,
                                    bool& stop) noexcept {
   std::span<const std::byte> packet;
-  if (source->reader().peek(packet)) return poll_source(*source, packet, sink, budget, stop);
+  if (budget != 0 && source->reader().peek(packet)) return poll_source(*source, packet, sink, budget, stop);
   if (source->reader().broken()) {
     source->mark_dead();
     source->connection()->shut_down();

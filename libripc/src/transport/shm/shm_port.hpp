@@ -36,10 +36,10 @@ class ShmPort final : public spi::Port {
   bool has(const ShmSource& source) const noexcept;
   // Its sources, also those that are dead and not yet emptied by the receiver.
   std::size_t sources_of(const ControlConnection& connection) const noexcept;
-  // Something about a source changed (it died, data for a pull arrived): makes the receiver look.
+  // Data for a pull has arrived: makes the receiver look.
   void wake() noexcept;
-  // The next poll lets go of sources that were cut off.
-  void look_for_cut_off() noexcept;
+  // Call it after a source has died or was cut off. The next poll takes no more from it than it may, and lets go of it.
+  void look_at_sources() noexcept;
 
  private:
   void refresh() noexcept;
@@ -74,7 +74,7 @@ class ShmPort final : public spi::Port {
   // The receiving thread's own. Its memory changes under the mutex only: together with spare_ it always has room for
   // all sources.
   std::vector<std::shared_ptr<ShmSource>> polled_;
-  ShmSource* single_source_ = nullptr;  // of polled_, if there is one only
+  ShmSource* single_source_ = nullptr;  // of polled_, if there is one only, and it lives
   std::uint64_t polled_version_ = 0;
   std::size_t next_ = 0;
   bool fence_needed_ = false;    // senders see kFenceNeeded

@@ -27,6 +27,7 @@ ShmSource::ShmSource(Parts parts)
               .peer = parts.peer}),
       parts_(std::move(parts)),
       reader_(parts_.memory.data(), parts_.geometry),
+      last_packets_(parts_.geometry.cells),
       taker_(parts_.memory.data()),
       no_direct_access_(parts_.connection->process().reach() != Reach::direct) {}
 

@@ -2,6 +2,7 @@
 // The receiving end of a link: spi::Source over what the peer exposes.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,13 @@ class ShmSource final : public spi::Source {
 
   // ---- For the port, in the receiving thread ----
   QueueReader& reader() noexcept { return reader_; }
+  // How many packets may be taken. What a peer wrote before it died or closed the link fits into the queue; it may go
+  // on writing for ever.
+  std::size_t allowance() const noexcept { return dead() ? last_packets_ : SIZE_MAX; }
+  void took(std::size_t packets) noexcept {
+    if (dead()) [[unlikely]]
+      last_packets_ -= std::min(last_packets_, packets);
+  }
   void tell_room() noexcept;  // any thread
 
   // ---- For the transport ----
@@ -71,6 +79,7 @@ class ShmSource final : public spi::Source {
 
   Parts parts_;
   QueueReader reader_;
+  std::size_t last_packets_;
   TransferTaker taker_;
   std::atomic<bool> dead_{false};
   std::atomic<bool> cut_off_{false};

@@ -316,7 +316,7 @@ void ShmTransport::lose(const PeerPointer& peer, Status reason) noexcept {
     channels.swap(peer->channels);
     for (const auto& [link, source] : peer->sources) {
       source->mark_dead();
-      wake_port(source->service());
+      look_at_sources(source->service());
     }
     peer->sources.clear();
     questions_.end(peer, RIPC_PEER_DEAD);
@@ -344,7 +344,7 @@ void ShmTransport::look_at_trust() noexcept try {
       refused.push_back(peer);
       for (const auto& [link, source] : peer->sources) {
         source->cut_off();
-        ports_.for_each_of(source->service(), [](ShmPort& port) { port.look_for_cut_off(); });
+        look_at_sources(source->service());
       }
     }
   }
@@ -434,6 +434,10 @@ Result<std::unique_ptr<spi::Port>> ShmTransport::open_port(const spi::PortOption
 
 void ShmTransport::wake_port(ripc_service_id service) noexcept {
   ports_.for_each_of(service, [](ShmPort& port) { port.wake(); });
+}
+
+void ShmTransport::look_at_sources(ripc_service_id service) noexcept {
+  ports_.for_each_of(service, [](ShmPort& port) { port.look_at_sources(); });
 }
 
 std::shared_ptr<ShmChannel> ShmTransport::channel(const PeerPointer& peer, std::uint64_t link) {

@@ -136,7 +136,9 @@ class ShmTransport final : public spi::Transport {
                                                 std::array<int, 3>& descriptors, UniqueFd& memory_descriptor,
                                                 UniqueFd& doorbell_descriptor);
   std::shared_ptr<ShmChannel> channel(const PeerPointer& peer, std::uint64_t link);
-  void wake_port(ripc_service_id service) noexcept;  // under the mutex
+  // Under the mutex.
+  void wake_port(ripc_service_id service) noexcept;
+  void look_at_sources(ripc_service_id service) noexcept;
 
   std::shared_ptr<RuntimeDirectory> directory_;
   TransportOptions options_;
