@@ -33,6 +33,14 @@ std::size_t foreign_limit() noexcept {
 // Whether the socket does not take the message now, but will later.
 bool must_wait(ripc_status status) noexcept { return status == RIPC_AGAIN || status == RIPC_LIMIT; }
 
+// Whoever closes a TCP socket last waits for its unsent bytes, if the peer has asked for that with SO_LINGER.
+void close_at_once(UniqueFd& descriptor) noexcept {
+  if (!descriptor) return;
+  const linger none{};
+  (void)setsockopt(descriptor.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
+  descriptor.reset();
+}
+
 union DescriptorBuffer {
   cmsghdr alignment;
   char bytes[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
@@ -191,7 +199,7 @@ ControlConnection::Event ControlConnection::receive(Received& received) noexcept
   // Zeroing 64 KiB for each small message would cost more than the message.
   if (received.bytes.size() < kMaxControlMessage) received.bytes.resize(kMaxControlMessage);
   received.size = 0;
-  for (UniqueFd& descriptor : received.descriptors) descriptor.reset();
+  for (UniqueFd& descriptor : received.descriptors) close_at_once(descriptor);
   iovec part{received.bytes.data(), received.bytes.size()};
   DescriptorBuffer buffer;
   msghdr header{};
@@ -211,7 +219,8 @@ ControlConnection::Event ControlConnection::receive(Received& received) noexcept
       if (count < received.descriptors.size()) {
         received.descriptors[count++].reset(descriptor);
       } else {
-        ::close(descriptor);
+        UniqueFd surplus(descriptor);
+        close_at_once(surplus);
       }
     }
   }

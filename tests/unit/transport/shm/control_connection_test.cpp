@@ -102,6 +102,21 @@ TEST_F(ConnectionTest, CarriesDescriptors) {
   EXPECT_EQ(byte, 'x');
 }
 
+TEST_F(ConnectionTest, ClosesASocketThatItWasSentWithoutWaitingForItsBytes) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  linger lasting{1, 60};
+  ASSERT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &lasting, sizeof lasting), 0);
+  const std::array<int, 1> descriptor{socket.get()};
+  ASSERT_EQ(left_->send(message(4, 1), descriptor), RIPC_OK);
+  ASSERT_EQ(right_->receive(received_), Event::message);
+  ASSERT_TRUE(received_.descriptors[0]);
+  EXPECT_EQ(right_->receive(received_), Event::nothing);
+  EXPECT_FALSE(received_.descriptors[0]);
+  socklen_t size = sizeof lasting;
+  ASSERT_EQ(::getsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &lasting, &size), 0);
+  EXPECT_EQ(lasting.l_onoff, 0) << "closing it may wait";
+}
+
 TEST_F(ConnectionTest, QueuesWhatTheSocketDoesNotTakeUpToALimitAndSendsItLater) {
   int pipes[2] = {-1, -1};
   ASSERT_EQ(::pipe2(pipes, O_CLOEXEC), 0);
