@@ -43,13 +43,6 @@ class PortTable {
     }
   }
 
-  template <typename Visit>
-  void for_each(Visit&& visit) const {
-    for (const auto& [id, ports] : ports_) {
-      for (P* port : ports) visit(*port);
-    }
-  }
-
  private:
   std::unordered_map<ripc_service_id, std::vector<P*>> ports_;
 };

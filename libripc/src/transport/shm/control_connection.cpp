@@ -64,15 +64,12 @@ ControlConnection::ControlConnection(UniqueFd socket, ForkGuard guard)
   encoded_.reserve(kUsualMessage);
 }
 
-ControlConnection::~ControlConnection() {
-  if (retry_timer_ != 0) loop_->cancel_timer(retry_timer_);
-  guard_.close(socket_);
-}
+ControlConnection::~ControlConnection() { guard_.close(socket_); }
 
 void ControlConnection::attach(EventLoop& loop) {
   const std::lock_guard lock(mutex_);
   loop_ = &loop;
-  retry_timer_ = loop.make_timer([this] { (void)loop_->modify(socket_.get(), EPOLLIN | EPOLLOUT); });
+  retry_timer_.make(loop, [this] { (void)loop_->modify(socket_.get(), EPOLLIN | EPOLLOUT); });
 }
 
 ripc_status ControlConnection::send_now(std::span<const std::byte> message, std::span<const int> descriptors) noexcept {
@@ -145,7 +142,7 @@ void ControlConnection::added() noexcept {
 void ControlConnection::flush_later_locked(ripc_status status) noexcept {
   if (loop_ == nullptr) return;
   (void)loop_->modify(socket_.get(), status == RIPC_LIMIT ? EPOLLIN : EPOLLIN | EPOLLOUT);
-  if (status == RIPC_LIMIT) loop_->set_timer(retry_timer_, monotonic_now() + kReturnRetry);
+  if (status == RIPC_LIMIT) retry_timer_.set(monotonic_now() + kReturnRetry);
 }
 
 void ControlConnection::notify_locked(std::span<const std::byte> message) noexcept {
@@ -235,7 +232,7 @@ void ControlConnection::shut_down() noexcept { ::shutdown(socket_.get(), SHUT_RD
 
 void ControlConnection::detach() noexcept {
   const std::lock_guard lock(mutex_);
-  if (retry_timer_ != 0) loop_->cancel_timer(std::exchange(retry_timer_, 0));
+  retry_timer_.cancel();
   loop_ = nullptr;
 }
 

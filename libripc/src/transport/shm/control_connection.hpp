@@ -22,6 +22,7 @@
 #include "base/event_loop.hpp"
 #include "base/fork_guard.hpp"
 #include "base/shared_memory.hpp"
+#include "base/standing_timer.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "memory/pool.hpp"
@@ -150,7 +151,7 @@ class ControlConnection {
   bool room_wanted_ = false;
   std::set<std::vector<std::byte>> notices_;  // sent when the outbox is empty
   EventLoop* loop_ = nullptr;
-  EventLoop::TimerId retry_timer_ = 0;  // for what the socket does not tell of
+  StandingTimer retry_timer_;  // for what the socket does not tell of
   std::unordered_set<std::uint32_t> announced_;
   std::unordered_map<std::uint32_t, std::shared_ptr<const Mapping>> foreign_arenas_;
   std::size_t foreign_bytes_ = 0;  // mapped

@@ -56,24 +56,16 @@ ShmChannel::ShmChannel(Parts parts)
       grants_(parts_.memory.data(), &parts_.connection->process()) {}
 
 void ShmChannel::start() {
-  work_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
+  work_timer_.make(*parts_.loop, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->run_deferred_work();
   });
-  look_timer_ = parts_.loop->make_timer([weak = weak_from_this()] {
+  look_timer_.make(*parts_.loop, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->look_for_room();
   });
 }
 
-void ShmChannel::cancel_timers() noexcept {
-  for (const EventLoop::TimerId timer : {work_timer_, look_timer_}) {
-    if (timer != 0) parts_.loop->cancel_timer(timer);
-  }
-}
-
 ShmChannel::~ShmChannel() {
-  // Once its peer is lost, the channel may outlive the loop.
   if (ended() != RIPC_OK) return;
-  cancel_timers();
   (void)send_message(*parts_.connection, wire::shm_control::CloseLink{.link = parts_.link});
 }
 
@@ -212,7 +204,7 @@ bool ShmChannel::has_room(bool notify) noexcept {
   reinterpret_cast<Control*>(parts_.memory.data())->sender.room_wanted.store(1, std::memory_order_seq_cst);
   // The receiver checks room_wanted after each packet that it takes, without a fence of its own.
   if ((parts_.must_fence || !process_barrier()) && !looking_.exchange(true, std::memory_order_acq_rel))
-    parts_.loop->set_timer(look_timer_, monotonic_now());
+    look_timer_.set(StandingTimer::kNow);
   return has_room_now();
 }
 
@@ -224,7 +216,7 @@ void ShmChannel::look_for_room() noexcept {
     parts_.host->room(*this);
     return;
   }
-  parts_.loop->set_timer(look_timer_, monotonic_now() + look_pause_.next());
+  look_timer_.set(monotonic_now() + look_pause_.next());
 }
 
 void ShmChannel::slot_freed() noexcept {
@@ -233,8 +225,7 @@ void ShmChannel::slot_freed() noexcept {
 }
 
 void ShmChannel::defer(DeferredWork work) noexcept {
-  if ((deferred_work_.fetch_or(work, std::memory_order_acq_rel) & work) == 0)
-    parts_.loop->set_timer(work_timer_, monotonic_now());
+  if ((deferred_work_.fetch_or(work, std::memory_order_acq_rel) & work) == 0) work_timer_.set(StandingTimer::kNow);
 }
 
 void ShmChannel::run_deferred_work() noexcept {
@@ -326,7 +317,9 @@ spi::Channel::Description ShmChannel::describe(Deadline) {
 
 bool ShmChannel::mark_dead() noexcept {
   if (!set_end(RIPC_PEER_DEAD)) return false;
-  cancel_timers();
+  // From now on the channel may outlive the loop.
+  work_timer_.cancel();
+  look_timer_.cancel();
   transfers_.peer_died();
   grants_.peer_died();
   return true;

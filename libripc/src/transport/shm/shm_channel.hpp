@@ -9,6 +9,7 @@
 #include "base/backoff.hpp"
 #include "base/event_loop.hpp"
 #include "base/shared_memory.hpp"
+#include "base/standing_timer.hpp"
 #include "base/unique_fd.hpp"
 #include "spi/shortage.hpp"
 #include "spi/transport.hpp"
@@ -96,7 +97,6 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   enum DeferredWork : std::uint32_t { kLookForFinished = 1, kTellRoom = 2 };
   void defer(DeferredWork work) noexcept;
   void run_deferred_work() noexcept;
-  void cancel_timers() noexcept;
 
   Parts parts_;
   const ServiceLine* line_;
@@ -107,8 +107,8 @@ class ShmChannel final : public spi::Channel, public std::enable_shared_from_thi
   std::atomic<bool> slot_wanted_{false};  // of transfers or grants
   std::atomic<bool> looking_{false};      // look_for_room() will be called
   std::atomic<std::uint32_t> deferred_work_{0};
-  EventLoop::TimerId work_timer_ = 0;
-  EventLoop::TimerId look_timer_ = 0;
+  StandingTimer work_timer_;
+  StandingTimer look_timer_;
   // The responder's: the pause between two looks for room if the receiver may not see at once that it is wanted.
   Backoff look_pause_{1'000'000, 128'000'000};
   alignas(kCacheLine) std::atomic<std::uint32_t> last_woken_{0};

@@ -71,7 +71,7 @@ Status ShmTransport::start(spi::Host& host, EventLoop& loop) {
     return status;
   reserve_ = open_reserve();
   if (!reserve_) return system_error(errno, "open", "raise `ulimit -n`");
-  accept_timer_ = loop.make_timer([this] {
+  accept_timer_.make(loop, [this] {
     if (listener_) (void)loop_->modify(listener_.get(), EPOLLIN);
   });
   if (options_.credentials.trust) {
@@ -89,13 +89,13 @@ void ShmTransport::stop() noexcept {
     peers.swap(peers_);
   }
   trust_timer_.cancel();
+  accept_timer_.cancel();
   for (const PeerPointer& peer : peers) {
     (void)send_message(*peer->connection, wire::shm_control::Bye{});
     lose(peer, Status(RIPC_CLOSED));
   }
   if (listener_) {
     loop_->remove(listener_.get());
-    loop_->cancel_timer(accept_timer_);
     directory_->remove_context(options_.context);
     listener_guard_.close(listener_);
   }
@@ -178,7 +178,7 @@ bool ShmTransport::refuse_without_descriptors() {
   if (!reserve_) {
     // Not even the reserved descriptor is there: the listener would stay readable all the time.
     (void)loop_->modify(listener_.get(), 0);
-    loop_->set_timer(accept_timer_, monotonic_now() + kAcceptPause);
+    accept_timer_.set(monotonic_now() + kAcceptPause);
     return false;
   }
   reserve_.reset();

@@ -147,7 +147,7 @@ class ShmTransport final : public spi::Transport {
   spi::Host* host_ = nullptr;
   EventLoop* loop_ = nullptr;
   UniqueFd listener_;
-  EventLoop::TimerId accept_timer_ = 0;
+  StandingTimer accept_timer_;
   UniqueFd reserve_;  // closed to have a descriptor when no other is left
   ForkGuard listener_guard_;
   StandingTimer trust_timer_;
