@@ -51,11 +51,6 @@ int run_add(const TrustOptions& options) {
   const auto members = ripc::read_trust(options.file);
   // From here on, this status means that the arguments are wrong.
   if (members.code() == RIPC_INVALID_ARGUMENT) return fail(members.error());
-  const bool is_member =
-      members.ok() && std::ranges::any_of(*members, [&](const auto& member) { return member.name == options.name; });
-  if (!options.force && is_member)
-    return fail(kFailure,
-                "'" + options.name + "' is a member already: `ripc trust list` shows it. --force replaces its line.");
   std::string line = options.key;
   if (line.empty()) {
     const auto own = own_identity();
@@ -66,8 +61,8 @@ int run_add(const TrustOptions& options) {
   if (!options.joins.empty()) line += " joins=" + options.joins;
   if (options.has_calls) line += " calls=" + options.calls;
   if (!options.user.empty()) line += " user=" + options.user;
-  const ripc_status status =
-      ripc_trust_change(or_null(options.file), options.name.c_str(), line.c_str(), or_null(options.signer));
+  const auto change = options.force ? ripc_trust_change : ripc_trust_add;
+  const ripc_status status = change(or_null(options.file), options.name.c_str(), line.c_str(), or_null(options.signer));
   if (status == RIPC_INVALID_ARGUMENT) return fail(kUsage, ripc::Error::from_last_call(status).text());
   return finish(status, options, options.name + " is a member.");
 }

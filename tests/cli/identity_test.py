@@ -9,7 +9,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from harness import CliTest  # noqa: E402
+from harness import PATIENCE, CliTest  # noqa: E402
 
 
 class IdentityTest(CliTest):
@@ -63,6 +63,18 @@ class Files(IdentityTest):
         self.trust("remove", "alice")
         self.assertNotIn("alice", self.trust("list"))
         self.assertIn("no member 'alice'", self.trust("remove", "alice", code=1))
+
+    def test_of_two_that_add_one_name_at_once_one_is_told_that_it_is_there(self):
+        keys = [self.identity(name)[1] for name in ("one", "two")]
+        for round in range(20):
+            name = f"member{round}"
+            both = [self.start("trust", "add", name, key, "-f", self.trust_file, stderr=subprocess.PIPE) for key in keys]
+            codes = [process.wait(PATIENCE) for process in both]
+            errors = [process.stderr.read() for process in both]
+            self.assertEqual(sorted(codes), [0, 1], errors)
+            self.assertIn(keys[codes.index(0)], self.trust("list"))
+            self.assertIn(b"--force", errors[codes.index(1)])
+            self.trust("remove", name)
 
     def test_without_a_key_this_users_identity_is_added_and_made_if_there_is_none(self):
         default = os.path.join(self.folder, "config", "ripc", "identity.key")

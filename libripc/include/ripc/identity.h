@@ -64,6 +64,10 @@ RIPC_API ripc_status ripc_trust_read(const char *file, ripc_trust_visitor visito
  * file to remove it from), the errors above, and for the signer's file those of ripc_identity_read(). */
 RIPC_API ripc_status ripc_trust_change(const char *file, const char *name, const char *line, const char *signer);
 
+/* The same for a new member: neither `name` nor `line` may be NULL. RIPC_ID_IN_USE: the file has a member of this name;
+ * nothing has changed. */
+RIPC_API ripc_status ripc_trust_add(const char *file, const char *name, const char *line, const char *signer);
+
 #ifdef __cplusplus
 }
 #endif

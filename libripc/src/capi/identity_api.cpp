@@ -104,7 +104,9 @@ void for_each_line(std::string_view text, const Visit& visit) {
   }
 }
 
-Result<std::string> changed_text(std::string_view text, std::string_view name, const char* line,
+enum class Change { any, add };
+
+Result<std::string> changed_text(std::string_view text, std::string_view name, const char* line, Change change,
                                  const std::string& path) {
   std::string changed;
   bool is_found = false;
@@ -116,11 +118,58 @@ Result<std::string> changed_text(std::string_view text, std::string_view name, c
     is_found = true;
     if (line != nullptr) changed.append(name).append(" ").append(line).append("\n");
   });
+  if (change == Change::add && is_found)
+    return Status(RIPC_ID_IN_USE, "'" + std::string(name) + "' is a member already, in the trust file " + path +
+                                      ": `ripc trust list` shows it. --force replaces its line.");
   if (line == nullptr && !is_found)
     return Status(RIPC_INVALID_ARGUMENT, "The trust file " + path + " has no member '" + std::string(name) +
                                              "': `ripc trust list` shows them.");
   if (line != nullptr && !is_found) changed.append(name).append(" ").append(line).append("\n");
   return changed;
+}
+
+Status change_trust(const char* file, const char* name, const char* line, const char* signer, Change change) {
+  if (name == nullptr && line != nullptr)
+    return Status(RIPC_INVALID_ARGUMENT, "There is a line, but no one's: name the member that it is for.");
+  for (const char* given : {name, line}) {
+    if (given != nullptr && std::strpbrk(given, "\r\n") != nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "A member has one line: leave out the line break.");
+  }
+  const Result<Place> place = find_place(file, "RIPC_TRUST_FILE", "trust");
+  if (!place.ok()) return place.status();
+  const std::string& path = place->path;
+  if (name != nullptr) {
+    if (Status status = Trust::check_name(name); !status.ok()) return status;
+  }
+  const Result<Trust::Reading> reading = default_reading();
+  if (!reading.ok()) return reading.status();
+  if (line != nullptr) {
+    if (Status status = Trust::check_member(name, line, *reading); !status.ok()) return status;
+  }
+  std::shared_ptr<const Identity> signing;
+  if (Status status = read_signer(signer, reading->signer).move_to(signing); !status.ok()) return status;
+  const bool is_new = !is_there(path);
+  if (is_new && line != nullptr && place->is_default) {
+    if (Status made = make_key_folders(path, "trust file", kOtherTrust); !made.ok()) return made;
+  }
+  // Locks nothing if there is nothing to remove or sign.
+  UniqueFd lock;
+  if (!is_new || line != nullptr) {
+    if (Status status = lock_for_change(path, "trust file", kOtherTrust).move_to(lock); !status.ok()) return status;
+  }
+  std::string text;
+  if (is_there(path) || line == nullptr) {
+    const Result<GuardedText> old = Trust::read(path);
+    if (!old.ok()) return old.status();
+    if (Status status = Trust::check_end(old->view(), path); !status.ok()) return status;
+    text = Trust::unsigned_part(old->view());
+  }
+  if (name != nullptr) {
+    if (Status status = changed_text(text, name, line, change, path).move_to(text); !status.ok()) return status;
+  }
+  if (signing) text = Trust::signed_text(text, *signing);
+  if (const auto trust = Trust::parse(text, path, *reading); !trust.ok()) return trust.status();
+  return write_whole_file(path, text, kReadable, true, "trust file", kOtherTrust);
 }
 
 }  // namespace
@@ -194,48 +243,14 @@ ripc_status ripc_trust_read(const char* file, ripc_trust_visitor visitor, void* 
 }
 
 ripc_status ripc_trust_change(const char* file, const char* name, const char* line, const char* signer) {
+  return guarded([&] { return change_trust(file, name, line, signer, Change::any); });
+}
+
+ripc_status ripc_trust_add(const char* file, const char* name, const char* line, const char* signer) {
   return guarded([&]() -> Status {
-    if (name == nullptr && line != nullptr)
-      return Status(RIPC_INVALID_ARGUMENT, "There is a line, but no one's: name the member that it is for.");
-    for (const char* given : {name, line}) {
-      if (given != nullptr && std::strpbrk(given, "\r\n") != nullptr)
-        return Status(RIPC_INVALID_ARGUMENT, "A member has one line: leave out the line break.");
-    }
-    const Result<Place> place = find_place(file, "RIPC_TRUST_FILE", "trust");
-    if (!place.ok()) return place.status();
-    const std::string& path = place->path;
-    if (name != nullptr) {
-      if (Status status = Trust::check_name(name); !status.ok()) return status;
-    }
-    const Result<Trust::Reading> reading = default_reading();
-    if (!reading.ok()) return reading.status();
-    if (line != nullptr) {
-      if (Status status = Trust::check_member(name, line, *reading); !status.ok()) return status;
-    }
-    std::shared_ptr<const Identity> signing;
-    if (Status status = read_signer(signer, reading->signer).move_to(signing); !status.ok()) return status;
-    const bool is_new = !is_there(path);
-    if (is_new && line != nullptr && place->is_default) {
-      if (Status made = make_key_folders(path, "trust file", kOtherTrust); !made.ok()) return made;
-    }
-    // Locks nothing if there is nothing to remove or sign.
-    UniqueFd lock;
-    if (!is_new || line != nullptr) {
-      if (Status status = lock_for_change(path, "trust file", kOtherTrust).move_to(lock); !status.ok()) return status;
-    }
-    std::string text;
-    if (is_there(path) || line == nullptr) {
-      const Result<GuardedText> old = Trust::read(path);
-      if (!old.ok()) return old.status();
-      if (Status status = Trust::check_end(old->view(), path); !status.ok()) return status;
-      text = Trust::unsigned_part(old->view());
-    }
-    if (name != nullptr) {
-      if (Status status = changed_text(text, name, line, path).move_to(text); !status.ok()) return status;
-    }
-    if (signing) text = Trust::signed_text(text, *signing);
-    if (const auto trust = Trust::parse(text, path, *reading); !trust.ok()) return trust.status();
-    return write_whole_file(path, text, kReadable, true, "trust file", kOtherTrust);
+    if (name == nullptr || line == nullptr)
+      return Status(RIPC_INVALID_ARGUMENT, "A new member needs a name and a line: pass both.");
+    return change_trust(file, name, line, signer, Change::add);
   });
 }
 

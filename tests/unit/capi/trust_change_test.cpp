@@ -92,6 +92,20 @@ TEST_F(TrustChange, AFileThatMayBeCutOffIsNeitherChangedNorSigned) {
   expect_refused(change(nullptr, nullptr, identity(9).c_str()));
 }
 
+TEST_F(TrustChange, AnAddedMemberReplacesNone) {
+  const auto add = [this](const char* name, const std::string& line) {
+    return ripc_trust_add(trust_.c_str(), name, line.empty() ? nullptr : line.c_str(), nullptr);
+  };
+  EXPECT_EQ(add("alice", key_of(1)), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(add("bob", key_of(2)), RIPC_OK) << ripc_last_error();
+  const std::string text = content();
+  EXPECT_EQ(add("alice", key_of(3)), RIPC_ID_IN_USE);
+  EXPECT_THAT(ripc_last_error(), HasSubstr("'alice' is a member already"));
+  EXPECT_EQ(add("alice", ""), RIPC_INVALID_ARGUMENT) << "that would remove the member";
+  EXPECT_EQ(add(nullptr, key_of(3)), RIPC_INVALID_ARGUMENT);
+  EXPECT_EQ(content(), text);
+}
+
 TEST_F(TrustChange, NoNameRemovesComments) {
   const std::string text = "# members\n\nalice " + key_of(1) + "\n";
   security::write_file(trust_, text);
