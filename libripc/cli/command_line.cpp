@@ -54,23 +54,40 @@ std::string meant_by(std::string_view word, const CLI::App& app) {
 }
 
 // If there is an unknown word, reports that word as the mistake, and not a missing command.
-int print_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+int print_parse_error(const CLI::App& app, const CLI::ParseError& error, bool json) {
   const bool lacks_command = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const bool is_of_word = lacks_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   const std::vector<std::string> unknown = is_of_word ? app.remaining(true) : std::vector<std::string>();
   std::ostringstream out;  // so that only stdio writes to standard output
-  const int code = unknown.empty() ? app.exit(error, out) : app.exit(CLI::ExtrasError(app.get_name(), unknown), out);
+  std::ostringstream problem;
+  const int code = unknown.empty() ? app.exit(error, out, problem)
+                                   : app.exit(CLI::ExtrasError(app.get_name(), unknown), out, problem);
   std::fputs(out.str().c_str(), stdout);
+  if (code == 0) return kOk;
   if (const std::string meant = unknown.empty() ? "" : meant_by(unknown.front(), app); !meant.empty())
-    std::fprintf(stderr, "Did you mean '%s'?\n", meant.c_str());
-  return code == 0 ? kOk : kUsage;
+    problem << "Did you mean '" << meant << "'?\n";
+  std::string text = problem.str();
+  if (!json) {
+    std::fputs(text.c_str(), stderr);
+    return kUsage;
+  }
+  text.pop_back();
+  std::ranges::replace(text, '\n', ' ');
+  return fail(kUsage, text);
 }
 
-bool wants_json(const CLI::App& app) {
-  const auto commands = app.get_subcommands();
-  const CLI::Option* json = app.get_option_no_throw("--json");
-  return (json != nullptr && json->count() > 0) ||
-         std::any_of(commands.begin(), commands.end(), [](const CLI::App* command) { return wants_json(*command); });
+// A command line that is wrong asks for JSON all the same.
+bool asks_for_json(const std::vector<std::string>& arguments) {
+  const auto end = std::ranges::find(arguments, "--");
+  return std::find(arguments.begin(), end, "--json") != end;
+}
+
+// Whether standard output is for a file.
+bool gives_output_away(const CLI::App& app) {
+  return std::ranges::any_of(app.get_subcommands(), [](const CLI::App* command) {
+    const CLI::Option* output = command->get_option_no_throw("--output");
+    return output != nullptr && output->count() != 0 && output->results().front() == "-";
+  });
 }
 
 }  // namespace
@@ -89,13 +106,18 @@ void refuse_empty_values(CLI::App& app) {
 }
 
 int parse_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
-  app.parse_complete_callback([&app] { tell_failures_as_json(wants_json(app) ? stdout : nullptr); });
   std::vector<std::string> arguments = split_empty_values(argc, argv);
+  const bool json = asks_for_json(arguments);
+  const auto choose_stream = [&app, json] {
+    if (json) tell_failures_as_json(gives_output_away(app) ? stderr : stdout);
+  };
+  app.parse_complete_callback(choose_stream);
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return print_parse_error(app, error);
+    choose_stream();
+    return print_parse_error(app, error, json);
   }
   return exit_code;
 }

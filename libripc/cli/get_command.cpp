@@ -144,7 +144,6 @@ int run_get(const GetOptions& options) {
                   "Standard output is a terminal: name a file with -o FILE, or say -o - to see the content here.");
     output = "-";
   }
-  if (output == "-" && options.json) tell_failures_as_json(stderr);
 
   auto client = Client::open(options.transport, to_timeout(options.timeout));
   if (!client.ok()) return fail(client.error());

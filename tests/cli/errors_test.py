@@ -197,7 +197,17 @@ class Json(ErrorTest):
     def test_wrong_usage_is_an_object_too_where_the_command_finds_it(self):
         self.failure("ping", "id:0", code=2)
 
+    def test_wrong_usage_is_an_object_too_where_the_command_line_is_not_understood(self):
+        for command, named in ((["ping"], "NAME"), (["ping", "files", "--tiemout", "1"], "--timeout"),
+                               (["pnig", "files"], "'ping'"), (["ping", "files", "--timeout", "soon"], "--timeout")):
+            with self.subTest(command=command):
+                self.assertIn(named, self.failure(*command, code=2)["error"])
+
     def test_standard_output_that_is_for_a_file_stays_empty(self):
+        for output in (["-o", "-"], ["-o-"], ["--output", "-"], ["--output=-"]):
+            out, errors = self.ripc("get", "nobody", "x", *output, "--jsn", "--json", code=2)
+            self.assertEqual(out, b"")
+            self.assertIn(b'"exit_code":2', errors)
         out, errors = self.ripc("get", "nobody", "x", "-o", "-", "--json", code=3)
         self.assertEqual(out, b"")
         self.assertIn(b'"exit_code":3', errors)
