@@ -3,12 +3,15 @@
 
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 import unittest
 
 sys.dont_write_bytecode = True
 
-from harness import CliTest  # noqa: E402
+from harness import PATIENCE, CliTest  # noqa: E402
 
 TRANSPORT = os.environ.get("RIPC_TEST_TRANSPORTS", "shm").split(",")[0]
 
@@ -153,6 +156,35 @@ class Bench(CliTest):
         text = self.ripc("bench", "protocols", "--transport", TRANSPORT, "--size", "1M", "--iterations", "5")[0].decode()
         first_long = re.search(r"(?m)^([0-9]+ [KM]iB) +[^ ]+ [a-z]+ +-", text).group(1)
         self.assertIn(f"From {first_long} on a payload cannot be short, so AUTO has no choice.", text)
+
+    def children(self, process):
+        """The processes that it started, as soon as there are any."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and process.poll() is None:
+            with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+                if children := file.read().split():
+                    return [int(child) for child in children]
+        self.fail(f"it started none: {process.poll()}")
+
+    def test_the_death_of_the_other_side_ends_it_while_it_spins(self):
+        bench = self.start("bench", "limits", "--iterations", "1000000000", stderr=subprocess.PIPE)
+        child = self.children(bench)[0]
+        end = time.monotonic() + PATIENCE
+        spent = 0
+        while spent < 20 and time.monotonic() < end:  # ticks of processor time: it spins
+            with open(f"/proc/{child}/stat", encoding="ascii") as file:
+                spent = int(file.read().rpartition(")")[2].split()[11])
+        os.kill(child, signal.SIGKILL)
+        self.assertEqual(bench.wait(PATIENCE), 1)
+        self.assertIn(b"other side", bench.stderr.read())
+
+    def test_its_own_key_has_no_name_that_an_interrupted_one_could_leave_behind(self):
+        self.environment["TMPDIR"] = self.folder
+        os.remove(self.key)
+        before = os.listdir(self.folder)
+        bench = self.start("bench", "pingpong", "--transport", "socket", "--iterations", "1000000000")
+        self.children(bench)
+        self.assertEqual(os.listdir(self.folder), before)
 
     def test_bad_options_are_refused(self):
         for arguments in (("service", "--wait", "never"), ("service", "--size", "7"), ("service", "--size", "2M"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ripc bench: measures this machine with and without libripc.
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "bench/options.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
+#include "file/descriptor.hpp"
 #include "ripc/rpc.h"
 
 namespace cli {
@@ -103,7 +105,8 @@ std::string problem_with(const BenchOptions& options) {
   return {};
 }
 
-// A cluster key that only the two sides have, unless the user has chosen a key, or none.
+// A cluster key that only the two sides have, unless the user has chosen a key, or none. Its file has no name any more,
+// so that nothing of it is left when a signal ends this process.
 class OwnKey {
  public:
   OwnKey() {
@@ -113,22 +116,18 @@ class OwnKey {
     const char* folder = getenv("TMPDIR");
     std::string name = std::string(folder != nullptr ? folder : "/tmp") + "/ripc-bench-XXXXXX";
     if (mkdtemp(name.data()) == nullptr) return;
-    folder_ = name;
-    const auto made = ripc::create_cluster_key(folder_ + "/cluster.key");
-    if (made.ok()) file_ = *made;
+    if (const auto made = ripc::create_cluster_key(name + "/cluster.key"); made.ok()) {
+      key_.reset(open(made->c_str(), O_RDONLY | O_CLOEXEC));
+      unlink(made->c_str());
+    }
+    rmdir(name.c_str());
   }
-  ~OwnKey() {
-    if (!file_.empty()) unlink(file_.c_str());
-    if (!folder_.empty()) rmdir(folder_.c_str());
-  }
-  OwnKey(const OwnKey&) = delete;
-  OwnKey& operator=(const OwnKey&) = delete;
 
-  const std::string& file() const noexcept { return file_; }
+  // Empty: there is none.
+  std::string file() const { return key_ ? "/proc/self/fd/" + std::to_string(key_.get()) : std::string(); }
 
  private:
-  std::string folder_;
-  std::string file_;
+  Descriptor key_;
 };
 
 int run_bench(BenchOptions options) {

@@ -93,7 +93,8 @@ class Limits {
     for (const LimitsCommand command : {kTwoLines, kSameLine}) {
       samples.clear();
       if (!order(command, rounds)) return other_side_ended();
-      measure_cacheline(side_, command == kTwoLines ? Lines::two_lines : Lines::same_line, rounds, samples);
+      if (!measure_cacheline(side_, command == kTwoLines ? Lines::two_lines : Lines::same_line, rounds, samples))
+        return other_side_ended();
       put(json, command == kTwoLines ? "cacheline_rtt" : "cacheline_same_line_rtt", samples);
     }
 

@@ -50,12 +50,14 @@ bool wait_for_child(pid_t child) {
 }
 
 // Spins without a pause, which would add to the measured time. Yields the processor if the other side is not running at
-// all.
-void spin_until(const std::atomic<std::uint64_t>& line, std::uint64_t value) noexcept {
+// all. False: the other side has ended.
+bool spin_until(const Side& side, const std::atomic<std::uint64_t>& line, std::uint64_t value) noexcept {
   constexpr int kRounds = 1 << 16;
   while (true) {
     for (int round = 0; round < kRounds; ++round)
-      if (line.load(std::memory_order_acquire) == value) return;
+      if (line.load(std::memory_order_acquire) == value) return true;
+    // It says nothing else before it has written the value.
+    if (side.control.has_said()) return line.load(std::memory_order_acquire) == value;
     sched_yield();
   }
 }
@@ -218,7 +220,7 @@ ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message
 }
 
 // Both sides count rounds from the value that the last block left; between blocks the lines of a kind are equal.
-void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples) {
+bool measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples) {
   static const TickClock clock;
   const bool is_same = lines == Lines::same_line;
   std::atomic<std::uint64_t>& there = is_same ? side.shared->same : side.shared->there;
@@ -229,9 +231,10 @@ void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::
     const std::uint64_t start = clock.now();
     there.store(answer + 1, std::memory_order_release);
     answer += step;
-    spin_until(back, answer);
+    if (!spin_until(side, back, answer)) return false;
     samples.push_back(clock.nanoseconds(clock.now() - start));
   }
+  return true;
 }
 
 void answer_cacheline(const Side& side, Lines lines, std::uint64_t count) {
@@ -242,7 +245,7 @@ void answer_cacheline(const Side& side, Lines lines, std::uint64_t count) {
   // The other side may have begun: on the same line its first number is odd.
   std::uint64_t answer = back.load(std::memory_order_acquire) & ~(step - 1);
   for (std::uint64_t round = 0; round < count; ++round) {
-    spin_until(there, answer + 1);
+    if (!spin_until(side, there, answer + 1)) return;
     answer += step;
     back.store(answer, std::memory_order_release);
   }

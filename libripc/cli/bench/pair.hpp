@@ -91,7 +91,7 @@ ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message
 //   same_line  both directions in one line, which no two queues can do, and which is faster
 enum class Lines : std::uint64_t { two_lines = 0, same_line = 1 };
 // Each side calls its function with the same count. samples: nanoseconds, appended.
-void measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples);
+[[nodiscard]] bool measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples);
 void answer_cacheline(const Side& side, Lines lines, std::uint64_t count);
 
 // "The other side has ended": see its own message on standard error.
