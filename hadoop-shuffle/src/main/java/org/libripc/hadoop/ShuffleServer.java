@@ -227,6 +227,9 @@ final class ShuffleServer implements AutoCloseable {
     } catch (RuntimeException problem) {
       LOG.warn("Cannot answer {}: {}", checked.request.source(), problem.toString());
       if (!checked.request.isEnded()) checked.request.drop(Status.CANCELLED);
+    } finally {
+      // It may have ended since the task looked, and the task may have opened its files again.
+      if (jobs.user(checked.job) == null) outputs.endJob(checked.job);
     }
   }
 

@@ -50,8 +50,10 @@ abstract class ServerFixture {
   MapFiles maps;
   final Set<String> readers = ConcurrentHashMap.newKeySet();
   volatile Runnable beforeFinding = () -> {};
+  volatile Runnable whileFinding = () -> {};
   long indexBytes = 1 << 20;
   HandlerMetrics metrics;
+  MapOutputs outputs;
   ShuffleServer server;
   RemoteShuffle shuffle;
 
@@ -65,11 +67,12 @@ abstract class ServerFixture {
   }
 
   private ShuffleServer serve(int queue, int underWay) {
-    MapOutputs outputs =
+    outputs =
         new MapOutputs(
             relative -> {
               Path file = folder.resolve(relative);
               if (!Files.exists(file)) throw new IOException("no " + file);
+              whileFinding.run();
               return file.toFile();
             },
             maps.conf,

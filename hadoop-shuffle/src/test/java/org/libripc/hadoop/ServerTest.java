@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -83,6 +84,35 @@ class ServerTest extends ServerFixture {
       }
       assertEquals(ByteBuffer.wrap(part(0), 1000, length), memory.buffer());
     }
+  }
+
+  @Test
+  void nothingIsLeftOfAJobThatEndsWhileItIsAnswered() throws Exception {
+    write(0, 20, 40);
+    AtomicInteger lookups = new AtomicInteger();
+    AtomicInteger files = new AtomicInteger();
+    // The reader that has the bytes read finds the output again, and the job ends at that moment.
+    beforeFinding =
+        () -> {
+          if (lookups.incrementAndGet() == 2) outputs.endJob(JOB);
+        };
+    whileFinding =
+        () -> {
+          if (files.incrementAndGet() != 4) return; // the data and the index, for the second time
+          keys.remove(JOB);
+          server.endJob(JOB);
+        };
+    RemoteHost host = shuffle.host(name);
+    Wire.Range range = new Wire.Range(MapFiles.attempt(0).toString(), 0, 10);
+    ByteBuffer request = Wire.encode(new Wire.Data(host.head(REDUCE), false, List.of(range)), KEY);
+    try (RegisteredBuffer memory = shuffle.ripc().lease(range.length())) {
+      Outgoing room = new Outgoing().attach(new ReturnBuffer(memory));
+      try (CallResult result = RemoteHost.await(host.call(Wire.DATA, request, room))) {
+        assertEquals(Wire.OK, result.code());
+      }
+    }
+    assertEquals(4, files.get());
+    await(() -> outputs.count() == 0 && outputs.openFiles() == 0);
   }
 
   @Test
