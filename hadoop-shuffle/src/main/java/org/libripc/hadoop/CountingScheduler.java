@@ -3,6 +3,7 @@ package org.libripc.hadoop;
 
 import java.io.IOException;
 import java.util.List;
+import org.apache.hadoop.mapred.Counters;
 import org.apache.hadoop.mapred.ShuffleConsumerPlugin;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.reduce.ExceptionReporter;
@@ -15,6 +16,7 @@ import org.apache.hadoop.mapreduce.task.reduce.ShuffleSchedulerImpl;
  * outputs that the visit leaves to it, and none that became known since.
  */
 final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
+  private final Counters.Counter all;
   private final ShuffleCounters counters;
 
   CountingScheduler(
@@ -30,6 +32,7 @@ final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
         context.getShuffledMapsCounter(),
         context.getReduceShuffleBytes(),
         context.getFailedShuffleCounter());
+    all = context.getReduceShuffleBytes();
     this.counters = counters;
   }
 
@@ -41,10 +44,13 @@ final class CountingScheduler<K, V> extends ShuffleSchedulerImpl<K, V> {
   }
 
   @Override
-  public void copySucceeded(
+  public synchronized void copySucceeded(
       TaskAttemptID map, MapHost host, long bytes, long start, long end, MapOutput<K, V> output)
       throws IOException {
+    // Hadoop throws away an output that it has already, and does not count it either.
+    long before = all.getCounter();
     super.copySucceeded(map, host, bytes, start, end, output);
+    if (all.getCounter() == before) return;
     // Hadoop, too, calls this in the thread of a fetcher.
     ShufflePath path =
         Thread.currentThread() instanceof RipcFetcher<?, ?> fetcher

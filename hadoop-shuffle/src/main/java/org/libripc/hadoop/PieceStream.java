@@ -161,9 +161,10 @@ final class PieceStream extends InputStream {
   }
 
   private ByteBuffer await(Piece piece) throws IOException, InterruptedException {
-    for (int attempt = 0; ; ++attempt) {
+    RemoteHost.Repeats repeats = new RemoteHost.Repeats();
+    while (true) {
       try (CallResult result = RemoteHost.await(piece.call)) {
-        if (!host.isToRepeat(result, attempt)) {
+        if (!host.isToRepeat(result, repeats)) {
           if (result.isAnswered() && result.code() == Wire.NOT_THERE) throw lack(piece, result);
           RemoteHost.check(result);
           if (result.itemCount() != 2 || result.size(0) != piece.length)

@@ -23,6 +23,12 @@ final class RemoteHost {
   private static final int MOST_REFUSALS = 200;
   private static final long PAUSE = 20; // ms, between two refusals
 
+  /** Why a request was sent again. */
+  static final class Repeats {
+    private int refusals;
+    private boolean hasNewSession;
+  }
+
   private final RemoteShuffle shuffle;
   private final String name;
   private ServiceId id;
@@ -103,11 +109,12 @@ final class RemoteHost {
   /** Asks for the sizes of outputs, in the order of the attempts. */
   List<Wire.Size> sizes(int reduce, List<String> attempts)
       throws IOException, InterruptedException {
-    for (int attempt = 0; ; ++attempt) {
+    Repeats repeats = new Repeats();
+    while (true) {
       Wire.Sizes wanted = new Wire.Sizes(head(reduce), attempts);
       ByteBuffer request = Wire.encode(wanted, shuffle.key());
       try (CallResult result = await(call(Wire.SIZES, request, new Outgoing()))) {
-        if (isToRepeat(result, attempt)) continue;
+        if (isToRepeat(result, repeats)) continue;
         check(result);
         return Wire.decodeSizes(authentic(request, result), attempts.size());
       }
@@ -138,13 +145,14 @@ final class RemoteHost {
   }
 
   /** Whether to repeat the request: too many requests wait there, or the session is gone. */
-  boolean isToRepeat(CallResult result, int attempt) throws InterruptedException {
+  boolean isToRepeat(CallResult result, Repeats repeats) throws InterruptedException {
     if (result.outcome() == CallOutcome.DID_NOT_RUN && result.status() == Status.AGAIN) {
-      if (attempt >= MOST_REFUSALS) return false;
+      if (++repeats.refusals > MOST_REFUSALS) return false;
       Thread.sleep(PAUSE);
       return true;
     }
-    if (result.isAnswered() && result.code() == Wire.NO_SESSION && attempt == 0) {
+    if (result.isAnswered() && result.code() == Wire.NO_SESSION && !repeats.hasNewSession) {
+      repeats.hasNewSession = true;
       session = null;
       way = null; // a new process may be reached another way
       return true;

@@ -16,10 +16,13 @@ import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Queue;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import org.apache.hadoop.mapred.JobConf;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -27,11 +30,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.libripc.Outgoing;
 import org.libripc.RegisteredBuffer;
 import org.libripc.Ripc;
 import org.libripc.RipcException;
 import org.libripc.ServiceInfo;
+import org.libripc.Status;
 import org.libripc.Ticket;
 import org.libripc.rpc.Request;
 import org.libripc.rpc.Rpc;
@@ -63,6 +68,8 @@ class AnswerTest {
   private RemoteShuffle shuffle;
   private volatile int method; // at which the service lies
   private volatile Lie lie = Lie.NONE;
+  private final Queue<Consumer<Request>> before =
+      new ConcurrentLinkedQueue<>(); // its answers there
   private volatile CompletableFuture<Ticket> lent; // gets the ticket of lent bytes; null: none are
 
   @BeforeEach
@@ -106,6 +113,11 @@ class AnswerTest {
    * @param data what is sent in its place; null: {@code says} itself
    */
   private void answer(Request request, int to, ByteBuffer says, byte[] data) {
+    Consumer<Request> other = to == method ? before.poll() : null;
+    if (other != null) {
+      other.accept(request);
+      return;
+    }
     if (to == Wire.DATA && lent != null) {
       try (RegisteredBuffer memory = ripc.lease(1 << 20)) {
         lent.complete(request.reply(new Outgoing().borrow(memory)));
@@ -198,6 +210,16 @@ class AnswerTest {
     lie = Lie.NO_SESSION;
     assertThrows(ShuffleFailure.class, () -> host.sizes(0, List.of("")));
     assertNotSame(before, host.way());
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {Wire.SIZES, Wire.DATA})
+  void aHostThatWasBusyMayHaveLostTheSession(int at) throws Exception {
+    method = at;
+    before.add(request -> request.refuse(Status.AGAIN));
+    before.add(request -> request.reply(Wire.NO_SESSION, new Outgoing()));
+    fetch();
+    assertArrayEquals(BYTES, taken.came.get(MapFiles.attempt(0)));
   }
 
   /** A piece is of one directory, and these outputs need none. */

@@ -152,7 +152,7 @@ final class OneProcess implements AutoCloseable {
   }
 
   /** A reporter that adds the plugin's counters to {@code counted}. */
-  private Reporter reporter(Map<String, Long> counted) {
+  static Reporter reporter(Map<String, Long> counted) {
     return madeUp(
         Reporter.class,
         (proxy, method, arguments) -> {
@@ -162,6 +162,14 @@ final class OneProcess implements AutoCloseable {
             counted.merge((String) arguments[1], (Long) arguments[2], Long::sum);
           return null;
         });
+  }
+
+  /** The status of a reducer. */
+  static TaskStatus status() throws ReflectiveOperationException {
+    Constructor<?> makeStatus =
+        Class.forName("org.apache.hadoop.mapred.ReduceTaskStatus").getDeclaredConstructor();
+    makeStatus.setAccessible(true);
+    return (TaskStatus) makeStatus.newInstance();
   }
 
   /** What a reducer does with its merged records. */
@@ -183,10 +191,7 @@ final class OneProcess implements AutoCloseable {
     ReduceTask task = new ReduceTask("job.xml", attempt, 0, outputs, 1);
     task.setConf(conf);
     task.setShuffleSecret(key);
-    Constructor<?> makeStatus =
-        Class.forName("org.apache.hadoop.mapred.ReduceTaskStatus").getDeclaredConstructor();
-    makeStatus.setAccessible(true);
-    TaskStatus status = (TaskStatus) makeStatus.newInstance();
+    TaskStatus status = status();
     counters = new ConcurrentHashMap<>();
     shuffle.init(MapFiles.context(conf, attempt, null, master(), status, task, reporter(counters)));
     long began = System.currentTimeMillis();
