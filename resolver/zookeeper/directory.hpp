@@ -4,6 +4,7 @@
 // (zookeeper_directory.hpp); another, such as etcd, would need only this interface.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -90,6 +91,9 @@ class Directory {
   virtual void sync(Done done) = 0;
   // Ends the watches of a node.
   virtual void forget(std::string path) = 0;
+
+  // How many watches, of paths that are at most this long, every server accepts after a reconnect.
+  virtual std::size_t most_watches(std::size_t path_size) const noexcept = 0;
 
   // Static: "zookeeper".
   virtual std::string_view name() const noexcept = 0;

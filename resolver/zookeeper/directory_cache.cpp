@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the resolver knows about other contexts' services, and how it learns of changes.
+#include <algorithm>
 #include <new>
 #include <unordered_set>
+#include <utility>
 
 #include "resolver/zookeeper/directory_resolver.hpp"
 
@@ -18,7 +20,7 @@ DirectoryResolver::Entry& DirectoryResolver::entry_of(ripc_service_id id) {
     order_.splice(order_.end(), order_, found->second.order);
     return found->second;
   }
-  make_room();
+  make_room(1);
   std::list<ripc_service_id> place{id};
   Entry& entry = entries_[id];
   entry.order = place.begin();
@@ -26,13 +28,18 @@ DirectoryResolver::Entry& DirectoryResolver::entry_of(ripc_service_id id) {
   return entry;
 }
 
-// Removes the entries used longest ago, with their watches, except those that someone waits for.
-void DirectoryResolver::make_room() {
-  for (auto next = order_.begin(); next != order_.end() && entries_.size() >= options_.max_cached;) {
+// Removes the entries used longest ago, with their watches, until there is room for this many more. Those that someone
+// waits for stay, and those whose answer brings a watch.
+void DirectoryResolver::make_room(std::size_t more) {
+  for (auto next = order_.begin(); next != order_.end() && entries_.size() + more > most_cached();) {
     const auto current = next++;
     const auto found = entries_.find(*current);
-    if (found->second.waiters != 0 || found->second.is_asked) continue;
-    if (found->second.is_watched && own_.count(*current) == 0) directory_->forget(service_path(*current));
+    const Entry& entry = found->second;
+    if (entry.waiters != 0 || entry.is_under_way) continue;
+    const auto own = own_.find(*current);
+    if (entry.is_watched && (own == own_.end() || !own->second->is_watched)) directory_->forget(service_path(*current));
+    // It is near the front, because what was used longest ago was asked for longest ago.
+    if (entry.is_asked) to_ask_.erase(std::ranges::find(to_ask_, *current));
     entries_.erase(found);
     order_.erase(current);
   }
@@ -42,11 +49,11 @@ DirectoryResolver::Group& DirectoryResolver::group_of(ripc_service_id group) {
   if (groups_.size() >= options_.max_groups && groups_.count(group) == 0) {
     auto oldest = groups_.end();
     for (auto next = groups_.begin(); next != groups_.end(); ++next) {
-      const bool is_free = next->second.waiters == 0 && !next->second.is_asked;
+      const bool is_free = next->second.waiters == 0 && !next->second.is_under_way;
       if (is_free && (oldest == groups_.end() || next->second.used < oldest->second.used)) oldest = next;
     }
     if (oldest != groups_.end()) {
-      directory_->forget(group_path(oldest->first));
+      if (oldest->second.is_known) directory_->forget(group_path(oldest->first));
       groups_.erase(oldest);
     }
   }
@@ -73,6 +80,7 @@ void DirectoryResolver::ask_waiting() {
       if (found->second.is_doubtful) directory_->sync({});
       directory_->get(service_path(id), Directory::Read::watched,
                       [this, id](const Directory::Answer& answer) { answered(id, answer); });
+      found->second.is_under_way = true;
       ++asking_;
       ++counters_.reads;
     }
@@ -87,13 +95,15 @@ void DirectoryResolver::ask_group(ripc_service_id group, Group& known) {
     directory_->children(group_path(group), true,
                          [this, group](const Directory::Answer& answer) { group_answered(group, answer); });
     ++counters_.reads;
+    known.is_under_way = true;
   }
   known.is_asked = true;
 }
 
-RecordCheck DirectoryResolver::check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record) {
+RecordCheck DirectoryResolver::check(const Directory::Node& node, ripc_service_id id, spi::ServiceRecord& record) {
   spi::Refusals refusals;
-  const RecordCheck verdict = decode_record(text, id, options_.credentials, options_.hash_name, record, refusals);
+  const RecordCheck verdict =
+      decode_record(node.data, id, node.owner, options_.credentials, options_.hash_name, record, refusals);
   const Lock lock(mutex_);
   counters_.refusals += refusals;
   switch (verdict) {
@@ -117,6 +127,10 @@ RecordCheck DirectoryResolver::check(std::string_view text, ripc_service_id id, 
     case RecordCheck::forged:
       ++counters_.forged;
       break;
+    case RecordCheck::replayed:
+      ++counters_.refusals.not_permitted;
+      security::Counters::add(options_.credentials.counters->records_refused);
+      break;
   }
   return verdict;
 }
@@ -134,8 +148,9 @@ bool DirectoryResolver::displaces_known(const spi::ServiceRecord& record, const 
   if (!spi::may_displace(record, *entry.record, options_.credentials)) return false;
   // A takeover makes the incarnation larger, whatever the clocks say, so a smaller one is from before the takeover. But
   // if the known holder ended unnoticed, one with a slower clock may have come: then sends to the known holder fail.
-  if (record.context == entry.record->context || entry.is_doubtful || spi::displaces(record, *entry.record))
-    return true;
+  const bool is_later = record.context == entry.record->context ? record.incarnation >= entry.record->incarnation
+                                                                : spi::displaces(record, *entry.record);
+  if (is_later || entry.is_doubtful) return true;
   security::Counters::add(options_.credentials.counters->records_refused);
   return false;
 }
@@ -149,7 +164,8 @@ void DirectoryResolver::answered(ripc_service_id id, const Directory::Answer& an
   take_answer(id, answer);
 } catch (const std::bad_alloc&) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = entries_.find(id); found != entries_.end()) found->second.is_asked = false;
+  if (const auto found = entries_.find(id); found != entries_.end())
+    found->second.is_asked = found->second.is_under_way = false;
   changed_.notify_all();
   throw;
 }
@@ -160,7 +176,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
   RecordCheck verdict = RecordCheck::good;
   if (answer.outcome == Outcome::done) {
     record.emplace();
-    verdict = check(answer.node.data, id, *record);
+    verdict = check(answer.node, id, *record);
     if (verdict != RecordCheck::good) record.reset();
   }
   bool is_news = false;
@@ -172,6 +188,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
       return;
     }
     Entry& entry = found->second;
+    entry.is_under_way = false;
     const bool was_known = entry.is_known;
     // The server lags behind another one.
     const bool is_older = answer.outcome == Outcome::done &&
@@ -192,8 +209,10 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
         return entry.record.has_value() == record.has_value() &&
                (!record || (answer.node.created == entry.created && answer.node.version == entry.version));
       };
-      if (record && entry.record && !displaces_known(*record, entry)) {
-        ++counters_.refusals.not_permitted;
+      const bool is_old = record && entry.record && !displaces_known(*record, entry);
+      if (is_old) ++counters_.refusals.not_permitted;
+      // The holder writes its record again. If it is gone, sends to it fail.
+      if (is_old || (verdict == RecordCheck::replayed && !entry.is_doubtful)) {
         record = entry.record;
       } else {
         is_news = was_known && !is_same();
@@ -209,6 +228,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
       entry.record = record;
       entry.is_of_other_version = verdict == RecordCheck::other_version;
     }
+    make_room(0);
     ask_waiting();
     changed_.notify_all();
   }
@@ -223,7 +243,7 @@ void DirectoryResolver::group_answered(ripc_service_id group, const Directory::A
     const auto found = groups_.find(group);
     if (found == groups_.end()) return;
     Group& known = found->second;
-    known.is_asked = false;
+    known.is_asked = known.is_under_way = false;
     if (answer.outcome == Outcome::unknown) {
       ask_group(group, known);
       return;
@@ -234,7 +254,7 @@ void DirectoryResolver::group_answered(ripc_service_id group, const Directory::A
     } else {
       std::unordered_set<ripc_service_id> members;
       for (const std::string& name : answer.children) {
-        if (const ripc_service_id id = id_of_member(name); id != 0 && members.size() < options_.max_cached / 2)
+        if (const ripc_service_id id = id_of_member(name); id != 0 && members.size() < most_cached() / 2)
           members.insert(id);
       }
       is_news = known.is_known;
@@ -271,8 +291,10 @@ void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
     known.is_asked = false;
     ask_group(group, known);
   }
+  if (is_new) own_watches_ = 0;
   for (auto& [id, own] : own_) {
     if (is_new) {
+      own->is_watched = false;
       own->is_new = true;
       own->rewrites = 0;
     }
@@ -303,9 +325,12 @@ void DirectoryResolver::changed(std::string_view path) {
     entry->second.is_watched = false;
     ask(id, entry->second);
   }
-  if (const auto own = own_.find(id); own != own_.end() && own->second->is_wanted && !own->second->is_fenced) {
-    ++own->second->goal;
-    settle(own->second);
+  if (const auto found = own_.find(id); found != own_.end()) {
+    Own& own = *found->second;
+    if (std::exchange(own.is_watched, false)) --own_watches_;
+    if (!own.is_wanted || own.is_fenced) return;
+    ++own.goal;
+    settle(found->second);
   }
 }
 

@@ -191,8 +191,8 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   }
   std::vector<Directory::Write> writes;
   if (former != nullptr && !is_ours) writes.push_back({WriteKind::remove, path, {}, *former});
-  writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path, encode_record(record, options_.credentials),
-                    is_ours ? *former : Directory::Node{}});
+  writes.push_back({is_ours ? WriteKind::replace : WriteKind::create, path,
+                    encode_record(record, session_, options_.credentials), is_ours ? *former : Directory::Node{}});
   for (const ripc_service_id group : record.groups) {
     if (!std::binary_search(groups.begin(), groups.end(), group))
       writes.push_back({WriteKind::add, member_path(group, record.id, session_), {}, {}});
@@ -202,8 +202,9 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   }
   own->is_new = false;
   ++counters_.writes;
-  directory_->commit(std::move(writes),
-                     [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
+  directory_->commit(std::move(writes), [this, own, session = session_](const Directory::Answer& answer) {
+    step(own, [&] { write_answered(own, session, answer); });
+  });
 }
 
 void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
@@ -213,12 +214,19 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
   for (const ripc_service_id group : groups)
     writes.push_back({WriteKind::drop, member_path(group, own->id, session_), {}, {}});
   ++counters_.writes;
-  directory_->commit(std::move(writes),
-                     [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
+  directory_->commit(std::move(writes), [this, own, session = session_](const Directory::Answer& answer) {
+    step(own, [&] { write_answered(own, session, answer); });
+  });
 }
 
-// Watches the own node, so that its end is reported, whoever ends it.
+// Watches the own node, so that its end is reported, whoever ends it. Own services get half of the watches; one without
+// notices its end when a peer fences it, or in the next settling.
 void DirectoryResolver::watch_own(const OwnPointer& own) {
+  if (!own->is_watched && own_watches_ >= most_watches_ / 2) return;
+  if (!std::exchange(own->is_watched, true)) {
+    ++own_watches_;
+    make_room(0);
+  }
   ++counters_.reads;
   const ripc_service_id id = own->id;
   directory_->get(service_path(id), Directory::Read::watched,
@@ -249,7 +257,9 @@ void DirectoryResolver::end_step(const OwnPointer& own, bool is_reached) {
 
 void DirectoryResolver::forget(const OwnPointer& own) {
   const auto found = own_.find(own->id);
-  if (found != own_.end() && found->second == own) own_.erase(found);
+  if (found == own_.end() || found->second != own) return;
+  if (own->is_watched) --own_watches_;
+  own_.erase(found);
 }
 
 // A service that was established waits for the next session, because someone may correct the access list.
@@ -269,11 +279,12 @@ bool DirectoryResolver::is_refused(const OwnPointer& own, const Directory::Answe
   return true;
 }
 
-void DirectoryResolver::write_answered(const OwnPointer& own, const Directory::Answer& answer) {
+void DirectoryResolver::write_answered(const OwnPointer& own, std::uint64_t session, const Directory::Answer& answer) {
   using Outcome = Directory::Outcome;
   const Lock lock(mutex_);
   if (is_refused(own, answer)) return;
-  if (answer.outcome == Outcome::unknown) return put_back(own);
+  // The record names the session that was there when it was written, so it is of no use in another one.
+  if (answer.outcome == Outcome::unknown || session != session_) return put_back(own);
   if (answer.outcome != Outcome::done) {
     if (++own->attempts <= kMostAttempts) return read(own);
     return fail(own, Status(RIPC_SYSTEM, "The service ID " + id_text(own->id) +
@@ -311,13 +322,13 @@ void DirectoryResolver::read_answered(const OwnPointer& own, const Directory::An
 void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& answer,
                                 std::optional<spi::ServiceRecord>& winner) {
   spi::ServiceRecord holder;
-  const bool is_good = check(answer.node.data, own->id, holder) == RecordCheck::good;
+  const bool is_good = check(answer.node, own->id, holder) == RecordCheck::good;
   const Lock lock(mutex_);
   own->step_goal = own->goal;
   const bool is_ours = answer.node.owner == session_;
   const std::vector<ripc_service_id> groups = is_ours && is_good ? holder.groups : std::vector<ripc_service_id>();
   if (!own->is_wanted) {
-    if (is_ours && is_good && holder.context == own_context_) return remove(own, answer.node, groups);
+    if (is_ours) return remove(own, answer.node, is_good ? groups : own->record.groups);
     forget(own);
     return end_step(own, true);
   }
@@ -326,7 +337,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     return end_step(own, true);
   }
   own->displaced.clear();
-  if (is_ours || (is_good && holder.context == own_context_)) return write(own, &answer.node, groups);
+  if (is_good && (is_ours || holder.context == own_context_)) return write(own, &answer.node, groups);
   if (!is_good) {
     if (++own->rewrites <= kMaxRewrites) return write(own, &answer.node, groups);
     return fail(own,

@@ -43,6 +43,7 @@ DirectoryResolver::DirectoryResolver(std::unique_ptr<Directory> directory, Direc
     : directory_(std::move(directory)),
       options_(std::move(options)),
       own_context_(own_context),
+      most_watches_(directory_->most_watches(kServicePathSize) - options_.max_groups),
       down_since_(monotonic_now()) {}
 
 Result<std::unique_ptr<DirectoryResolver>> DirectoryResolver::create(std::unique_ptr<Directory> directory,
@@ -220,7 +221,7 @@ struct Listing {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<ripc_service_id> to_read;
-  std::vector<std::pair<ripc_service_id, std::string>> found;
+  std::vector<std::pair<ripc_service_id, Directory::Node>> found;
   std::size_t under_way = 0;
   std::size_t folders = 0;
   std::uint64_t progress = 0;
@@ -238,7 +239,7 @@ void list_one(Directory& directory, const std::shared_ptr<Listing>& listing, rip
       ++listing->progress;
       if (answer.outcome != Directory::Outcome::unknown || attempts == kListAttempts) {
         --listing->under_way;
-        if (answer.outcome == Directory::Outcome::done) listing->found.emplace_back(id, answer.node.data);
+        if (answer.outcome == Directory::Outcome::done) listing->found.emplace_back(id, answer.node);
         if (answer.outcome == Directory::Outcome::refused) listing->refusal = answer.reason;
         listing->changed.notify_all();
       }
@@ -304,9 +305,9 @@ Status DirectoryResolver::list(const spi::Visit& visit) {
   const auto found = std::move(listing->found);
   const std::string refusal = std::move(listing->refusal);
   lock.unlock();
-  for (const auto& [id, text] : found) {
+  for (const auto& [id, node] : found) {
     spi::ServiceRecord record;
-    if (check(text, id, record) == RecordCheck::good) visit(record);
+    if (check(node, id, record) == RecordCheck::good) visit(record);
   }
   if (refusal.empty()) return {};
   return Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process list services (" +

@@ -8,6 +8,7 @@
 // session. docs/internals/zookeeper.md has the details.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,7 +31,7 @@ namespace ripc::internal::resolver {
 struct DirectoryOptions {
   security::Credentials credentials;  // no keys: nothing is authenticated
   spi::NameHash hash_name;            // must be set
-  std::size_t max_cached = 16384;     // services that are watched, present or not
+  std::size_t max_cached = 16384;     // services that are watched, present or not; fewer if their paths are long
   std::size_t max_groups = 1024;
   // publish() waits this long for the directory, also for one that has not been reached since the start.
   Nanoseconds patience = 1'000'000'000;
@@ -116,7 +117,8 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     std::uint64_t created = 0;                 // of its node; never decreases
     std::int32_t version = 0;
     bool is_known = false;
-    bool is_asked = false;             // waits in to_ask_, or was asked and not answered yet
+    bool is_asked = false;             // waits in to_ask_, or is_under_way
+    bool is_under_way = false;         // was asked and not answered yet
     bool is_watched = false;           // the servers have a watch
     bool is_doubtful = false;          // a send to it failed since it was read
     bool is_of_other_version = false;  // there is a record, but only another version of libripc can read it
@@ -128,7 +130,8 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   struct Group {
     std::vector<ripc_service_id> members;
     bool is_known = false;
-    bool is_asked = false;
+    bool is_asked = false;  // waits for the link, or is_under_way
+    bool is_under_way = false;
     unsigned waiters = 0;
     Nanoseconds used = 0;
     std::string refusal;
@@ -146,6 +149,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_fenced = false;
     bool is_queued = false;   // in to_settle_
     bool is_busy = false;     // a step is under way
+    bool is_watched = false;  // has one of the watches for own services
     bool is_in_sync = false;  // reads are no older than the beginning of this step
     std::uint64_t goal = 1;   // counts the changes that were wanted
     std::uint64_t reached = 0;
@@ -173,14 +177,15 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   const spi::ServiceRecord* own_record(ripc_service_id id) const noexcept;
 
   // directory_cache.cpp: what is known of other contexts' services. The lock is held.
+  std::size_t most_cached() const noexcept { return std::min(options_.max_cached, most_watches_ - own_watches_); }
   Entry& entry_of(ripc_service_id id);
   Group& group_of(ripc_service_id group);
-  void make_room();
+  void make_room(std::size_t more);
   void ask(ripc_service_id id, Entry& entry);
   void ask_group(ripc_service_id group, Group& known);
   void ask_waiting();
   bool displaces_known(const spi::ServiceRecord& record, const Entry& entry) const;
-  RecordCheck check(std::string_view text, ripc_service_id id, spi::ServiceRecord& record);
+  RecordCheck check(const Directory::Node& node, ripc_service_id id, spi::ServiceRecord& record);
   // Without the lock.
   void answered(ripc_service_id id, const Directory::Answer& answer);
   void take_answer(ripc_service_id id, const Directory::Answer& answer);
@@ -200,7 +205,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void remove(const OwnPointer& own, const Directory::Node& node, const std::vector<ripc_service_id>& groups);
   void watch_own(const OwnPointer& own);
   void read_answered(const OwnPointer& own, const Directory::Answer& answer);
-  void write_answered(const OwnPointer& own, const Directory::Answer& answer);
+  void write_answered(const OwnPointer& own, std::uint64_t session, const Directory::Answer& answer);
   void compare(const OwnPointer& own, const Directory::Answer& answer, std::optional<spi::ServiceRecord>& winner);
   void fail(const OwnPointer& own, Status failure);
   void end_step(const OwnPointer& own, bool is_reached);
@@ -213,6 +218,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   const std::unique_ptr<Directory> directory_;
   const DirectoryOptions options_;
   const std::uint64_t own_context_;
+  const std::size_t most_watches_;  // of services
 
   mutable std::mutex mutex_;  // guards all below; not held while other objects are called
   std::condition_variable changed_;
@@ -228,6 +234,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   std::size_t asking_ = 0;
   std::unordered_map<ripc_service_id, Group> groups_;
   std::unordered_map<ripc_service_id, OwnPointer> own_;
+  std::size_t own_watches_ = 0;
   std::deque<OwnPointer> to_settle_;
   std::size_t settling_ = 0;
 };

@@ -3,7 +3,6 @@
 
 #include <span>
 
-#include "base/clock.hpp"
 #include "base/group_id.hpp"
 #include "base/plain_text.hpp"
 #include "base/runtime_directory.hpp"
@@ -55,20 +54,22 @@ ripc_service_id id_of_member(std::string_view name) noexcept {
   return is_group(id) ? 0 : id;
 }
 
-std::string encode_record(const spi::ServiceRecord& record, const security::Credentials& credentials) {
+std::string encode_record(const spi::ServiceRecord& record, std::uint64_t session,
+                          const security::Credentials& credentials) {
   spi::PacketHeader header;
   header.type = spi::PacketType::announcement;
   header.context = record.context;
   header.pid = record.pid;
-  header.timestamp = realtime_now();
+  header.timestamp = session;
   spi::PacketBuilder builder(header, spi::Seal(credentials), spi::kMaxPacket);
   static_cast<void>(builder.add(record, false));
   const std::vector<std::byte> bytes = builder.finish(false, spi::kDirectoryPurpose);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-RecordCheck decode_record(std::string_view text, ripc_service_id id, const security::Credentials& credentials,
-                          const spi::NameHash& hash_name, spi::ServiceRecord& record, spi::Refusals& refusals) {
+RecordCheck decode_record(std::string_view text, ripc_service_id id, std::uint64_t owner,
+                          const security::Credentials& credentials, const spi::NameHash& hash_name,
+                          spi::ServiceRecord& record, spi::Refusals& refusals) {
   const ClusterKeys* const keys = credentials.keys.get();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(text.data(), text.size()));
   spi::PacketHeader header;
@@ -92,6 +93,7 @@ RecordCheck decode_record(std::string_view text, ripc_service_id id, const secur
     return RecordCheck::malformed;
   if (!spi::keep_permitted(bytes, packet, credentials, spi::kDirectoryPurpose, refusals)) return RecordCheck::forged;
   if (packet.services.empty()) return refusals.unproven != 0 ? RecordCheck::unproven : RecordCheck::not_permitted;
+  if (header.timestamp != owner) return RecordCheck::replayed;
   record = std::move(packet.services[0].record);
   return RecordCheck::good;
 }

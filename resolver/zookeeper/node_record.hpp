@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the resolver keeps in a directory: where, and in which form.
 //
-//   /s/BB/ID      a service: a packet with one service (spi/service_packet.hpp), signed if there is a cluster key. BB
-//                 is a hash of the ID, so that no folder has too many nodes.
+//   /s/BB/ID      a service: a packet with one service (spi/service_packet.hpp), signed if there is a cluster key. It
+//                 names the session that owns the node. BB is a hash of the ID, so that no folder has too many nodes.
 //   /g/GROUP/ID.S says that a service of the session S is in a group; empty. The service's record says so too, and
 //                 decides.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 namespace ripc::internal::resolver {
 
 inline constexpr unsigned kServiceFolders = 256;
+inline constexpr std::size_t kServicePathSize = 22;  // paths of groups are shorter
 
 std::string service_folder(unsigned number);
 std::string service_path(ripc_service_id id);
@@ -29,7 +31,9 @@ ripc_service_id id_of_service(std::string_view path) noexcept;
 ripc_service_id id_of_group(std::string_view path) noexcept;
 ripc_service_id id_of_member(std::string_view name) noexcept;
 
-std::string encode_record(const spi::ServiceRecord& record, const security::Credentials& credentials);
+// `session`: the one that will own the node, not 0.
+std::string encode_record(const spi::ServiceRecord& record, std::uint64_t session,
+                          const security::Credentials& credentials);
 
 enum class RecordCheck : std::uint8_t {
   good,
@@ -38,13 +42,15 @@ enum class RecordCheck : std::uint8_t {
   unsigned_one,
   signed_one,
   forged,
+  replayed,       // a good one, but of another node: someone has copied it
   unproven,       // refused by the trust file: see spi::Refusals
   not_permitted,  // refused by the trust file: see spi::Refusals
 };
 
 // `text`: any bytes. Unless the result is `good`, the record must not be used. A good record may have lost groups,
-// which `refusals` counts. `id`: the ID in the path.
-RecordCheck decode_record(std::string_view text, ripc_service_id id, const security::Credentials& credentials,
-                          const spi::NameHash& hash_name, spi::ServiceRecord& record, spi::Refusals& refusals);
+// which `refusals` counts. `id`: the ID in the path. `owner`: the session that owns the node; 0: none.
+RecordCheck decode_record(std::string_view text, ripc_service_id id, std::uint64_t owner,
+                          const security::Credentials& credentials, const spi::NameHash& hash_name,
+                          spi::ServiceRecord& record, spi::Refusals& refusals);
 
 }  // namespace ripc::internal::resolver

@@ -26,6 +26,9 @@ constexpr Nanoseconds kLongestOpenPause = 5'000'000'000;
 // If no server accepts a connection, the client does not say how long to wait.
 constexpr Nanoseconds kConnectPause = 100'000'000;
 constexpr timespec kMemoryRest{0, 1'000'000};
+// The client sends all watches in one request after a reconnect, and the servers end a connection whose request exceeds
+// 1,048,575 bytes (jute.maxbuffer). The rest is for watches that are being set and removed.
+constexpr std::size_t kWatchesSize = 900'000;
 
 }  // namespace
 
@@ -66,6 +69,10 @@ void ZooKeeperDirectory::stop() noexcept {
   }
   signal_event(wake_.get());
   thread_.join();
+}
+
+std::size_t ZooKeeperDirectory::most_watches(std::size_t path_size) const noexcept {
+  return kWatchesSize / (sizeof(std::int32_t) + options_.chroot.size() + path_size);
 }
 
 std::string ZooKeeperDirectory::trouble() const {

@@ -47,6 +47,8 @@ class ZooKeeperDirectory final : public Directory {
   void sync(Done done) override;
   void forget(std::string path) override;
 
+  std::size_t most_watches(std::size_t path_size) const noexcept override;
+
   std::string_view name() const noexcept override { return "zookeeper"; }
   std::string text() const override { return options_.text(); }
   std::string trouble() const override;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes what the ZooKeeper resolver reads: records of nodes, names of nodes and the text of RIPC_ZOOKEEPER. An
-// accepted record has the ID that was asked for, and stays the same when it is written and read again. Also fuzzes the
-// answers of servers to `ripc doctor`, which shows them on terminals.
+// accepted record has the ID that was asked for, belongs to one session, and stays the same when it is written and read
+// again. Also fuzzes the answers of servers to `ripc doctor`, which shows them on terminals.
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,14 +37,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const std::string& shown : {answer.mode, answer.version})
     require(ripc::internal::is_plain_text(shown) && text.find(shown) != std::string_view::npos);
   require(answer.version.find('-') == std::string::npos);
+  ripc::internal::spi::PacketHeader header;
+  static_cast<void>(ripc::internal::spi::decode_header(std::as_bytes(std::span(text.data(), text.size())), header));
+  const std::uint64_t session = header.timestamp;
   for (const ripc_service_id id : {ripc_service_id{1}, ripc_service_id{4711}}) {
     ServiceRecord record;
     ripc::internal::spi::Refusals refusals;
-    if (decode_record(text, id, {}, ripc::internal::core::id_of_name, record, refusals) != RecordCheck::good) continue;
+    const auto decode = [&](std::string_view bytes, std::uint64_t owner, ServiceRecord& into) {
+      return decode_record(bytes, id, owner, {}, ripc::internal::core::id_of_name, into, refusals);
+    };
+    if (decode(text, session, record) != RecordCheck::good) continue;
+    require(session != 0 && decode(text, session + 1, record) == RecordCheck::replayed);
     require(record.id == id && record.context != 0 && record.incarnation != 0 && !record.addresses.empty());
     ServiceRecord again;
-    require(decode_record(encode_record(record, {}), id, {}, ripc::internal::core::id_of_name, again, refusals) ==
-            RecordCheck::good);
+    require(decode(encode_record(record, session, {}), session, again) == RecordCheck::good);
     require(again.incarnation == record.incarnation && again.context == record.context && again.name == record.name &&
             again.addresses == record.addresses && again.groups == record.groups);
   }

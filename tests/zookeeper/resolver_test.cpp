@@ -2,6 +2,9 @@
 // Tests the ZooKeeper resolver on three real servers, which are killed, stopped and cut off.
 #include <sys/wait.h>
 
+#include <chrono>
+#include <future>
+
 #include "context.hpp"
 
 namespace zookeeper_tests {
@@ -11,6 +14,47 @@ constexpr ripc_service_id kService = 42;
 constexpr ripc_service_id kGroup = (ripc_service_id{1} << 62) | 7;
 // Publishing a random ID does not wait for the servers, so it takes no round trip each.
 constexpr ripc_service_id kRandomIds = ripc_service_id{3} << 62;
+
+using ripc::internal::resolver::Directory;
+using Answer = Directory::Answer;
+using Outcome = Directory::Outcome;
+
+// A client of the servers that has no key.
+class Thief final : private Directory::Listener {
+ public:
+  explicit Thief(const std::string& servers) {
+    auto made = ripc::internal::resolver::ZooKeeperDirectory::create(
+        *ripc::internal::resolver::parse_zookeeper_options(servers));
+    EXPECT_TRUE(made.ok()) << made.status().text();
+    directory_ = std::move(*made);
+    EXPECT_TRUE(directory_->start(*this).ok());
+  }
+  ~Thief() override { directory_->stop(); }
+
+  Answer get(const std::string& path) {
+    return answer_to([&](Directory::Done done) { directory_->get(path, Directory::Read::plain, std::move(done)); });
+  }
+  Answer create(const std::string& path, const std::string& data) {
+    const Directory::Write write{Directory::Write::Kind::create, path, data, {}};
+    return answer_to([&](Directory::Done done) { directory_->commit({write}, std::move(done)); });
+  }
+
+ private:
+  void link_up(std::uint64_t, bool) override {}
+  void link_down() override {}
+  void changed(std::string_view) override {}
+
+  template <typename Ask>
+  static Answer answer_to(const Ask& ask) {
+    const auto place = std::make_shared<std::promise<Answer>>();
+    std::future<Answer> answer = place->get_future();
+    ask([place](const Answer& given) { place->set_value(given); });
+    EXPECT_EQ(answer.wait_for(std::chrono::nanoseconds(kPatience)), std::future_status::ready);
+    return answer.get();
+  }
+
+  std::unique_ptr<Directory> directory_;
+};
 
 class ZooKeeper : public ::testing::Test {
  protected:
@@ -212,6 +256,42 @@ TEST_F(ZooKeeper, MoreNamesThanMayBeWatchedAreStillFound) {
   for (int round = 0; round < 2; ++round) {
     for (ripc_service_id id = 1; id <= 500; ++id) ASSERT_EQ(client.holder(kRandomIds | id, kPatience), one.id());
   }
+}
+
+TEST_F(ZooKeeper, AContextWithManyWatchesOfLongPathsReconnects) {
+  folder_.append(200 - folder_.size(), 'x');
+  Relay relay(ensemble().port(0));
+  Context client("127.0.0.1:" + std::to_string(relay.port()) + folder_);
+  Context one(servers());
+  for (ripc_service_id id = 1; id <= 10'000; ++id) EXPECT_EQ(client.holder(kRandomIds | id), 0u);
+  for (ripc_service_id id = 1; id <= 5'000; ++id) ASSERT_TRUE(client.publish(kRandomIds + 20'000 + id).ok());
+  ASSERT_TRUE(client.is_settled());
+  ASSERT_TRUE(one.publish(kService).ok());
+  EXPECT_EQ(client.holder(kService, kPatience), one.id());
+  relay.cut();
+  ASSERT_TRUE(eventually([&] { return !client->state().is_linked; }, kPatience));
+  relay.restore();
+  ASSERT_TRUE(one.publish(kService + 1).ok());
+  EXPECT_EQ(client.holder(kService + 1, kPatience), one.id());
+}
+
+TEST_F(ZooKeeper, AStolenRecordKeepsNoOneFromPublishing) {
+  Context one(servers());
+  ASSERT_TRUE(one.publish(kService).ok());
+  Thief thief(servers());
+  const std::string path = ripc::internal::resolver::service_path(kService);
+  const Answer record = thief.get(path);
+  ASSERT_FALSE(record.node.data.empty());
+  one.end();
+  ASSERT_TRUE(eventually([&] { return thief.get(path).outcome == Outcome::absent; }, kPatience));
+  ASSERT_EQ(thief.create(path, record.node.data).outcome, Outcome::done);
+  Context client(servers());
+  EXPECT_EQ(client.listed(), 0u);
+  EXPECT_EQ(client->state().counters.refusals.not_permitted, 1u);
+  Context two(servers());
+  const Result<ServiceRecord> own = two.publish(kService);
+  ASSERT_TRUE(own.ok()) << own.status().text();
+  EXPECT_EQ(client.holder(kService, kPatience), two.id());
 }
 
 TEST_F(ZooKeeper, TenThousandServicesAreListedAndWatched) {

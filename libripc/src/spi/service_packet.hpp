@@ -24,7 +24,7 @@ inline constexpr std::string_view kMulticastPurpose = "ripc multicast 2";
 inline constexpr std::string_view kDirectoryPurpose = "ripc directory 2";
 
 inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
-inline constexpr std::uint8_t kPacketVersion = 3;
+inline constexpr std::uint8_t kPacketVersion = 4;
 inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
 // Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
 // addresses need more space gets a packet of its own, of up to kMaxPacket bytes.
@@ -60,7 +60,8 @@ struct PacketHeader {
   bool is_last = false;         // reply: none with a larger number follows
   std::uint64_t context = 0;    // the sender; never 0
   std::uint32_t pid = 0;        // its process; 0: unknown
-  std::uint64_t timestamp = 0;  // sender's wall clock in nanoseconds; differs in all packets of one context
+  std::uint64_t timestamp = 0;  // sender's wall clock in nanoseconds; differs in all packets of one context. In a
+                                // directory: the session that owns the node
   std::uint64_t nonce = 0;      // question: random; reply: that of the question; announcement: 0
   ripc_service_id id = 0;  // question: which service or group, 0 for all; reply: that of the question; announcement: 0
   std::uint64_t number = 0;  // probe: the incarnation that its sender will have; reply: from 0 on; else 0

@@ -192,12 +192,63 @@ TEST_F(DirectoryResolverTest, TheListHasEveryService) {
 TEST_F(DirectoryResolverTest, NoMoreIsWatchedThanTheLimitAllows) {
   resolver::DirectoryOptions options = directory_options();
   options.max_cached = 10;
+  for (const bool is_linked : {true, false}) {
+    DirectoryContext client(world_, options);
+    client.directory().settle_down();
+    if (!is_linked) client.directory().cut();
+    for (ripc_service_id id = 1; id <= 100; ++id) EXPECT_EQ(client.holder(id, is_linked ? kShortly / 50 : 0), 0u);
+    if (!is_linked) client.directory().heal(false);
+    client.directory().settle_down();
+    EXPECT_LE(client.directory().watches(), 11u) << (is_linked ? "linked" : "cut off");
+    const Result<spi::ServiceRecord> own = one_.publish(1);
+    ASSERT_TRUE(own.ok());
+    EXPECT_TRUE(client.sees(1, one_.id())) << "what was forgotten is asked for again";
+    one_->withdraw(*own);
+    EXPECT_TRUE(two_.sees(1, 0));
+  }
+}
+
+TEST_F(DirectoryResolverTest, WithoutServersNoMoreGroupsAreKeptThanTheLimitAllows) {
+  resolver::DirectoryOptions options = directory_options();
+  options.max_groups = 4;
   DirectoryContext client(world_, options);
-  for (ripc_service_id id = 1; id <= 100; ++id) EXPECT_EQ(client.holder(id, kShortly / 50), 0u);
   client.directory().settle_down();
-  EXPECT_LE(client.directory().watches(), 11u);
-  ASSERT_TRUE(one_.publish(1).ok());
-  EXPECT_TRUE(client.sees(1, one_.id())) << "what was forgotten is asked for again";
+  client.directory().cut();
+  for (ripc_service_id group = kDirectoryGroup; group < kDirectoryGroup + 100; ++group)
+    EXPECT_TRUE(client.members(group, 0).empty());
+  client.directory().heal(false);
+  client.directory().settle_down();
+  EXPECT_LE(client.directory().watches(), 4u);
+  EXPECT_EQ(client.directory().forgotten, 0u) << "nothing was watched";
+}
+
+TEST_F(DirectoryResolverTest, NoMoreIsWatchedThanAReconnectCanCarry) {
+  constexpr ripc_service_id kRandom = ripc_service_id{3} << 62;
+  constexpr ripc_service_id kCount = 40;
+  resolver::DirectoryOptions options = directory_options();
+  options.max_groups = 4;
+  world_.most_watches = 24;
+  for (const bool publishes_first : {true, false}) {
+    DirectoryContext client(world_, options);
+    const ripc_service_id first = kRandom | (publishes_first ? 100 : 200);
+    for (const bool publishes : {publishes_first, !publishes_first}) {
+      for (ripc_service_id id = 0; id < kCount; ++id) {
+        if (publishes) {
+          ASSERT_TRUE(client.publish(first + id).ok());
+        } else {
+          EXPECT_EQ(client.holder(id + 1), 0u);
+        }
+      }
+    }
+    EXPECT_TRUE(eventually([&] { return client->state().published == kCount; }));
+    client.directory().settle_down();
+    EXPECT_LE(client.directory().watches(), 20u);
+    EXPECT_GE(client.directory().watches(), 15u);
+    // A service that is not watched learns of its successor when it asks.
+    const spi::ServiceRecord last = *client->resolve(first + kCount - 1, Deadline::after(0));
+    ASSERT_TRUE(two_.publish(last.id, true).ok());
+    EXPECT_EQ(client->successor(last, Deadline::after(kLong))->context, two_.id());
+  }
 }
 
 TEST_F(DirectoryResolverTest, AMemberThatTheCacheLetsGoOfIsStillInItsGroup) {

@@ -22,13 +22,20 @@ class DirectoryTrust : public ::testing::Test {
     spi::ServiceRecord record = context.record(kDirectoryBank, "bank");
     return context->publish(record, takeover, nullptr);
   }
+  // Makes the node, or overwrites it, like the directory's client whose session would own it.
+  void write(const spi::ServiceRecord& record, const security::Credentials& credentials) {
+    const std::lock_guard lock(world_.mutex);
+    const std::string path = resolver::service_path(record.id);
+    const FakeWorld::Node* const node = world_.find(path);
+    const std::uint64_t owner = node != nullptr ? node->owner : 99;
+    world_.put(path, resolver::encode_record(record, owner, credentials), owner);
+  }
   // Writes a record as this member, without the checks of publish().
   void put(unsigned member, ripc_service_id id, const std::string& name) {
     spi::ServiceRecord record = alice_.record(id, name);
     record.context = 4711;
     record.incarnation = realtime_now() + 1'000'000'000;
-    const auto credentials = member_credentials(make_keys(kKeyText), member);
-    world_.put(resolver::service_path(id), resolver::encode_record(record, credentials));
+    write(record, member_credentials(make_keys(kKeyText), member));
   }
   std::uint64_t records_refused() {
     return security::Counters::read(victim_options_.credentials.counters->records_refused);
@@ -74,7 +81,11 @@ TEST_F(DirectoryTrust, AMemberThatOverwritesTheHolderDoesNotDisplaceIt) {
 TEST_F(DirectoryTrust, TheIdOfAnotherMemberIsNotTakenOverEvenWithoutAName) {
   ASSERT_TRUE(alice_.publish(kDirectoryRandomId).ok());
   EXPECT_TRUE(victim_.sees(kDirectoryRandomId, alice_.id()));
-  put(2, kDirectoryRandomId, "");
+  {
+    const std::lock_guard lock(world_.mutex);
+    world_.nodes.erase(resolver::service_path(kDirectoryRandomId));
+    put(2, kDirectoryRandomId, "");
+  }
   EXPECT_TRUE(eventually([&] { return alice_->state().counters.refusals.not_permitted != 0; }));
   EXPECT_TRUE(victim_.sees(kDirectoryRandomId, alice_.id()));
   EXPECT_EQ(alice_->state().counters.fenced, 0U);
@@ -131,7 +142,11 @@ TEST_F(DirectoryTrust, AHolderWithASlowerClockIsTakenOnceASendToTheFormerFailed)
   spi::ServiceRecord slow = alice_.record(kDirectoryBank, "bank");
   slow.context = 4711;
   slow.incarnation = former->incarnation - 5'000'000'000;
-  world_.put(resolver::service_path(kDirectoryBank), resolver::encode_record(slow, directory_member(1).credentials));
+  {
+    const std::lock_guard lock(world_.mutex);
+    world_.nodes.erase(resolver::service_path(kDirectoryBank));
+    write(slow, directory_member(1).credentials);
+  }
   victim_.directory().settle_down();
   EXPECT_EQ(victim_.holder(kDirectoryBank), alice_.id());
   victim_->invalidate(*former);

@@ -27,7 +27,7 @@ class FakeDirectory;
 struct FakeWorld {
   using Node = resolver::Directory::Node;
 
-  // Change nodes by hand, as another client of the directory would.
+  // Change nodes by hand, as another client of the directory would. A node that is there keeps its owner.
   void put(const std::string& path, const std::string& data, std::uint64_t owner = 0);
   void erase(const std::string& path);
   Node* find(const std::string& path) {
@@ -40,6 +40,7 @@ struct FakeWorld {
   std::map<std::string, std::int32_t> folder_versions;
   std::uint64_t last_change = 0;
   std::uint64_t last_session = 0;
+  std::size_t most_watches = 1'000'000;  // of each client
   std::set<FakeDirectory*> clients;
 };
 
@@ -136,6 +137,7 @@ class FakeDirectory final : public resolver::Directory {
     });
   }
 
+  std::size_t most_watches(std::size_t) const noexcept override { return world_.most_watches; }
   std::string_view name() const noexcept override { return "fake"; }
   std::string text() const override { return "fake1:1,fake2:1/here"; }
   std::string trouble() const override { return is_linked_ ? "" : "the fake is cut off"; }
@@ -150,20 +152,22 @@ class FakeDirectory final : public resolver::Directory {
   }
   // Links the client again. is_new: the session was lost meanwhile.
   void heal(bool is_new) {
-    post([this, is_new] {
-      {
-        const std::lock_guard lock(world_.mutex);
-        if (is_new) {
-          end_session();
-          watched_.clear();
-          watched_folders_.clear();
-          session_ = ++world_.last_session;
-        }
+    post([this, is_new] { link_again(is_new); });
+  }
+  // In the directory's thread, such as in before_commit: the commit is then made by the new session.
+  void link_again(bool is_new) {
+    {
+      const std::lock_guard lock(world_.mutex);
+      if (is_new) {
+        end_session();
+        watched_.clear();
+        watched_folders_.clear();
+        session_ = ++world_.last_session;
       }
-      is_linked_ = true;
-      listener_->link_up(session_, is_new);
-      for (auto& question : std::exchange(held_, {})) post(std::move(question));
-    });
+    }
+    is_linked_ = true;
+    listener_->link_up(session_, is_new);
+    for (auto& question : std::exchange(held_, {})) post(std::move(question));
   }
   void expire() {
     cut();
@@ -189,7 +193,7 @@ class FakeDirectory final : public resolver::Directory {
   std::uint64_t session() const { return session_; }
   std::size_t watches() {
     const std::lock_guard lock(world_.mutex);
-    return watched_.size();
+    return watched_.size() + watched_folders_.size();
   }
 
   enum class Lose : std::uint8_t { nothing, answer, all };
@@ -320,7 +324,7 @@ inline void FakeWorld::put(const std::string& path, const std::string& data, std
   node.data = data;
   node.version = is_new ? 0 : node.version + 1;
   if (is_new) node.created = ++last_change;
-  node.owner = owner;
+  if (is_new) node.owner = owner;
   for (FakeDirectory* client : clients) client->fire(path, is_new);
 }
 

@@ -9,7 +9,7 @@ package org.libripc;
  * @param linksRefused links refused, from members that the trust file does not allow to call the
  *     service
  * @param recordsRefused service records refused: not allowed by the trust file, with a wrong
- *     signature, or from before a takeover
+ *     signature, from before a takeover, or copied to another node of ZooKeeper
  * @param packetsRefused packets refused: forged ones, on connections, links, multicast and
  *     ZooKeeper; repeated ones, on links, and on multicast after more than a second; and multicast
  *     packets whose time differs from ours by more than 30 s, or from users of this host who are
