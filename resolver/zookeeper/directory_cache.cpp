@@ -191,7 +191,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
     entry.is_under_way = false;
     const bool was_known = entry.is_known;
     // The server lags behind another one.
-    const bool is_older = answer.outcome == Outcome::done &&
+    const bool is_older = answer.outcome == Outcome::done && entry.session == session_ &&
                           (answer.node.created < entry.created ||
                            (answer.node.created == entry.created && answer.node.version < entry.version));
     if (answer.outcome == Outcome::unknown || is_older) {
@@ -207,7 +207,8 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
     } else {
       const auto is_same = [&] {
         return entry.record.has_value() == record.has_value() &&
-               (!record || (answer.node.created == entry.created && answer.node.version == entry.version));
+               (!record || (answer.node.created == entry.created && answer.node.version == entry.version &&
+                            record->incarnation == entry.record->incarnation));
       };
       const bool is_old = record && entry.record && !displaces_known(*record, entry);
       if (is_old) ++counters_.refusals.not_permitted;
@@ -224,6 +225,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
       if (answer.outcome == Outcome::done) {
         entry.created = answer.node.created;
         entry.version = answer.node.version;
+        entry.session = session_;
       }
       entry.record = record;
       entry.is_of_other_version = verdict == RecordCheck::other_version;

@@ -114,8 +114,9 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   // A service that someone asked for. The entry stays true until its watch fires.
   struct Entry {
     std::optional<spi::ServiceRecord> record;  // nullopt: absent, or not known
-    std::uint64_t created = 0;                 // of its node; never decreases
+    std::uint64_t created = 0;                 // of its node; never decreases in a session
     std::int32_t version = 0;
+    std::uint64_t session = 0;  // in which the node was read
     bool is_known = false;
     bool is_asked = false;             // waits in to_ask_, or is_under_way
     bool is_under_way = false;         // was asked and not answered yet

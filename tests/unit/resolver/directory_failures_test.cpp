@@ -89,6 +89,27 @@ TEST_F(DirectoryFailuresTest, ANewSessionLearnsWhatItsWatchesMissed) {
   EXPECT_GE(two_.directory().syncs, 1u) << "a new session may meet a server that is behind";
 }
 
+TEST_F(DirectoryFailuresTest, ADirectoryThatBeginsAnewIsBelieved) {
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(two_.publish(kLostService + 1 + static_cast<unsigned>(i)).ok());
+  ASSERT_TRUE(one_.publish(kLostService).ok());
+  EXPECT_EQ(two_.holder(kLostService, kAWhile), one_.id());
+  one_.directory().cut();
+  two_.directory().cut();
+  {
+    const std::lock_guard lock(world_.mutex);
+    world_.nodes.clear();
+    world_.last_change = 0;
+  }
+  DirectoryContext third(world_);
+  ASSERT_TRUE(third.publish(kLostService).ok());
+  two_.directory().heal(true);
+  EXPECT_TRUE(two_.was_notified(kLostService, third.id()));
+  two_.directory().settle_down();
+  const std::uint64_t reads = two_->state().counters.reads;
+  two_.directory().settle_down();
+  EXPECT_EQ(two_->state().counters.reads, reads);
+}
+
 TEST_F(DirectoryFailuresTest, AHolderThatLostItsSessionIsFencedByALargerIncarnation) {
   const Result<spi::ServiceRecord> own = one_.publish(kLostService);
   ASSERT_TRUE(own.ok());
