@@ -25,6 +25,7 @@ constexpr Nanoseconds kFirstOpenPause = 100'000'000;
 constexpr Nanoseconds kLongestOpenPause = 5'000'000'000;
 // If no server accepts a connection, the client does not say how long to wait.
 constexpr Nanoseconds kConnectPause = 100'000'000;
+constexpr Nanoseconds kLookUpPause = 1'000'000'000;
 constexpr timespec kMemoryRest{0, 1'000'000};
 // The client sends all watches in one request after a reconnect, and the servers end a connection whose request exceeds
 // 1,048,575 bytes (jute.maxbuffer). The rest is for watches that are being set and removed.
@@ -107,22 +108,30 @@ bool ZooKeeperDirectory::turn() {
     const std::lock_guard lock(mutex_);
     if (stopping_) return false;
   }
-  const Nanoseconds now = monotonic_now();
-  if (handle_ == nullptr && now >= open_at_) open_handle();
+  if (handle_ == nullptr && monotonic_now() >= open_at_) open_handle();
   if (handle_ != nullptr) {
-    if (is_up_) submit_all();
+    if (is_up_) {
+      submit_all();
+    } else if (fd_ < 0) {
+      look_up_again();
+    }
+  }
+  const Nanoseconds now = monotonic_now();
+  if (handle_ != nullptr) {
     timeval timeout{};
     int code = 0;
     fork_guard_.follow([&] {
       fd_ = -1;
       interest_ = 0;
       code = library_->interest(handle_, &fd_, &interest_, &timeout);
+      // The client may have closed that descriptor.
+      if (code != zk::kOk) fd_ = -1;
       if (fd_ >= 0) ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
       return fd_;
     });
     client_due_ = now + static_cast<Nanoseconds>(std::max<long>(timeout.tv_sec, 0)) * 1'000'000'000 +
                   static_cast<Nanoseconds>(std::max<long>(timeout.tv_usec, 0)) * 1'000;
-    if (code != zk::kOk || fd_ < 0) client_due_ = now + kConnectPause;
+    if (fd_ < 0) client_due_ = now + kConnectPause;
     deliver();
     look_at_state();
     if (handle_ == nullptr) return true;
@@ -147,9 +156,9 @@ bool ZooKeeperDirectory::turn() {
   if ((descriptors[1].revents & POLLOUT) != 0) events |= zk::kWrite;
   // The client may close its connection, and another thread could get that descriptor's number.
   fork_guard_.follow([&] {
-    const int before = fd_;
     const int code = library_->process(handle_, events);
-    return code == zk::kOk || code == zk::kNothing ? before : -1;
+    if (code != zk::kOk && code != zk::kNothing) fd_ = -1;
+    return fd_;
   });
   deliver();
   look_at_state();
@@ -157,22 +166,40 @@ bool ZooKeeperDirectory::turn() {
 }
 
 void ZooKeeperDirectory::open_handle() {
-  const int timeout = static_cast<int>(options_.session_timeout / 1'000'000);
-  handle_ = library_->init(options_.connect_text().c_str(), &watched, timeout, nullptr, this, 0, &log);
-  if (handle_ != nullptr) {
-    open_pause_.reset();
+  Result<std::string> found = options_.connect_text();
+  if (found.ok()) {
+    connect_text_ = std::move(*found);
+    const int timeout = static_cast<int>(options_.session_timeout / 1'000'000);
+    handle_ = library_->init(connect_text_.c_str(), &watched, timeout, nullptr, this, 0, &log);
+  }
+  const Nanoseconds now = monotonic_now();
+  if (handle_ == nullptr) {
+    note_trouble(found.ok() ? "its client cannot be set up (" + std::string(std::strerror(errno)) + ")"
+                            : std::string(found.status().text()));
+    open_at_ = now + open_pause_.next();
     return;
   }
-  note_trouble("none of its host names has an address (" + std::string(std::strerror(errno)) + ")");
-  open_at_ = monotonic_now() + open_pause_.next();
+  (void)library_->set_resolution_delay(handle_, -1);
+  open_pause_.reset();
+  look_up_at_ = now + kLookUpPause;
+}
+
+// A server that does not answer may have another address by now.
+void ZooKeeperDirectory::look_up_again() {
+  if (monotonic_now() < look_up_at_) return;
+  Result<std::string> found = options_.connect_text();
+  look_up_at_ = monotonic_now() + kLookUpPause;
+  if (!found.ok() || *found == connect_text_) return;
+  connect_text_ = std::move(*found);
+  (void)library_->set_servers(handle_, connect_text_.c_str());
 }
 
 void ZooKeeperDirectory::close_handle() noexcept {
   if (handle_ == nullptr) return;
-  fork_guard_.follow([&] {
-    library_->close(std::exchange(handle_, nullptr));
-    return -1;
-  });
+  // A fork must not wait for the servers. The socket of a child that comes meanwhile does no harm, because the servers
+  // end the connection when they have the request.
+  fork_guard_.reset();
+  library_->close(std::exchange(handle_, nullptr));
   fd_ = -1;
   interest_ = 0;
 }

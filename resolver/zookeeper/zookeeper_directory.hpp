@@ -4,8 +4,8 @@
 // That one thread, `ripc-zookeeper`, belongs to this class, and it alone uses the client. Other threads put requests
 // into a queue. The thread sleeps in poll() on the client's descriptor. It calls back with the answers after the client
 // has returned, so callbacks may take locks. The client shares some state between handles without a lock, so the
-// contexts of a process take turns in it. All calls except those that read its state are made inside
-// ForkGuard::follow().
+// contexts of a process take turns in it: the calls that use a connection are made inside ForkGuard::follow(). A fork
+// waits for that, so none of these calls may look up a name. The library gets addresses only.
 //
 // A node's version does not tell a holder from the next one: both begin at 0. So each create() also writes the node's
 // folder, and an exact read remembers the folder's version. A commit is refused if a node of the folder was made since
@@ -84,6 +84,7 @@ class ZooKeeperDirectory final : public Directory {
   void run() noexcept;
   bool turn();
   void open_handle();
+  void look_up_again();
   void close_handle() noexcept;
   void look_at_state();
   void deliver();
@@ -132,6 +133,8 @@ class ZooKeeperDirectory final : public Directory {
   Nanoseconds client_due_ = 0;
   std::uint64_t session_ = 0;
   bool is_up_ = false;
+  std::string connect_text_;
+  Nanoseconds look_up_at_ = 0;
   Nanoseconds open_at_ = 0;
   Backoff open_pause_;
   std::deque<std::unique_ptr<Request>> to_submit_;

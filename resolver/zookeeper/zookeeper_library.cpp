@@ -28,6 +28,8 @@ Result<std::shared_ptr<const Library>> Library::load() {
   };
   find(library->init, "zookeeper_init2");
   find(library->close, "zookeeper_close");
+  find(library->set_servers, "zoo_set_servers");
+  find(library->set_resolution_delay, "zoo_set_servers_resolution_delay");
   find(library->interest, "zookeeper_interest");
   find(library->process, "zookeeper_process");
   find(library->state, "zoo_state");

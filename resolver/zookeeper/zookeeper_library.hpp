@@ -88,7 +88,6 @@ enum Code : int {
   kOperationTimeout = -7,
   kInvalidState = -9,
   kNoNode = -101,
-  kNoAuth = -102,
   kBadVersion = -103,
   kNodeExists = -110,
   kSessionExpired = -112,
@@ -98,20 +97,26 @@ enum Code : int {
   kThrottled = -127,
 };
 enum State : int { kExpiredState = -112, kConnectedState = 3 };
-enum Event : int { kCreated = 1, kDeleted = 2, kChanged = 3, kChildren = 4, kSession = -1 };
+enum Event : int { kCreated = 1, kDeleted = 2, kChanged = 3, kChildren = 4 };
 enum Interest : int { kWrite = 1, kRead = 2 };
 enum Flags : int { kPersistent = 0, kEphemeral = 1, kContainer = 4 };
 inline constexpr int kCreateOperation = 1;  // Operation::type
 inline constexpr int kAnyWatch = 3;
 
 // The functions of the library. The library has state that all handles of a process share, without a lock: two threads
-// must not call it at once, except for init().
+// must not call it at once, except for init(), set_servers() and close().
 struct Library {
   // Switches the library's log off, which is part of that state. RIPC_UNSUPPORTED names the package that is missing.
   static Result<std::shared_ptr<const Library>> load();
 
   Handle* (*init)(const char* hosts, Watcher, int timeout, const ClientId*, void* context, int flags, Log);
+  // Waits some seconds for a server that does not answer. Of the shared state it takes one request number, and it does
+  // no harm if another handle takes the same: each handle has its answers in order.
   int (*close)(Handle*);
+  // Takes effect with the next connection.
+  int (*set_servers)(Handle*, const char* hosts);
+  // -1: while there is a connection, the library looks up no names.
+  int (*set_resolution_delay)(Handle*, int milliseconds);
   int (*interest)(Handle*, int* fd, int* interest, timeval* timeout);
   int (*process)(Handle*, int events);
   int (*state)(Handle*);

@@ -30,9 +30,10 @@ struct ZooKeeperOptions {
   // The servers end a session that was silent for this long.
   Nanoseconds session_timeout = 10'000'000'000;
 
-  // All servers, in the form that the client library needs.
-  std::string connect_text() const;
-  std::string text() const { return connect_text() + chroot; }
+  std::string text() const;
+  // The addresses of all servers, in the form that the client library needs: ADDRESS:PORT,... without brackets and in
+  // order. Looks host names up, which may take long. An error says why no server has an address.
+  Result<std::string> connect_text() const;
 };
 
 // RIPC_INVALID_ARGUMENT with what is wrong and how to write it.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the ZooKeeper resolver on three real servers, which are killed, stopped and cut off.
+#include <dlfcn.h>
+#include <netdb.h>
 #include <sys/wait.h>
 
 #include <chrono>
 #include <future>
+#include <atomic>
 
 #include "context.hpp"
 
@@ -55,6 +58,7 @@ class Thief final : private Directory::Listener {
 
   std::unique_ptr<Directory> directory_;
 };
+std::atomic<unsigned> look_ups = 0;
 
 class ZooKeeper : public ::testing::Test {
  protected:
@@ -192,6 +196,18 @@ TEST_F(ZooKeeper, AllServersRestartAndEverythingIsPublishedAgain) {
   ensemble().heal();
   EXPECT_TRUE(eventually([&] { return client.holder(50, kSession) == one.id(); }, kPatience));
   EXPECT_TRUE(eventually([&] { return client->state().is_linked && client.listed() == 100; }, kPatience));
+}
+
+TEST_F(ZooKeeper, NoHostNameIsLookedUpWhileThereIsALink) {
+  std::string names;
+  for (std::size_t i = 0; i < Ensemble::kServers; ++i)
+    names += (i == 0 ? "localhost:" : ",localhost:") + std::to_string(ensemble().port(i));
+  Context one(names + folder_, kPatience);
+  ASSERT_TRUE(one.publish(kService).ok());
+  const unsigned before = look_ups;
+  EXPECT_GT(before, 0u);
+  for (ripc_service_id id = 1; id <= 100; ++id) ASSERT_TRUE(one.publish(kService + id).ok());
+  EXPECT_EQ(look_ups, before);
 }
 
 TEST_F(ZooKeeper, ASessionThatExpiresIsReplacedWithAllThatItHad) {
@@ -361,3 +377,12 @@ TEST_F(ZooKeeper, ManyWhoWantOneIdAtOnceLeaveOneHolder) {
 
 }  // namespace
 }  // namespace zookeeper_tests
+
+// Replaces the C library's getaddrinfo(), to count the look-ups. ZooKeeper's client calls it too.
+// NOLINTNEXTLINE(cert-dcl50-cpp,readability-inconsistent-declaration-parameter-name): it is declared so
+extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* host, const char* service,
+                                                                  const addrinfo* hints, addrinfo** found) {
+  static const auto kReal = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  ++zookeeper_tests::look_ups;
+  return kReal(host, service, hints, found);
+}

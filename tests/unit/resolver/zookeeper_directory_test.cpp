@@ -11,8 +11,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "base/fork_guard.hpp"
 #include "support/failing_allocation.hpp"
 #include "support/waiting.hpp"
 
@@ -33,8 +35,18 @@ class FakeClient {
 
   static std::shared_ptr<const zk::Library> library() {
     auto made = std::make_shared<zk::Library>();
-    made->init = [](auto...) { return reinterpret_cast<zk::Handle*>(current_); };
-    made->close = [](auto...) { return 0; };
+    made->init = [](const char* hosts, zk::Watcher, int, const zk::ClientId*, void*, int, zk::Log) {
+      current_->hosts = hosts;
+      current_->id_.id = 7 + current_->handles++;
+      return reinterpret_cast<zk::Handle*>(current_);
+    };
+    made->close = [](auto...) {
+      current_->is_closing = true;
+      current_->was_let_close = eventually([] { return current_->may_close.load(); });
+      return 0;
+    };
+    made->set_servers = [](auto...) { return 0; };
+    made->set_resolution_delay = [](zk::Handle*, int delay) { return current_->resolution_delay = delay; };
     made->interest = [](zk::Handle*, int* fd, int* interest, timeval* timeout) {
       *fd = current_->wake_.get();
       *interest = current_->count_ != 0 ? zk::kWrite : 0;  // its descriptor can always be written
@@ -43,7 +55,7 @@ class FakeClient {
     };
     made->process = [](auto...) { return current_->answer_all(); };
     made->state = [](zk::Handle*) -> int { return zk::kConnectedState; };
-    made->client_id = [](zk::Handle*) -> const zk::ClientId* { return &kId; };
+    made->client_id = [](zk::Handle*) -> const zk::ClientId* { return &current_->id_; };
     made->error_text = [](int) { return "a reason that is too long for a string without memory"; };
     made->get = [](zk::Handle*, const char* path, zk::Watcher, void*, zk::DataDone done, const void* data) {
       return current_->add({.path = path, .data_done = done, .data = data});
@@ -84,12 +96,18 @@ class FakeClient {
   std::atomic<bool> has_folder = true;
   int committed = 0;    // the operations of the last commit that was made
   std::string removed;  // the path of a node that someone has removed
+  std::atomic<int> handles = 0;
+  std::string hosts;  // that the last handle was made for
+  int resolution_delay = 0;
+  std::atomic<bool> may_close = true;
+  std::atomic<bool> is_closing = false;
+  bool was_let_close = false;  // before it gave up
 
  private:
+  static constexpr int kNoAuth = -102;
   static constexpr int kDelete = 2;
   static constexpr int kSet = 5;
   static constexpr int kCheck = 13;
-  static constexpr zk::ClientId kId{.id = 7, .password = {}};
   static inline FakeClient* current_ = nullptr;
 
   struct Answer {
@@ -122,7 +140,7 @@ class FakeClient {
     for (std::size_t i = 0; i < count; ++i) {
       const Answer& answer = answers.at(i);
       const zk::Stat stat{};
-      const int code = std::string_view(answer.path).ends_with("forbidden") ? zk::kNoAuth : answer.code;
+      const int code = std::string_view(answer.path).ends_with("forbidden") ? kNoAuth : answer.code;
       constexpr std::string_view kData = "a record that is too long for a string without memory";
       std::string_view child = "the name of a child that is too long for a string without memory";
       auto* name = const_cast<char*>(child.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast): as the client's
@@ -137,6 +155,7 @@ class FakeClient {
     return zk::kOk;
   }
 
+  zk::ClientId id_{};
   const UniqueFd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::array<Answer, 64> answers_{};
   std::size_t count_ = 0;
@@ -154,7 +173,7 @@ class ZooKeeperDirectoryTest : public testing::Test {
  protected:
   void SetUp() override {
     Result<std::unique_ptr<ZooKeeperDirectory>> made =
-        ZooKeeperDirectory::create({.servers = {{.host = "fake"}}}, FakeClient::library());
+        ZooKeeperDirectory::create({.servers = {{.host = "localhost"}, {.host = "::1"}}}, FakeClient::library());
     ASSERT_TRUE(made.ok()) << made.status().text();
     directory_ = std::move(*made);
     ASSERT_TRUE(directory_->start(listener_).ok());
@@ -202,6 +221,23 @@ TEST_F(ZooKeeperDirectoryTest, AMembershipThatSomeoneHasRemovedDoesNotBlockTheRe
   EXPECT_TRUE(eventually([&] { return outcome != -1; }));
   EXPECT_EQ(outcome, static_cast<int>(Directory::Outcome::done));
   EXPECT_EQ(client_.committed, 3) << "the check of the folder, the removal and the other membership";
+}
+
+TEST_F(ZooKeeperDirectoryTest, TheClientGetsAddressesAndLooksNothingUpWhileItIsConnected) {
+  EXPECT_NE(client_.hosts.find("::1:2181"), std::string::npos) << client_.hosts;
+  EXPECT_EQ(client_.hosts.find_first_of("[]ol"), std::string::npos) << client_.hosts;
+  EXPECT_EQ(client_.resolution_delay, -1);
+}
+
+TEST_F(ZooKeeperDirectoryTest, AForkDoesNotWaitForServersThatDoNotConfirmTheEndOfASession) {
+  client_.may_close = false;
+  std::jthread stopper([&] { directory_->stop(); });
+  ASSERT_TRUE(eventually([&] { return client_.is_closing.load(); }));
+  const UniqueFd fd(::eventfd(0, EFD_CLOEXEC));
+  const ForkGuard guard(fd.get());  // waits as a fork does
+  client_.may_close = true;
+  stopper.join();
+  EXPECT_TRUE(client_.was_let_close);
 }
 
 }  // namespace

@@ -20,6 +20,18 @@ TEST(ZooKeeperOptions, ServersAndFolderAreReadWithTheirDefaults) {
   EXPECT_EQ(text_of("[::1]:2181,[fe80::1%eth0]"), "[::1]:2181,[fe80::1%eth0]:2181/ripc");
 }
 
+TEST(ZooKeeperOptions, TheClientGetsEachAddressWithoutBrackets) {
+  const Result<std::string> text = parse_zookeeper_options("[::1]:2181,127.0.0.1:1,[::1]")->connect_text();
+  ASSERT_TRUE(text.ok()) << text.status().text();
+  EXPECT_EQ(*text, "127.0.0.1:1,::1:2181");
+}
+
+TEST(ZooKeeperOptions, ANameWithoutAnAddressIsSaidToHaveNone) {
+  const Status status = parse_zookeeper_options("no-such-host.invalid")->connect_text().status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.text().find("host names"), std::string_view::npos) << status.text();
+}
+
 TEST(ZooKeeperOptions, AMistakeIsNamedWithWhatToWrite) {
   for (const char* text : {"", ",", "zk1,", ":2181", "zk1:", "zk1:0", "zk1:65536", "zk1:x", "zk 1", "zk1//a", "zk1/a/",
                            "zk1/..", "zk1/a b", "[::1", "[::1]x", "[]:1", "::1", "a;b"}) {
