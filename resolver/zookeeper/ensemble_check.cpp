@@ -51,16 +51,24 @@ UniqueFd connect_to(const ZooKeeperServer& server, Deadline deadline, std::strin
     return {};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  Nanoseconds left = 0;
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) ++left;
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    const Deadline turn = Deadline::after(deadline.remaining() / left--);
     UniqueFd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd) continue;
+    if (!fd) {
+      const char* const advice = errno == EMFILE ? "; raise ulimit -n" : "";
+      if (failure.empty())
+        failure = std::string("no connection to it can be made (") + std::strerror(errno) + advice + ")";
+      continue;
+    }
     if (::connect(fd.get(), address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
       failure = std::string("it cannot be reached (") + std::strerror(errno) + ")";
       continue;
     }
     int code = ETIMEDOUT;
     socklen_t size = sizeof code;
-    if (wait_for(fd.get(), POLLOUT, deadline)) ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &code, &size);
+    if (wait_for(fd.get(), POLLOUT, turn)) ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &code, &size);
     if (code == 0) return fd;
     failure = std::string("it cannot be reached (") + std::strerror(code) + ")";
   }
