@@ -181,6 +181,8 @@ void ZooKeeperDirectory::open_handle() {
   }
   (void)library_->set_resolution_delay(handle_, -1);
   open_pause_.reset();
+  session_timeout_ = options_.session_timeout;
+  served_at_ = now;
   look_up_at_ = now + kLookUpPause;
 }
 
@@ -206,25 +208,33 @@ void ZooKeeperDirectory::close_handle() noexcept {
 
 void ZooKeeperDirectory::look_at_state() {
   const int state = library_->state(handle_);
+  const Nanoseconds now = monotonic_now();
   if (state == zk::kConnectedState && !is_up_) {
     const auto session = static_cast<std::uint64_t>(library_->client_id(handle_)->id);
     const bool is_new = session != session_;
     session_ = session;
     is_up_ = true;
+    up_since_ = now;
+    if (is_new) served_at_ = now;
+    session_timeout_ = static_cast<Nanoseconds>(std::max(library_->session_timeout(handle_), 0)) * 1'000'000;
     const bool had_lost = std::exchange(has_lost_, true);
     note_trouble({});
     listener_->link_up(session, is_new);
     has_lost_ = had_lost;
   } else if (state != zk::kConnectedState && is_up_) {
     is_up_ = false;
+    // A link without answers does not last that long.
+    if (now - up_since_ >= session_timeout_) served_at_ = now;
     listener_->link_down();
     note_trouble("the connection to its servers is lost");
   } else if (!is_up_) {
     const std::lock_guard lock(mutex_);
     if (trouble_.empty()) trouble_ = "no server has answered yet";
   }
-  if (state >= 0) return;
-  // The session has expired, so the handle is of no more use.
+  // An ensemble that has forgotten what this handle has seen, such as one with new disks, ends each of its connections
+  // and never calls the session expired.
+  const bool is_forgotten = !is_up_ && elapsed(served_at_, now) >= 2 * session_timeout_;
+  if (state >= 0 && !is_forgotten) return;
   close_handle();
   open_at_ = 0;
   // There is room for them, reserved by reserve_arrival().

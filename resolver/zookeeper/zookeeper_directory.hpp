@@ -133,6 +133,9 @@ class ZooKeeperDirectory final : public Directory {
   Nanoseconds client_due_ = 0;
   std::uint64_t session_ = 0;
   bool is_up_ = false;
+  Nanoseconds up_since_ = 0;
+  Nanoseconds served_at_ = 0;        // when the servers last served this session
+  Nanoseconds session_timeout_ = 0;  // as the servers allow
   std::string connect_text_;
   Nanoseconds look_up_at_ = 0;
   Nanoseconds open_at_ = 0;

@@ -33,6 +33,7 @@ Result<std::shared_ptr<const Library>> Library::load() {
   find(library->interest, "zookeeper_interest");
   find(library->process, "zookeeper_process");
   find(library->state, "zoo_state");
+  find(library->session_timeout, "zoo_recv_timeout");
   find(library->client_id, "zoo_client_id");
   find(library->error_text, "zerror");
   find(library->get, "zoo_awget");

@@ -120,6 +120,8 @@ struct Library {
   int (*interest)(Handle*, int* fd, int* interest, timeval* timeout);
   int (*process)(Handle*, int events);
   int (*state)(Handle*);
+  // What the servers allow, in milliseconds; valid while there is a session.
+  int (*session_timeout)(Handle*);
   const ClientId* (*client_id)(Handle*);
   const char* (*error_text)(int code);
   int (*get)(Handle*, const char* path, Watcher, void* context, DataDone, const void* data);

@@ -289,6 +289,7 @@ void ZooKeeperDirectory::finish(Request& request, int code) {
       }
       break;
   }
+  if (answer.outcome != Outcome::unknown) served_at_ = monotonic_now();
   arrived_.push_back({.request = std::move(pending_.extract(&request).mapped()), .path = {}});
 }
 

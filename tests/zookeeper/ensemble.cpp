@@ -146,6 +146,13 @@ void Ensemble::kill(std::size_t server) {
   ::waitpid(pid, nullptr, 0);
 }
 
+void Ensemble::lose_disks() {
+  for (std::size_t i = 0; i < kServers; ++i) {
+    kill(i);
+    std::filesystem::remove_all(directory_ / ("server" + std::to_string(i) + "/version-2"));
+  }
+}
+
 void Ensemble::pause(std::size_t server) { ::kill(pids_[server], SIGSTOP); }
 
 void Ensemble::go_on(std::size_t server) { ::kill(pids_[server], SIGCONT); }

@@ -36,6 +36,8 @@ class Ensemble {
 
   void start(std::size_t server);
   void kill(std::size_t server);
+  // Kills all servers and deletes all that they have stored.
+  void lose_disks();
   void pause(std::size_t server);
   void go_on(std::size_t server);
   // Starts the servers that do not run and waits until all serve.

@@ -198,6 +198,20 @@ TEST_F(ZooKeeper, AllServersRestartAndEverythingIsPublishedAgain) {
   EXPECT_TRUE(eventually([&] { return client->state().is_linked && client.listed() == 100; }, kPatience));
 }
 
+TEST_F(ZooKeeper, AllServersLoseTheirDisksAndEverythingIsPublishedAgain) {
+  Context one(servers(), kPatience);
+  Context client(servers(), kPatience);
+  for (ripc_service_id id = 1; id <= 100; ++id) ASSERT_TRUE(one.publish(id).ok());
+  for (ripc_service_id id = 1; id <= 100; ++id) ASSERT_EQ(client.holder(id, kPatience), one.id());
+  ensemble().lose_disks();
+  ensemble().heal();
+  EXPECT_TRUE(eventually([&] { return client->state().is_linked && client.listed() == 100; }, kPatience));
+  EXPECT_TRUE(client.sees(50, one.id()));
+  Context two(servers(), kPatience);
+  ASSERT_TRUE(two.publish(50, true).ok());
+  EXPECT_TRUE(client.sees(50, two.id()));
+}
+
 TEST_F(ZooKeeper, NoHostNameIsLookedUpWhileThereIsALink) {
   std::string names;
   for (std::size_t i = 0; i < Ensemble::kServers; ++i)

@@ -50,11 +50,15 @@ class FakeClient {
     made->interest = [](zk::Handle*, int* fd, int* interest, timeval* timeout) {
       *fd = current_->wake_.get();
       *interest = current_->count_ != 0 ? zk::kWrite : 0;  // its descriptor can always be written
-      *timeout = {60, 0};
+      *timeout = {current_->is_flapping ? 0 : 60, 0};
       return 0;
     };
     made->process = [](auto...) { return current_->answer_all(); };
-    made->state = [](zk::Handle*) -> int { return zk::kConnectedState; };
+    made->state = [](zk::Handle*) -> int {
+      current_->is_cut_ = current_->is_flapping && !current_->is_cut_;
+      return current_->is_cut_ ? 0 : zk::kConnectedState;
+    };
+    made->session_timeout = [](zk::Handle*) { return current_->session_timeout.load(); };
     made->client_id = [](zk::Handle*) -> const zk::ClientId* { return &current_->id_; };
     made->error_text = [](int) { return "a reason that is too long for a string without memory"; };
     made->get = [](zk::Handle*, const char* path, zk::Watcher, void*, zk::DataDone done, const void* data) {
@@ -99,6 +103,8 @@ class FakeClient {
   std::atomic<int> handles = 0;
   std::string hosts;  // that the last handle was made for
   int resolution_delay = 0;
+  std::atomic<int> session_timeout = 10'000;
+  std::atomic<bool> is_flapping = false;  // each connection is lost without an answer
   std::atomic<bool> may_close = true;
   std::atomic<bool> is_closing = false;
   bool was_let_close = false;  // before it gave up
@@ -156,6 +162,7 @@ class FakeClient {
   }
 
   zk::ClientId id_{};
+  bool is_cut_ = false;
   const UniqueFd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::array<Answer, 64> answers_{};
   std::size_t count_ = 0;
@@ -227,6 +234,13 @@ TEST_F(ZooKeeperDirectoryTest, TheClientGetsAddressesAndLooksNothingUpWhileItIsC
   EXPECT_NE(client_.hosts.find("::1:2181"), std::string::npos) << client_.hosts;
   EXPECT_EQ(client_.hosts.find_first_of("[]ol"), std::string::npos) << client_.hosts;
   EXPECT_EQ(client_.resolution_delay, -1);
+}
+
+TEST_F(ZooKeeperDirectoryTest, AnEnsembleThatEndsEachConnectionGetsANewSession) {
+  client_.session_timeout = 50;
+  client_.is_flapping = true;
+  directory_->sync({});  // wakes the thread
+  EXPECT_TRUE(eventually([&] { return client_.handles > 1; }));
 }
 
 TEST_F(ZooKeeperDirectoryTest, AForkDoesNotWaitForServersThatDoNotConfirmTheEndOfASession) {
