@@ -120,7 +120,8 @@ Result<std::string> ZooKeeperOptions::connect_text() const {
     reason = errno;
   }
   if (addresses.empty()) {
-    const std::string cause = failure == EAI_SYSTEM ? std::strerror(reason) : ::gai_strerror(failure);
+    std::string cause = failure == EAI_SYSTEM ? std::strerror(reason) : ::gai_strerror(failure);
+    if (failure == EAI_SYSTEM && reason == EMFILE) cause += "; raise ulimit -n";
     if (failure == EAI_NONAME || failure == EAI_NODATA)
       return Status(RIPC_NO_SERVICE, "none of its host names has an address (" + cause + ")");
     return Status(RIPC_SYSTEM, "its host names cannot be looked up (" + cause + ")");

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,6 +37,10 @@ class FakeClient {
   static std::shared_ptr<const zk::Library> library() {
     auto made = std::make_shared<zk::Library>();
     made->init = [](const char* hosts, zk::Watcher, int, const zk::ClientId*, void*, int, zk::Log) {
+      if (current_->init_failure != 0) {
+        errno = current_->init_failure;
+        return static_cast<zk::Handle*>(nullptr);
+      }
       current_->hosts = hosts;
       current_->id_.id = 7 + current_->handles++;
       return reinterpret_cast<zk::Handle*>(current_);
@@ -100,6 +105,7 @@ class FakeClient {
   std::atomic<bool> has_folder = true;
   int committed = 0;    // the operations of the last commit that was made
   std::string removed;  // the path of a node that someone has removed
+  std::atomic<int> init_failure = 0;
   std::atomic<int> handles = 0;
   std::string hosts;  // that the last handle was made for
   int resolution_delay = 0;
@@ -234,6 +240,17 @@ TEST_F(ZooKeeperDirectoryTest, TheClientGetsAddressesAndLooksNothingUpWhileItIsC
   EXPECT_NE(client_.hosts.find("::1:2181"), std::string::npos) << client_.hosts;
   EXPECT_EQ(client_.hosts.find_first_of("[]ol"), std::string::npos) << client_.hosts;
   EXPECT_EQ(client_.resolution_delay, -1);
+}
+
+TEST_F(ZooKeeperDirectoryTest, AClientThatCannotBeSetUpIsReportedAsSuch) {
+  client_.init_failure = ENOMEM;
+  Result<std::unique_ptr<ZooKeeperDirectory>> made =
+      ZooKeeperDirectory::create({.servers = {{.host = "::1"}}}, FakeClient::library());
+  ASSERT_TRUE(made.ok()) << made.status().text();
+  directory_ = std::move(*made);
+  ASSERT_TRUE(directory_->start(listener_).ok());
+  EXPECT_TRUE(eventually([&] { return !directory_->trouble().empty(); }));
+  EXPECT_EQ(directory_->trouble(), "its client cannot be set up (Cannot allocate memory)");
 }
 
 TEST_F(ZooKeeperDirectoryTest, AnEnsembleThatEndsEachConnectionGetsANewSession) {

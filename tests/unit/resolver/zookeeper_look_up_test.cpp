@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ using support::eventually;
 constexpr std::string_view kSlowName = "localhost";
 constexpr const char* kTwoAddresses = "two-addresses.test";  // 127.0.0.1, which does not answer, then 127.0.0.2
 
+constexpr const char* kNoDescriptor = "no-descriptor.test";  // cannot be looked up for lack of one
+
 struct LookUps {
   std::atomic<bool> are_slow = false;
   std::atomic<unsigned> begun = 0;  // of the slow name
@@ -48,6 +51,10 @@ int look_up_in_test(const char* host, const char* service, const addrinfo* hints
   if (host != nullptr && std::string_view(host) == kTwoAddresses) {
     if (const int error = real_look_up("127.0.0.1", service, hints, found); error != 0) return error;
     return real_look_up("127.0.0.2", service, hints, &(*found)->ai_next);
+  }
+  if (host != nullptr && std::string_view(host) == kNoDescriptor) {
+    errno = EMFILE;
+    return EAI_SYSTEM;
   }
   // The first one lets the client begin.
   if (host != nullptr && std::string_view(host) == kSlowName && look_ups.are_slow && ++look_ups.begun > 1 &&
@@ -91,6 +98,12 @@ TEST(ZooKeeperLookUp, KeepsNoForkWaiting) {
   (*directory)->stop();
   look_ups.are_slow = false;
   EXPECT_TRUE(look_ups.was_let_go);
+}
+
+TEST(ZooKeeperLookUp, ThatLacksADescriptorIsNotReportedAsANameWithoutAnAddress) {
+  const ZooKeeperOptions options{.servers = {{.host = kNoDescriptor}}};
+  EXPECT_EQ(options.connect_text().status().text(),
+            "its host names cannot be looked up (Too many open files; raise ulimit -n)");
 }
 
 TEST(EnsembleCheck, AServerThatNoDescriptorIsLeftForIsNotCalledReached) {
