@@ -109,13 +109,24 @@ Result<Service*> ServiceTable::add_as(const ServiceOptions& options) {
     if (const std::uint64_t reported = registering.reported(); reported != 0) (void)fenced(options.id, reported);
     return handle;
   }
-  // The present service continues, if it was not unregistered meanwhile.
+  // The present service continues, if it was not unregistered meanwhile. It keeps its entry, because a new one might
+  // find no memory.
+  bool continues = false;
   {
     const std::lock_guard lock(mutex_);
-    services_.erase(options.id);
-    if (std::erase(displaced_, present) != 0) services_[options.id] = present;
+    continues = std::erase(displaced_, present) != 0;
+    if (continues) {
+      services_.find(options.id)->second = present;
+    } else {
+      services_.erase(options.id);
+    }
   }
   service->close();
+  if (continues) {
+    // What happened meanwhile did not reach it.
+    publish_addresses(*present);
+    present->changed();
+  }
   // A report meanwhile that yet another holder has taken the ID over did not find this service.
   if (present) (void)fenced(options.id, UINT64_MAX);
   return status;

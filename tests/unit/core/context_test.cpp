@@ -7,18 +7,25 @@
 #include <sys/eventfd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <latch>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/register_many.hpp"
 #include "core/service.hpp"
 #include "fake_source.hpp"
+#include "support/failing_allocation.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -110,6 +117,99 @@ TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {
   options.takeover = true;
   EXPECT_TRUE((*context)->services().add(options).ok());
   EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_FENCED);
+}
+
+// Fails to publish, after what the test does meanwhile.
+class FailingResolver final : public FakeResolver {
+ public:
+  std::function<void()> meanwhile;
+  Status publish(spi::ServiceRecord& record, bool takeover, std::vector<spi::ServiceRecord>* displaced) override {
+    if (!meanwhile) return FakeResolver::publish(record, takeover, displaced);
+    meanwhile();
+    return RIPC_TIMEOUT;
+  }
+};
+
+TEST_F(Contexts, ATakeoverThatFailsWithoutMemoryLeavesTheHolderWhatItHas) {
+  auto made = std::make_unique<FailingResolver>();
+  FailingResolver& resolver = *made;
+  const Result<std::unique_ptr<Context>> context =
+      Context::create(fake_parts(std::make_unique<FakeTransport>(sources_), std::move(made)));
+  ASSERT_TRUE(context.ok());
+  ServiceTable& services = (*context)->services();
+  ServiceOptions options;
+  options.id = 42;
+  const Result<Service*> holder = services.add(options);
+  ASSERT_TRUE(holder.ok());
+  std::optional<support::FailingAllocation> scarcity;
+  resolver.meanwhile = [&] {
+    scarcity.emplace(1, support::FailingAllocation::Where::here, support::FailingAllocation::Count::rest);
+  };
+  options.takeover = true;
+  ripc_status status = RIPC_OK;
+  try {
+    status = services.add(options).status().code();
+  } catch (const std::bad_alloc&) {
+    status = RIPC_NO_MEMORY;
+  }
+  scarcity.reset();
+  ASSERT_EQ(services.find(42).get(), *holder);
+  EXPECT_EQ(status, RIPC_TIMEOUT);
+  std::array<Message*, 1> messages{};
+  std::size_t count = 0;
+  EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_EMPTY);
+}
+
+// Has no room until the test says so.
+class FullChannel final : public FakeChannel {
+ public:
+  std::atomic<bool> room{false};
+  std::atomic<bool> requested{false};
+  bool has_room(bool notify) noexcept override {
+    if (notify) requested = true;
+    return room;
+  }
+};
+
+class FullPeer final : public FakeTransport {
+ public:
+  using FakeTransport::FakeTransport;
+  const std::shared_ptr<FullChannel> channel = std::make_shared<FullChannel>();
+  std::string where = "here";
+  spi::Address address() const override { return {"fake", where}; }
+  Result<spi::Connected> connect(std::span<const spi::Address>, ripc_service_id, Deadline) override {
+    return spi::Connected{.channel = channel};
+  }
+};
+
+TEST_F(Contexts, AHolderLearnsAfterATakeoverThatFailsWhatHappenedMeanwhile) {
+  auto made_resolver = std::make_unique<FailingResolver>();
+  FailingResolver& resolver = *made_resolver;
+  auto made_transport = std::make_unique<FullPeer>(sources_);
+  FullPeer& transport = *made_transport;
+  const Result<std::unique_ptr<Context>> context =
+      Context::create(fake_parts(std::move(made_transport), std::move(made_resolver)));
+  ASSERT_TRUE(context.ok());
+  ServiceTable& services = (*context)->services();
+  ServiceOptions options;
+  options.id = 42;
+  const Result<Service*> holder = services.add(options);
+  ASSERT_TRUE(holder.ok());
+  std::future<Status> waiting =
+      std::async(std::launch::async, [&] { return (*holder)->wait_room(7, Deadline::never()); });
+  ASSERT_TRUE(support::eventually([&] { return transport.channel->requested.load(); }));
+  resolver.meanwhile = [&] {
+    transport.channel->room = true;
+    (*context)->room(*transport.channel);
+    transport.where = "there";
+    services.publish_addresses();
+  };
+  options.takeover = true;
+  EXPECT_EQ(services.add(options).status().code(), RIPC_TIMEOUT);
+  EXPECT_EQ(waiting.wait_for(std::chrono::nanoseconds(support::kLimit)), std::future_status::ready);
+  (*holder)->interrupt();
+  EXPECT_EQ(waiting.get().code(), RIPC_OK);
+  EXPECT_EQ((*holder)->publication().record().addresses, std::vector({spi::Address{"fake", "there"}}));
 }
 
 TEST_F(Contexts, AHolderThatEndsDuringATakeoverThatFailsLeavesTheIdFree) {
