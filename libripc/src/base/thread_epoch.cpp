@@ -20,14 +20,6 @@ bool register_barrier() noexcept {
   return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-// Gives the record back when the thread ends.
-struct Lease {
-  ThreadEpoch::Record* record = nullptr;
-  ~Lease() {
-    if (record != nullptr) record->in_use.store(false, std::memory_order_release);
-  }
-};
-
 ThreadEpoch::Record* free_record() noexcept {
   for (auto* record = first_record.load(std::memory_order_acquire); record != nullptr; record = record->next) {
     bool free = false;
@@ -64,10 +56,15 @@ bool ThreadEpoch::needs_fence_ = !register_barrier();
 std::atomic<std::uint64_t> ThreadEpoch::barriers_{0};
 
 ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
+  // A destructor that runs after the lease's takes another record, which then stays in use for ever.
   static thread_local Lease lease;
-  lease.record = &take_record();
-  current_ = lease.record;
+  current_ = &take_record();
   return *current_;
+}
+
+ThreadEpoch::Lease::~Lease() {
+  current_->in_use.store(false, std::memory_order_release);
+  current_ = nullptr;
 }
 
 void ThreadEpoch::barrier() noexcept {

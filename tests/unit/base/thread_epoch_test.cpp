@@ -26,6 +26,30 @@ TEST(ThreadEpoch, UsesTheRecordsOfEndedThreadsAgain) {
   EXPECT_EQ(records.size(), 1u);
 }
 
+// Looks at its thread's record after the thread has given it back.
+struct LateLook {
+  static inline bool in_use = false;
+  static inline bool is_shared = false;
+  bool looks = false;
+  ~LateLook() {
+    if (!looks) return;
+    const ThreadEpoch::Record& mine = ThreadEpoch::current();
+    in_use = mine.in_use;
+    std::thread([&] { is_shared = &ThreadEpoch::current() == &mine; }).join();
+  }
+};
+
+TEST(ThreadEpoch, SharesNoRecordWithADestructorThatRunsLate) {
+  std::thread([] {
+    // Destroyed in the opposite order.
+    static thread_local LateLook late;
+    late.looks = true;
+    (void)ThreadEpoch::current();
+  }).join();
+  EXPECT_TRUE(LateLook::in_use);
+  EXPECT_FALSE(LateLook::is_shared);
+}
+
 TEST(ThreadEpoch, CounterIsOddInASectionAlsoWhenSectionsNest) {
   ThreadEpoch::Record& record = ThreadEpoch::current();
   const std::uint64_t before = record.counter;
