@@ -3,6 +3,7 @@
 
 #include "base/group_id.hpp"
 #include "wire/bytes.hpp"
+#include "wire/datagram.hpp"
 
 namespace ripc::internal::wire::session_control {
 
@@ -26,17 +27,20 @@ bool is_valid(const HelloReply& reply) noexcept {
 }
 bool is_valid(const Open& open) noexcept { return open.link != 0 && is_port(open.port); }
 bool is_valid(const Opened& opened) noexcept {
-  if (opened.status == RIPC_OK) return is_port(opened.port);
+  if (opened.status == RIPC_OK)
+    return is_port(opened.port) && opened.packet_limit >= kMinPacketLimit &&
+           opened.packet_limit <= datagram::kMaxRecordPacket;
   return opened.incarnation == 0 && opened.port == 0 && opened.packet_limit == 0 && opened.credit == 0;
 }
 bool is_valid(const BulkPort& bulk) noexcept { return bulk.port <= 65535; }
 bool is_queue_pair(std::uint32_t number) noexcept { return number != 0 && number < 1u << 24; }
 bool is_valid(const OpenDatagram& open) noexcept {
-  return open.link != 0 && open.lid <= 65535 && is_queue_pair(open.queue_pair) && open.mtu != 0;
+  return open.link != 0 && open.lid <= 65535 && is_queue_pair(open.queue_pair) && open.mtu >= kMinDatagramMtu;
 }
 bool is_valid(const DatagramOpened& opened) noexcept {
   if (opened.status == RIPC_OK)
-    return opened.lid <= 65535 && is_queue_pair(opened.queue_pair) && is_queue_pair(opened.greeted_pair);
+    return opened.lid <= 65535 && is_queue_pair(opened.queue_pair) && is_queue_pair(opened.greeted_pair) &&
+           opened.packet_limit >= kMinPacketLimit;
   return opened == DatagramOpened{.request = opened.request, .status = opened.status, .link = opened.link};
 }
 bool is_valid(const JoinGroup& join) noexcept { return join.token != 0 && is_group(join.group); }

@@ -84,6 +84,10 @@ struct Confirm {
   std::span<const std::byte> message{};  // borrowed: the third one, or what stands for it; empty without one
 };
 
+// The least packet limit that a peer may set, and the least MTU of a device, which InfiniBand sets.
+inline constexpr std::uint32_t kMinPacketLimit = 128;
+inline constexpr std::uint32_t kMinDatagramMtu = 256;
+
 // Asks for a link to a service of the receiver.
 struct Open {
   std::uint64_t request = 0;  // names the question in its answer
@@ -100,7 +104,8 @@ struct Opened {
   std::uint32_t link = 0;  // as in Open
   std::uint64_t incarnation = 0;
   std::uint32_t port = 0;          // the receiver's UDP port; 1 to 65535
-  std::uint32_t packet_limit = 0;  // bytes of the largest packet that the receiver takes
+  std::uint32_t packet_limit = 0;  // bytes of the largest packet that the receiver takes; kMinPacketLimit to
+                                   // datagram::kMaxRecordPacket
   std::uint32_t credit = 0;        // what may be spent before anything more is granted
 };
 
@@ -166,7 +171,8 @@ struct OpenDatagram {
   std::uint32_t lid = 0;         // likewise; at most 65535
   std::uint32_t queue_pair = 0;  // less than 2^24, not 0
   std::uint32_t queue_key = 0;
-  std::uint32_t mtu = 0;  // bytes of the largest datagram of the opener's port, headers of the device not included
+  std::uint32_t mtu = 0;  // bytes of the largest datagram of the opener's port, headers of the device not included; at
+                          // least kMinDatagramMtu
 };
 
 // Its answer. Unless status is RIPC_OK, all but request and link is 0.
@@ -179,7 +185,7 @@ struct DatagramOpened {
   std::uint32_t lid = 0;
   std::uint32_t queue_pair = 0;
   std::uint32_t queue_key = 0;
-  std::uint32_t packet_limit = 0;  // as in Opened
+  std::uint32_t packet_limit = 0;  // of one datagram; at least kMinPacketLimit
   std::uint32_t credit = 0;        // in datagrams
   // The queue pair at the same port that answers greetings.
   std::uint32_t greeted_pair = 0;

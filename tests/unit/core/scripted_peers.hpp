@@ -21,9 +21,11 @@ namespace ripc::internal::core {
 class ScriptedChannel final : public FakeChannel {
  public:
   static constexpr std::size_t kLimit = 4096;
-  explicit ScriptedChannel(std::uint64_t incarnation = 1, spi::Multicast* multicast = nullptr)
-      : FakeChannel(Facts{.incarnation = incarnation, .packet_limit = kLimit, .loses = false, .multicast = multicast}) {
-  }
+  explicit ScriptedChannel(std::uint64_t incarnation = 1, spi::Multicast* multicast = nullptr,
+                           std::size_t limit = kLimit)
+      : FakeChannel(Facts{.incarnation = incarnation, .packet_limit = limit, .loses = false, .multicast = multicast}) {}
+  // Larger packets need widen().
+  void make_narrow(std::size_t ready) noexcept { set_ready_limit(ready); }
 
   ripc_status send(const spi::Outgoing& outgoing) noexcept override {
     ++sends;

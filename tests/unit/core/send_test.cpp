@@ -76,6 +76,13 @@ TEST_F(ShortSends, PrepareThePathForWhatIsLargerAndSendItThen) {
   EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_TOO_LARGE) << "it cannot be";
 }
 
+TEST_F(ShortSends, HaveALimitOfNothingIfThePeerTakesLessThanAnEmptyMessage) {
+  ASSERT_NE(lead(kPeer, std::uint64_t{1}, nullptr, std::size_t{16}), nullptr);
+  EXPECT_EQ(sender_.short_limit(kPeer, 1).value(), 0u);
+  resolver_.in_group[kPeer] = 1;
+  EXPECT_EQ(sender_.short_limit(RIPC_GROUP_ID(7), 1).value(), 0u);
+}
+
 TEST_F(ShortSends, LeaveToTheGeneralSendWhatTheFastPathCannotSettle) {
   const auto fast = [&](std::uint32_t kind) {
     const ripc_item item{bytes_.data(), 10, kind, 0};

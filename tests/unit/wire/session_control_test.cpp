@@ -6,6 +6,7 @@
 #include <string>
 
 #include "wire/bytes.hpp"
+#include "wire/datagram.hpp"
 #include "wire_helpers.hpp"
 
 namespace ripc::internal::wire::session_control {
@@ -59,8 +60,9 @@ std::vector<Sample> samples() {
       {"open", Open{.request = 1, .service = 2, .token = 3, .link = 4, .port = 5},
        "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 05 00 00 00"},
       {"opened",
-       Opened{.request = 1, .status = RIPC_OK, .link = 2, .incarnation = 3, .port = 4, .packet_limit = 5, .credit = 6},
-       "01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 05 00 00 00 06 00 00 00"},
+       Opened{
+           .request = 1, .status = RIPC_OK, .link = 2, .incarnation = 3, .port = 4, .packet_limit = 133, .credit = 6},
+       "01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 85 00 00 00 06 00 00 00"},
       {"close_link", CloseLink{.link = 1, .sequence = 2}, "01 00 00 00 02 00 00 00"},
       {"link_closed", LinkClosed{.link = 1, .status = RIPC_NO_SERVICE}, "01 00 00 00 07 00 00 00"},
       {"control", Control{.link = 1, .destination = 2, .packet = text("xyz")},
@@ -82,9 +84,9 @@ std::vector<Sample> samples() {
                     .lid = 5,
                     .queue_pair = 6,
                     .queue_key = 7,
-                    .mtu = 8},
+                    .mtu = 264},
        std::string("01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 04 00 00 00 ") + kNonce +
-           " 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00"},
+           " 05 00 00 00 06 00 00 00 07 00 00 00 08 01 00 00"},
       {"datagram_opened",
        DatagramOpened{.request = 1,
                       .status = RIPC_OK,
@@ -94,12 +96,12 @@ std::vector<Sample> samples() {
                       .lid = 4,
                       .queue_pair = 5,
                       .queue_key = 6,
-                      .packet_limit = 7,
+                      .packet_limit = 135,
                       .credit = 8,
                       .greeted_pair = 9,
                       .greeted_key = 10},
        std::string("01 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 03 00 00 00 00 00 00 00 ") + kNonce +
-           " 04 00 00 00 05 00 00 00 06 00 00 00 07 00 00 00 08 00 00 00 09 00 00 00 0a 00 00 00"},
+           " 04 00 00 00 05 00 00 00 06 00 00 00 87 00 00 00 08 00 00 00 09 00 00 00 0a 00 00 00"},
       {"join_group", JoinGroup{.link = 1, .token = 2, .group = ripc_service_id{1} << 62},
        "01 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 40"},
       {"group_joined", GroupJoined{.link = 1, .token = 2}, "01 00 00 00 02 00 00 00 00 00 00 00"},
@@ -222,8 +224,17 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
     change(frame);
     return Frame(frame);
   };
-  const Opened opened{
-      .request = 1, .status = RIPC_OK, .link = 1, .incarnation = 1, .port = 1, .packet_limit = 1, .credit = 1};
+  const Opened opened{.request = 1,
+                      .status = RIPC_OK,
+                      .link = 1,
+                      .incarnation = 1,
+                      .port = 1,
+                      .packet_limit = kMinPacketLimit,
+                      .credit = 1};
+  const DatagramOpened datagram_opened{
+      .request = 1, .link = 1, .queue_pair = 1, .packet_limit = kMinPacketLimit, .greeted_pair = 1};
+  const OpenDatagram open_datagram{
+      .request = 1, .service = 1, .token = 1, .link = 1, .queue_pair = 1, .mtu = kMinDatagramMtu};
   const Open open{.request = 1, .service = 1, .token = 1, .link = 1, .port = 1};
   const std::vector<Frame> excluded{
       changed(hello, [](Hello& frame) { frame.context = 0; }),
@@ -241,6 +252,10 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       changed(open, [](Open& frame) { frame.link = 0; }),
       changed(open, [](Open& frame) { frame.port = 0; }),
       changed(opened, [](Opened& frame) { frame.port = 0; }),
+      changed(opened, [](Opened& frame) { --frame.packet_limit; }),
+      changed(opened, [](Opened& frame) { frame.packet_limit = datagram::kMaxRecordPacket + 1; }),
+      changed(datagram_opened, [](DatagramOpened& frame) { --frame.packet_limit; }),
+      changed(open_datagram, [](OpenDatagram& frame) { --frame.mtu; }),
       changed(BulkPort{}, [](BulkPort& frame) { frame.port = 65536; }),
       changed(opened, [](Opened& frame) { frame.status = RIPC_NO_SERVICE; }),
       Frame(Control{.link = 1, .destination = 1, .packet = {}}),
@@ -252,6 +267,7 @@ TEST(SessionFrame, ValuesThatTheirCommentsExcludeAreNeitherWrittenNorRead) {
       Frame(Bye{.status = RIPC_PEER_DEAD}),
       Frame(Streamed{.link = 1, .datagram = {}}),
   };
+  for (const Frame& frame : {Frame(opened), Frame(datagram_opened), Frame(open_datagram)}) (void)encoded(frame);
   for (const Frame& frame : excluded) {
     Bytes bytes;
     EXPECT_EQ(encode_any(frame, bytes), RIPC_INVALID_ARGUMENT) << frame.index();

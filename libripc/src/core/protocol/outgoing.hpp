@@ -65,6 +65,11 @@ inline bool has_kind(std::span<const ripc_item> items, std::uint32_t kind) noexc
   return std::any_of(items.begin(), items.end(), [kind](const ripc_item& item) { return item.kind == kind; });
 }
 
+// The bytes that `items` items may have together in a packet of at most `limit` bytes.
+constexpr std::size_t room_for_items(std::size_t limit, std::size_t items) noexcept {
+  return limit - std::min(limit, wire::packet_size(items, 0));
+}
+
 // The error for a packet of `size` bytes to a peer that takes `limit`.
 Status too_large(std::size_t size, std::size_t limit);
 // The same for a packet of these items and nothing else.

@@ -244,7 +244,7 @@ Result<std::size_t> GroupSend::short_limit(ripc_service_id group, std::size_t it
     }
     if (channel) limit = std::min(limit, channel->packet_limit());
   }
-  if (limit != SIZE_MAX) return limit - wire::packet_size(items, 0);
+  if (limit != SIZE_MAX) return room_for_items(limit, items);
   if (list->members.empty()) return no_members(*list);
   return failure.ok() ? Status(RIPC_PEER_DEAD) : failure;
 }

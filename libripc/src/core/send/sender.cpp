@@ -112,7 +112,7 @@ Result<std::size_t> Sender::short_limit(ripc_service_id to, std::size_t items) {
   if (is_group(to)) return group_.short_limit(to, items);
   Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(to, short_.counters().resolutions);
   if (!channel.ok()) return channel.status();
-  return (*channel)->packet_limit() - wire::packet_size(items, 0);
+  return room_for_items((*channel)->packet_limit(), items);
 }
 
 }  // namespace ripc::internal::core

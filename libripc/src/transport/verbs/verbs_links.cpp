@@ -64,7 +64,7 @@ Result<VerbsTransport::Senders> VerbsTransport::senders_of(const std::string& ip
   // Take the lock, so that no sender is made for a device whose senders have been dropped.
   const std::lock_guard lock(senders_mutex_);
   const std::optional<DevicePort> port = devices_->port_of(ip);
-  if (!port || port->mtu == 0) return Senders();
+  if (!port || port->mtu < wire::session_control::kMinDatagramMtu) return Senders();
   for (const Senders& senders : senders_) {
     if (senders.datagrams->port().ip == ip) return senders;
   }
@@ -137,7 +137,6 @@ Result<DatagramChannel::AttachmentPointer> VerbsTransport::attachment_of(
   const LinkSignature signature(*session, true, opened.link, question.token);
   const std::size_t limit = std::min<std::size_t>(
       question.sender->port().mtu - wire::datagram::kHeaderSize - signature_size(*session), opened.packet_limit);
-  if (limit == 0) return RIPC_UNSUPPORTED;
   return std::make_unique<DatagramChannel::Attachment>(
       std::move(question.sender),
       DatagramChannel::Routes{.packets = {.handle = *handle,
@@ -260,7 +259,7 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
       answer.queue_key = accepted->address.queue_key;
       answer.incarnation = port.incarnation();
       const auto around = static_cast<std::uint32_t>(wire::datagram::kHeaderSize + attachment->back.overhead());
-      answer.packet_limit = std::min(accepted->packet_limit, frame.mtu - std::min(frame.mtu, around));
+      answer.packet_limit = std::min(accepted->packet_limit, frame.mtu - around);
       answer.credit = remote::ReceiverCredit::first_credit(accepted->source->budget());
       answer.greeted_pair = sender->address().queue_pair;
       answer.greeted_key = sender->address().queue_key;

@@ -453,7 +453,11 @@ TEST(Session, AServiceThatEndsAsSoonAsItsLinkIsOpenIsNotThere) {
     peer.accept();
     const auto open = peer.next<control::Open>();
     if (!open) return;
-    peer.say({control::Opened{.request = open->request, .link = open->link, .port = 9, .packet_limit = 1, .credit = 1},
+    peer.say({control::Opened{.request = open->request,
+                              .link = open->link,
+                              .port = 9,
+                              .packet_limit = control::kMinPacketLimit,
+                              .credit = 1},
               control::LinkClosed{.link = open->link, .status = RIPC_CLOSED}});
     closed = peer.next<control::CloseLink>();
   });
