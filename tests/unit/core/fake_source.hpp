@@ -135,8 +135,13 @@ class FakeSource final : public spi::Source {
     finished_[descriptor.key] = status;
     return RIPC_OK;
   }
-  ripc_status push(const wire::Grant&, spi::Bytes) noexcept override { return RIPC_UNSUPPORTED; }
+  ripc_status push(const wire::Grant&, spi::Bytes) noexcept override {
+    ++pushes;
+    return pushing;
+  }
 
+  ripc_status pushing = RIPC_UNSUPPORTED;  // what push() says
+  int pushes = 0;
   std::map<std::uint64_t, ripc_status> unprepared;  // by key: what prepare() says
 
  private:

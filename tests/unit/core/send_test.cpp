@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "core/send/sender.hpp"
@@ -76,6 +77,15 @@ TEST_F(ShortSends, PrepareThePathForWhatIsLargerAndSendItThen) {
   EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_TOO_LARGE) << "it cannot be";
 }
 
+TEST_F(ShortSends, GoByThePathThatTheLastAttemptHasPrepared) {
+  lead_and_connect(kPeer)->answers = {RIPC_PEER_DEAD};
+  lead(kPeer)->answers = {RIPC_PEER_DEAD};
+  const auto last = lead(kPeer);
+  last->answers = {RIPC_TOO_LARGE};
+  EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_OK);
+  EXPECT_EQ(last->sends, 2);
+}
+
 TEST_F(ShortSends, HaveALimitOfNothingIfThePeerTakesLessThanAnEmptyMessage) {
   ASSERT_NE(lead(kPeer, std::uint64_t{1}, nullptr, std::size_t{16}), nullptr);
   EXPECT_EQ(sender_.short_limit(kPeer, 1).value(), 0u);
@@ -146,6 +156,45 @@ TEST_F(LongSends, GoToTheSuccessorAndLeaveNothingOpenAtThePeerThatHasGone) {
   EXPECT_EQ(successor->grants, 1);
   EXPECT_EQ(requests_.next(0), request_);
   EXPECT_EQ(requests_.next(request_), 0u) << "one request, though there were two attempts";
+}
+
+TEST_F(LongSends, AreMadeToFitASuccessorThatTakesLess) {
+  lead_and_connect(kPeer)->answers = {RIPC_PEER_DEAD};
+  const auto successor = lead(kPeer, std::uint64_t{1}, nullptr, std::size_t{512});
+  arguments_.unordered = true;
+  const Status status = send(RIPC_ITEM_AUTO, 2000);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_TRUE(successor->is_open(1));
+  EXPECT_FALSE(successor->is_open(2)) << "one transfer";
+}
+
+TEST_F(LongSends, WriteAReturnBufferOnceIfThePeerIsFoundAgain) {
+  lead_and_connect(kPeer)->answers = {RIPC_PEER_DEAD};
+  const auto successor = lead(kPeer);
+  const auto source = std::make_shared<FakeSource>(1);
+  source->pushing = RIPC_OK;
+  Message request;
+  request.request = 5;
+  request.attachments = std::make_unique<Message::Attachments>();
+  request.attachments->source = source;
+  request.attachments->grants = {{.key = 1, .location = 0, .length = bytes_.size()}};
+  arguments_.reply_to = &request;
+  EXPECT_TRUE(send(RIPC_ITEM_RETURN, bytes_.size()).ok());
+  EXPECT_EQ(source->pushes, 1);
+  EXPECT_EQ(successor->sends, 1);
+}
+
+TEST_F(LongSends, GoToTheSuccessorOfAPeerThatDiesWhileThePathIsPrepared) {
+  const auto former = lead_and_connect(kPeer);
+  former->make_narrow(512);
+  former->widening = RIPC_CLOSED;
+  const auto successor = lead(kPeer);
+  arguments_.unordered = true;
+  const Status status = send(RIPC_ITEM_AUTO, 2000);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(former->sends, 0);
+  EXPECT_EQ(successor->sends, 1);
+  EXPECT_FALSE(successor->is_open(1)) << "the item fits into the packet";
 }
 
 TEST_F(LongSends, WhoseCopiesFoundNoRoomMakeNoOthersBeforeThereIsSome) {

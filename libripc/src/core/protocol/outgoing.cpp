@@ -128,6 +128,7 @@ void ItemPlan::choose_returns(std::span<const ripc_item> items, const Message& r
     const ripc_status status = is_carried ? RIPC_OK : attachments->source->push(grant, bytes_of(item));
     if (status != RIPC_OK && status != RIPC_UNSUPPORTED) continue;
     protocols_[index] = is_carried ? Protocol::carried : status == RIPC_OK ? Protocol::returned : Protocol::directed;
+    has_written_ = has_written_ || protocols_[index] == Protocol::returned;
     used.set(target);
   }
 }

@@ -97,6 +97,9 @@ class ItemPlan {
   // !may_write, nothing is written into a return buffer.
   void choose_returns(std::span<const ripc_item> items, const Message& request, bool may_write);
 
+  // Whether choose_returns() has written into a return buffer.
+  bool has_written() const noexcept { return has_written_; }
+
   // The size of the packet in bytes, at most.
   std::size_t packet_size() const noexcept { return packet_size_; }
 
@@ -118,6 +121,7 @@ class ItemPlan {
  private:
   std::array<Protocol, RIPC_MAX_ITEMS> protocols_;
   std::size_t packet_size_ = 0;
+  bool has_written_ = false;
 };
 
 }  // namespace ripc::internal::core

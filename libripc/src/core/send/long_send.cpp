@@ -36,7 +36,7 @@ class ReplyTurn {
 
 }  // namespace
 
-// The state prepared for the items. It is kept across attempts with different channels.
+// The state prepared for the items.
 struct LongSend::Prepared {
   ItemPlan plan;
   std::vector<memory::Hold> holds;  // one for each item that is pulled, in order
@@ -46,48 +46,51 @@ struct LongSend::Prepared {
 };
 
 Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* ticket) {
-  Prepared prepared;
-  Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(arguments.to, counters_.resolutions);
-  if (!channel.ok()) return channel.status();
-  ripc_status wide = RIPC_TOO_LARGE;
-  for (int attempt = 0; attempt < kAttempts && wide == RIPC_TOO_LARGE; ++attempt) {
-    const std::size_t limit = (*channel)->packet_limit();
-    Status planned = prepared.plan.choose(arguments.items, arguments.returns.size(), limit,
-                                          std::min(limit, arguments.auto_limit), (*channel)->most_carried());
-    if (!planned.ok()) return planned;
-    // A path that cannot be prepared has a lower limit from then on. The code below finds out if it is gone.
-    const std::size_t size = prepared.plan.packet_size();
-    wide = size <= (*channel)->ready_limit() ? RIPC_OK : (*channel)->widen(size);
-  }
   ReplyTurn turn(arguments.is_reply() ? arguments.reply_to->attachments.get() : nullptr);
-  if (arguments.reply_to != nullptr)
-    prepared.plan.choose_returns(arguments.items, *arguments.reply_to, turn.is_first());
-  Status status = send_prepared(arguments, prepared, std::move(*channel), ticket);
+  const bool is_reported = (ticket != nullptr && !arguments.is_loan_secret) || arguments.callback != nullptr;
+  Prepared prepared;
+  Status status = RIPC_PEER_DEAD;
+  for (int attempt = 0; attempt < kAttempts && is_gone(status.code()); ++attempt) {
+    Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(arguments.to, counters_.resolutions);
+    if (!channel.ok()) return channel.status();
+    status = make_ready(arguments, prepared, **channel, turn.is_first(), is_reported);
+    if (status.ok()) {
+      status = transmit(arguments, prepared, *channel, ticket);
+      if (prepared.has_copies) refused_copies = status == RIPC_AGAIN ? channel->get() : nullptr;
+    }
+    if (is_gone(status.code())) paths_.drop(**channel);
+  }
   turn.sent = status.ok();
-  return status;
+  return is_gone(status.code()) ? Status(RIPC_PEER_DEAD) : status;
 }
 
-Status LongSend::send_prepared(const SendArguments& arguments, Prepared& prepared,
-                               std::shared_ptr<spi::Channel> channel, std::shared_ptr<Ticket>* ticket) {
+// Plans the message for this channel, prepares the path for it, and holds the memory of its items. What was written
+// into return buffers already stays as it is.
+Status LongSend::make_ready(const SendArguments& arguments, Prepared& prepared, spi::Channel& channel, bool may_write,
+                            bool is_reported) {
+  const bool is_planned = prepared.plan.has_written();
+  if (!is_planned) prepared = {};
+  ripc_status wide = RIPC_TOO_LARGE;
+  for (int attempt = 0; attempt < kAttempts && wide == RIPC_TOO_LARGE; ++attempt) {
+    const std::size_t limit = channel.packet_limit();
+    Status planned;
+    if (!is_planned)
+      planned = prepared.plan.choose(arguments.items, arguments.returns.size(), limit,
+                                     std::min(limit, arguments.auto_limit), channel.most_carried());
+    if (!planned.ok()) return planned;
+    // A path that cannot be prepared has a lower limit from then on.
+    const std::size_t size = prepared.plan.packet_size();
+    wide = size <= channel.ready_limit() ? RIPC_OK : channel.widen(size);
+  }
+  if (is_gone(wide)) return wide;
+  if (is_planned) return {};
+  if (arguments.reply_to != nullptr) prepared.plan.choose_returns(arguments.items, *arguments.reply_to, may_write);
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {
     if (prepared.plan.is_pulled(index) && arguments.items[index].kind != RIPC_ITEM_LONG) prepared.has_copies = true;
   }
-  if (prepared.has_copies && refused_copies == channel.get() && !channel->has_room(false))
+  if (prepared.has_copies && refused_copies == &channel && !channel.has_room(false))
     return counters_.count_again(RIPC_AGAIN);
-  const bool is_reported = (ticket != nullptr && !arguments.is_loan_secret) || arguments.callback != nullptr;
-  Status held = prepare(arguments, prepared, is_reported);
-  if (!held.ok()) return held;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (attempt > 0) {
-      if (Status status = paths_.channel_to(arguments.to, counters_.resolutions).move_to(channel); !status.ok())
-        return status;
-    }
-    Status status = transmit(arguments, prepared, channel, ticket);
-    if (prepared.has_copies) refused_copies = status == RIPC_AGAIN ? channel.get() : nullptr;
-    if (!is_gone(status.code())) return status;
-    paths_.drop(*channel);
-  }
-  return RIPC_PEER_DEAD;
+  return prepare(arguments, prepared, is_reported);
 }
 
 Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, bool is_reported) {

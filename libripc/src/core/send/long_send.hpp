@@ -35,8 +35,8 @@ class LongSend {
  private:
   struct Prepared;
   class Attempt;
-  Status send_prepared(const SendArguments& arguments, Prepared& prepared, std::shared_ptr<spi::Channel> channel,
-                       std::shared_ptr<Ticket>* ticket);
+  Status make_ready(const SendArguments& arguments, Prepared& prepared, spi::Channel& channel, bool may_write,
+                    bool is_reported);
   Status prepare(const SendArguments& arguments, Prepared& prepared, bool is_reported);
   Result<memory::Hold> memory_of(const ripc_item& item, bool is_reported);
   Status transmit(const SendArguments& arguments, Prepared& prepared, const std::shared_ptr<spi::Channel>& channel,

@@ -26,7 +26,7 @@ Status ShortSend::send(const SendArguments& arguments, bool& fits) {
   const bool encodable = make_plain(id_, arguments.items, arguments.tag, message);
   const std::size_t size = message.packet_size();
   ripc_status status = RIPC_PEER_DEAD;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  for (int gone = 0, narrow = 0; gone < kAttempts && narrow < kAttempts;) {
     std::shared_ptr<spi::Channel> failed;
     {
       ThreadEpoch::Record& thread = ThreadEpoch::current();
@@ -47,7 +47,12 @@ Status ShortSend::send(const SendArguments& arguments, bool& fits) {
         failed = *channel;
       }
     }
-    if (failed && status == RIPC_TOO_LARGE) status = failed->widen(size);
+    if (failed && status == RIPC_TOO_LARGE) {
+      ++narrow;
+      if (const ripc_status wide = failed->widen(size); is_gone(wide)) status = wide;
+    } else {
+      ++gone;
+    }
     if (failed && is_gone(status)) paths_.drop(*failed);
     Result<std::shared_ptr<spi::Channel>> found = paths_.channel_to(arguments.to, counters_.resolutions);
     if (!found.ok()) return found.status();
