@@ -26,7 +26,9 @@ class EventSet {
     std::atomic<std::thread::id> looker{};
 
     void ring() noexcept {
-      if (looker.load(std::memory_order_relaxed) == std::this_thread::get_id()) return;
+      if (looker.load(std::memory_order_relaxed) != std::this_thread::get_id()) ring_anyone();
+    }
+    void ring_anyone() noexcept {
       if (!is_rung.exchange(true, std::memory_order_acq_rel)) signal_event(fd.get());
     }
   };
@@ -52,6 +54,8 @@ class EventSet {
   // Makes the set readable. Needs no system call if the set was already woken and nobody has looked since.
   // Async-signal-safe.
   void wake() const noexcept { wake_->ring(); }
+  // The same, also in the looker: a signal handler may run there after the thread's last look.
+  void wake_anyone() const noexcept { wake_->ring_anyone(); }
   // Makes the set readable when the Waker is destroyed, if the set still exists.
   class Waker {
    public:

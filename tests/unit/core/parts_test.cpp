@@ -41,6 +41,15 @@ TEST(ServiceLife, AnInterruptWakesAndIsTakenOnce) {
   EXPECT_FALSE(life.take_interrupt());
 }
 
+TEST(ServiceLife, AnInterruptByASignalHandlerWakesTheThreadThatLooksItself) {
+  ServiceLife life(EventSet::create().value());
+  life.events().set_looker(std::this_thread::get_id());
+  life.events().wake();
+  EXPECT_EQ(life.events().sleep(Deadline::after(0), monotonic_now()), RIPC_TIMEOUT);
+  life.interrupt();
+  EXPECT_EQ(life.events().sleep(Deadline::after(0), monotonic_now()), RIPC_OK);
+}
+
 TEST(SendCounters, CountWhatSeveralThreadsSend) {
   SendCounters counters;
   constexpr int kMessages = 1000;

@@ -48,7 +48,7 @@ class ServiceLife {
   static constexpr std::uint8_t kEndWait = 2;
   void signal(std::uint8_t which) noexcept {
     signals_.fetch_or(which, std::memory_order_release);
-    events_.wake();
+    events_.wake_anyone();
   }
   bool take(std::uint8_t which) noexcept {
     if ((signals_.load(std::memory_order_relaxed) & which) == 0) return false;
