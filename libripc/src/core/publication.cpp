@@ -2,6 +2,7 @@
 #include "core/publication.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "core/service_id.hpp"
 
@@ -46,10 +47,17 @@ Status Publication::change_groups(ripc_service_id group, bool join) {
   } else {
     changed.groups.insert(std::upper_bound(changed.groups.begin(), changed.groups.end(), group), group);
   }
-  Status status = resolver_.update(changed);
+  const auto update = [this](const spi::ServiceRecord& record) -> Status {
+    try {
+      return resolver_.update(record);
+    } catch (const std::bad_alloc&) {
+      return RIPC_NO_MEMORY;
+    }
+  };
+  Status status = update(changed);
   if (!status.ok()) {
     // Some of the resolvers may have accepted the change.
-    (void)resolver_.update(record_);
+    (void)update(record_);
     return status;
   }
   record_.groups = std::move(changed.groups);
