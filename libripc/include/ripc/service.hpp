@@ -183,7 +183,8 @@ class Service {
   // is gone, travels like an item(). The first reply ends the right to write there. The caller keeps the message. It
   // may send the contents, and may release the message at once if none of them is borrowed.
   Result<Ticket> reply(const Message& message, const Items& items, const SendOptions& options = {}) noexcept {
-    const ripc_send_options c_options = to_c(options);
+    ripc_send_options c_options = to_c(options);
+    const OutcomeOfSend outcome(options, c_options);
     ripc_ticket* ticket = nullptr;
     const ripc_status status = ripc_reply(handle_.get(), message.handle(), items.data(), items.size(),
                                           is_default(options) ? nullptr : &c_options, &ticket);

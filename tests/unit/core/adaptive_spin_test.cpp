@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/busy_processor.hpp"
+#include "support/descriptor_scarcity.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -235,6 +236,15 @@ TEST(PercentWaited, IsMuchBesideAThreadThatComputes) {
   unsigned percent = 0;
   while (percent <= AdaptiveSpin::kBusyPercent && monotonic_now() < deadline) percent = percent_waited(monotonic_now());
   EXPECT_GT(percent, AdaptiveSpin::kBusyPercent);
+}
+
+TEST(PercentWaited, IsNothingIfTheSystemDoesNotSayAnyMore) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) GTEST_SKIP() << "this system does not tell of waits";
+  const support::BusyProcessor busy;
+  const Nanoseconds deadline = monotonic_now() + 60'000'000'000;
+  while (percent_waited(monotonic_now()) == 0 && monotonic_now() < deadline) continue;
+  const support::DescriptorScarcity scarcity(0);
+  for (int question = 0; question < 2; ++question) EXPECT_EQ(percent_waited(monotonic_now()), 0u);
 }
 
 TEST_F(AdaptiveSpinTest, AWaitThatBringsWhatItWaitsForGoesOnWhileThatComes) {

@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <thread>
+#include <utility>
+
 #include "scripted_peers.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::internal::core {
 namespace {
@@ -65,6 +70,17 @@ TEST_F(FindingPaths, AServiceThatIsRestartingIsLookedForUntilItIsThere) {
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, channel);
   EXPECT_EQ(value(resolutions_), 3u);
+}
+
+TEST_F(FindingPaths, AChannelThatAnotherOneReplacesIsFreed) {
+  std::shared_ptr<ScriptedChannel> former = lead_and_connect(kPeer);
+  former->die();
+  const std::weak_ptr<ScriptedChannel> rest = std::exchange(former, nullptr);
+  (void)lead_and_connect(kPeer);
+  std::thread responder([this] { loop_->run(); });
+  EXPECT_TRUE(support::eventually([&] { return rest.expired(); }));
+  loop_->stop();
+  responder.join();
 }
 
 TEST_F(FindingPaths, ASearchThatFailsForWantOfMemoryLetsOthersSearch) {

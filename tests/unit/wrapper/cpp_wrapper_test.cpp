@@ -139,7 +139,10 @@ TEST_F(CppWrapper, ShortMessageArrivesWithItsItemsAndTag) {
   EXPECT_EQ(message->item(0).text(), "text");
   EXPECT_EQ(message->item(1).size(), sizeof(int) * numbers.size());
   EXPECT_EQ(message->item(2).kind(), RIPC_VIEW_FAILED);
-  ASSERT_TRUE(receiver_.reply(*message, bytes_of("answer"), {.unordered = true}).ok());
+  ripc::GroupOutcome outcome{.members = 7, .taken = 7};
+  ASSERT_TRUE(receiver_.reply(*message, bytes_of("answer"), {.outcome = &outcome, .unordered = true}).ok());
+  EXPECT_EQ(outcome.members, 0u);
+  EXPECT_EQ(outcome.taken, 0u);
   auto reply = sender_.receive(kPatience);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->item(0).text(), "answer");

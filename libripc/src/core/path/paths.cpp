@@ -125,7 +125,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
       if (addresses.empty()) return record.status();
     }
     Result<spi::Connected> way = connect(addresses, id, deadline);
-    if (way.ok()) return routes_.insert(id, std::move(*way));
+    if (way.ok()) return remember(id, std::move(*way));
     const ripc_status code = way.status().code();
     if (code != RIPC_PEER_DEAD && code != RIPC_NO_SERVICE) return way.status();
     if (!record.ok()) return record.status();
@@ -146,7 +146,7 @@ Result<Resolution> Paths::find_way_back(ripc_service_id id, Deadline deadline) {
   if (!learned) return RIPC_NO_SERVICE;
   Result<spi::Connected> way = connect({*learned}, id, deadline);
   if (!way.ok()) return way.status();
-  (void)routes_.insert(id, std::move(*way));
+  (void)remember(id, std::move(*way));
   Resolution found;
   found.record.id = id;
   found.address = std::move(*learned);
@@ -170,6 +170,12 @@ Result<spi::Connected> Paths::connect(const std::vector<spi::Address>& addresses
   return failure;
 }
 
+std::shared_ptr<spi::Channel> Paths::remember(ripc_service_id id, spi::Connected way) {
+  std::shared_ptr<spi::Channel> channel = routes_.insert(id, std::move(way));
+  reclaim_soon();  // it may have replaced a channel, or a table that was too small
+  return channel;
+}
+
 void Paths::note_failure(Status& failure, const Status& latest) {
   const ripc_status code = latest.code();
   const bool is_silence = code == RIPC_PEER_DEAD || code == RIPC_NO_SERVICE || code == RIPC_TIMEOUT;
@@ -191,7 +197,7 @@ std::vector<Paths::Candidate> Paths::candidates_for(const std::vector<spi::Addre
 Result<std::shared_ptr<spi::Channel>> Paths::connect_to(const spi::ServiceRecord& record, Deadline deadline) {
   Result<spi::Connected> way = connect(spi::expected_addresses(record), record.id, deadline);
   if (!way.ok()) return way.status();
-  return routes_.insert(record.id, std::move(*way));
+  return remember(record.id, std::move(*way));
 }
 
 bool Paths::is_withheld(std::span<const spi::Address> addresses) const noexcept {

@@ -91,6 +91,8 @@ class Paths {
   static Result<spi::Connected> connect(const Candidate& candidate, ripc_service_id id, Deadline deadline);
   Result<spi::Connected> connect(const std::vector<spi::Address>& addresses, ripc_service_id id,
                                  Deadline deadline) const;
+  // The channel that is in the route table afterwards.
+  std::shared_ptr<spi::Channel> remember(ripc_service_id id, spi::Connected way);
   // Keeps the more informative failure: a refusal says more than a path on which nobody answered.
   static void note_failure(Status& failure, const Status& latest);
   spi::Transport* transport(const std::string& name) const noexcept;

@@ -31,6 +31,7 @@ unsigned percent_waited(Nanoseconds now) noexcept {
   static thread_local Nanoseconds asked = 0;
   static thread_local Nanoseconds before = 0;
   const Nanoseconds waited = time_waited();
+  if (waited < before) return 0;  // it could not be read
   const Nanoseconds percent = 100 * (waited - before) / std::max<Nanoseconds>(now - asked, 1);
   asked = now;
   before = waited;
