@@ -271,40 +271,27 @@ class Context {
   // Finds a living service. RIPC_NO_SERVICE within the resolve timeout, or another status of ripc_resolve(); by name
   // also RIPC_NAME_COLLISION.
   Result<ServiceInfo> resolve(ServiceId id) {
-    ripc_service_info info;
-    ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve(handle_.get(), id, &info);
-    return finish(status, info);
+    return ask([&](ripc_service_info* info) { return ripc_resolve(handle_.get(), id, info); });
   }
   Result<ServiceInfo> resolve(const std::string& name) {
-    ripc_service_info info;
-    ripc_service_info_init(&info);
-    const ripc_status status = ripc_resolve_name(handle_.get(), detail::c_name(name), &info);
-    return finish(status, info);
+    return ask([&](ripc_service_info* info) { return ripc_resolve_name(handle_.get(), detail::c_name(name), info); });
   }
   // Finds the path that a send to a living service takes, and connects if necessary. Errors as for resolve(). If no
   // path works, returns the error of the last one tried, such as RIPC_PEER_DEAD, RIPC_REFUSED or RIPC_TIMEOUT.
   Result<ServiceInfo> find_path(ServiceId id) {
-    ripc_service_info info;
-    ripc_service_info_init(&info);
-    const ripc_status status = ripc_find_path(handle_.get(), id, &info);
-    return finish(status, info);
+    return ask([&](ripc_service_info* info) { return ripc_find_path(handle_.get(), id, info); });
   }
   // Waits until a living service has this ID, or this name, and a path to it works. Returns at once if it is already
   // there; kNoWait looks only once. RIPC_INTERRUPTED. After the timeout: RIPC_NO_SERVICE if there is no such service,
   // else the errors of find_path(); by name also RIPC_NAME_COLLISION.
   Result<ServiceInfo> wait_service(ServiceId id, Nanoseconds timeout = kForever) {
-    ripc_service_info info;
-    ripc_service_info_init(&info);
-    const ripc_status status = ripc_wait_service(handle_.get(), id, detail::to_c(timeout), &info);
-    return finish(status, info);
+    return ask(
+        [&](ripc_service_info* info) { return ripc_wait_service(handle_.get(), id, detail::to_c(timeout), info); });
   }
   Result<ServiceInfo> wait_service(const std::string& name, Nanoseconds timeout = kForever) {
-    ripc_service_info info;
-    ripc_service_info_init(&info);
-    const ripc_status status =
-        ripc_wait_service_name(handle_.get(), detail::c_name(name), detail::to_c(timeout), &info);
-    return finish(status, info);
+    return ask([&](ripc_service_info* info) {
+      return ripc_wait_service_name(handle_.get(), detail::c_name(name), detail::to_c(timeout), info);
+    });
   }
   // Watches the service with this ID. The callback runs alternately when the service is there (also if it is already)
   // and when it has ended. No message needs to be sent to find out. The result owns the watch and the callback.
@@ -468,7 +455,11 @@ class Context {
     result.encrypt = options.encrypt;
     return result;
   }
-  static Result<ServiceInfo> finish(ripc_status status, const ripc_service_info& info) {
+  template <typename Call>
+  static Result<ServiceInfo> ask(Call call) {
+    ripc_service_info info;
+    ripc_service_info_init(&info);
+    const ripc_status status = call(&info);
     if (status != RIPC_OK) return Error::from_last_call(status);
     return ServiceInfo::from_c(info);
   }

@@ -16,7 +16,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <string>
+
+#include "base/first_line.hpp"
 
 namespace ripc::internal {
 
@@ -67,12 +68,6 @@ struct ProcLine {
   uid_t user = 0;
   std::uint64_t inode = 0;  // 0: no process has it (any more, or yet), and the user means nothing
 };
-
-std::string first_line(const char* path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
-  std::array<char, 64> line{};
-  return file && std::fgets(line.data(), line.size(), file.get()) != nullptr ? std::string(line.data()) : std::string();
-}
 
 // NOLINTBEGIN(cert-err34-c): the kernel writes these numbers, and they fit
 // A user outside this process's user namespace appears under the number "overflowuid".

@@ -112,7 +112,6 @@ class EpochDomain {
   // Any thread. reclaim() runs the function later, when no section that could see the object is left. New sections must
   // not be able to reach the object.
   void retire(Retirement&& retirement) noexcept;
-  void retire(std::function<void()> destroy) { retire(prepare(std::move(destroy))); }
 
   // Destroys the objects that no section can see any more; true if nothing is left to destroy. Does not wait. Destroys
   // nothing if there is no memory to record who is reading.

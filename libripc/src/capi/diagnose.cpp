@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 
+#include "base/first_line.hpp"
 #include "base/other_directories.hpp"
 #include "base/process_barrier.hpp"
 #include "base/random.hpp"
@@ -19,13 +19,6 @@
 #include "remote/session/endpoint.hpp"
 
 namespace ripc::internal::capi {
-
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 namespace {
 

@@ -34,9 +34,6 @@ class Report {
   void* user_;
 };
 
-// The first line of a file; "" if it cannot be read.
-std::string first_line(const char* path);
-
 // Whether processes of one user may read each other's memory, and if not, why.
 void check_process_memory(Report& report);
 

@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "base/first_line.hpp"
 #include "capi/diagnose.hpp"
 
 namespace ripc::internal::capi {

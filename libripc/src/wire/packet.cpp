@@ -62,7 +62,6 @@ template <typename Store>
 bool Encoder::add_fixed(ItemType type, std::size_t size, const Store& store) noexcept {
   if (count_ == kMaxPacketItems) return false;
   std::byte* body = fixed_.data() + kHeadCapacity + fixed_used_;
-  fixed_offsets_[count_] = static_cast<std::uint16_t>(kHeadCapacity + fixed_used_);
   add_entry(type, size);
   fixed_used_ += size;
   store(body);
@@ -121,17 +120,6 @@ bool Encoder::add(const Directed& directed) noexcept {
 bool Encoder::add_request(std::uint64_t request) noexcept { return add_number(ItemType::request, request); }
 bool Encoder::add_reply(std::uint64_t request) noexcept { return add_number(ItemType::reply, request); }
 bool Encoder::add_handle(std::uint64_t handle) noexcept { return add_number(ItemType::handle, handle); }
-
-void Encoder::replace(std::size_t index, const Descriptor& descriptor) noexcept {
-  if (index >= count_) return;
-  const auto entry = load_le<std::uint32_t>(head_.data() + kHeaderSize + index * kTableEntrySize);
-  const auto type = static_cast<ItemType>(entry >> 28);
-  if (type == ItemType::descriptor) {
-    store_descriptor(fixed_.data() + fixed_offsets_[index], descriptor);
-  } else if (type == ItemType::directed) {
-    store_descriptor(fixed_.data() + fixed_offsets_[index] + 4, descriptor);
-  }
-}
 
 // The head's size is known only at the end, so it is written apart and copied to where it touches the first body.
 const std::byte* Encoder::join_leading(std::size_t head_size) noexcept {

@@ -122,13 +122,7 @@ class Encoder {
   bool add_reply(std::uint64_t request) noexcept;
   bool add_handle(std::uint64_t handle) noexcept;
 
-  // Overwrites the descriptor of the packet's item `index`, which is a Descriptor or a Directed (its key is known only
-  // when it is exposed). Does nothing for any other item. May follow finish(): the ranges then contain the new
-  // descriptor.
-  void replace(std::size_t index, const Descriptor& descriptor) noexcept;
-
   std::size_t size() const noexcept { return packet_size(count_, body_size_); }  // of the whole packet
-  std::size_t item_count() const noexcept { return count_; }
 
   // Header and table come first, then the bodies. Adjacent encoder-owned bytes are one range, even those right after
   // the table. No range is empty. Nothing may be added afterwards.
@@ -171,7 +165,6 @@ class Encoder {
   union {  // a union only because a span's default constructor would clear each of them
     std::array<Range, kMaxRanges> ranges_;
   };
-  std::array<std::uint16_t, kMaxPacketItems> fixed_offsets_;  // in fixed_, of the items that have one
   // The fixed-size bodies, behind room for the head.
   std::array<std::byte, kHeadCapacity + kMaxPacketItems * kDirectedSize> fixed_;
 };

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ripc::internal {
@@ -135,12 +137,16 @@ TEST(Waiting, IsOverWhenTheSectionsThatHadBegunAreEvenIfOthersHaveBegunSince) {
   reader.join();
 }
 
+void retire(EpochDomain& domain, std::function<void()> destroy) {
+  domain.retire(EpochDomain::prepare(std::move(destroy)));
+}
+
 TEST(EpochDomain, DestroysFromReclaimOnly) {
   EpochDomain domain;
   EXPECT_TRUE(domain.reclaim()) << "nothing to do";
   int destroyed = 0;
-  domain.retire([&] { ++destroyed; });
-  domain.retire([&] { ++destroyed; });
+  retire(domain, [&] { ++destroyed; });
+  retire(domain, [&] { ++destroyed; });
   EXPECT_EQ(destroyed, 0);
   EXPECT_TRUE(domain.reclaim());
   EXPECT_EQ(destroyed, 2);
@@ -153,9 +159,9 @@ TEST(EpochDomain, KeepsWhatASectionMaySee) {
   int destroyed = 0;
   {
     const Section section(ThreadEpoch::current());
-    domain.retire([&] { ++destroyed; });
+    retire(domain, [&] { ++destroyed; });
     for (int i = 0; i < 3; ++i) EXPECT_FALSE(domain.reclaim());
-    domain.retire([&] { ++destroyed; });
+    retire(domain, [&] { ++destroyed; });
     EXPECT_FALSE(domain.reclaim());
     EXPECT_EQ(destroyed, 0);
   }
@@ -166,7 +172,7 @@ TEST(EpochDomain, KeepsWhatASectionMaySee) {
 TEST(EpochDomain, MayRetireMoreWhileItDestroys) {
   EpochDomain domain;
   int destroyed = 0;
-  domain.retire([&] { domain.retire([&] { ++destroyed; }); });
+  retire(domain, [&] { retire(domain, [&] { ++destroyed; }); });
   domain.reclaim_all();
   domain.reclaim_all();
   EXPECT_EQ(destroyed, 1);
@@ -176,7 +182,7 @@ TEST(EpochDomain, DestroysEverythingBeforeItGoes) {
   int destroyed = 0;
   {
     EpochDomain domain;
-    for (int i = 0; i < 5; ++i) domain.retire([&] { ++destroyed; });
+    for (int i = 0; i < 5; ++i) retire(domain, [&] { ++destroyed; });
   }
   EXPECT_EQ(destroyed, 5);
 }
@@ -205,7 +211,7 @@ TEST(EpochDomain, NeverDestroysWhatAReaderReads) {
   }
   for (std::uint64_t number = 1; number <= 5000; ++number) {
     Object* former = current.exchange(new Object(number), std::memory_order_acq_rel);
-    domain.retire([former] { delete former; });
+    retire(domain, [former] { delete former; });
     (void)domain.reclaim();
   }
   stop = true;
@@ -223,7 +229,7 @@ TEST(EpochDomain, TakesRetirementsFromManyThreads) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         const Section section(ThreadEpoch::current());
-        domain.retire([&] { ++destroyed; });
+        retire(domain, [&] { ++destroyed; });
         (void)domain.reclaim();
       }
     });

@@ -17,18 +17,40 @@ ripc_item item(std::size_t size, std::uint32_t kind) {
   return {memory.data(), size, kind, 0};
 }
 
+std::vector<std::byte> flattened(wire::Encoder& encoder) {
+  std::vector<std::byte> bytes;
+  for (const spi::Bytes range : encoder.finish()) bytes.insert(bytes.end(), range.begin(), range.end());
+  return bytes;
+}
+
+// How each item travels, as the packet shows it.
+std::vector<Protocol> shown(const ItemPlan& plan, const std::vector<ripc_item>& items) {
+  const std::array<wire::Descriptor, RIPC_MAX_ITEMS> descriptors{};
+  wire::Encoder encoder(wire::PacketKind::message, 0, 7);
+  EXPECT_TRUE(plan.encode(items, descriptors, encoder).ok);
+  const std::vector<std::byte> bytes = flattened(encoder);
+  wire::Packet packet;
+  EXPECT_TRUE(packet.decode(bytes).ok());
+  std::vector<Protocol> protocols;
+  for (const wire::DecodedItem& decoded : packet.items()) {
+    const bool is_carried = decoded.length > wire::kReturnedSize;
+    protocols.push_back(decoded.type == wire::ItemType::payload      ? Protocol::payload
+                        : decoded.type == wire::ItemType::descriptor ? Protocol::exposed
+                        : decoded.type == wire::ItemType::directed   ? Protocol::directed
+                        : is_carried                                 ? Protocol::carried
+                                                                     : Protocol::returned);
+  }
+  return protocols;
+}
+
 // How each item travels with packets of at most kLimit bytes; empty: the items are too large.
 std::vector<Protocol> chosen(const std::vector<ripc_item>& items, std::size_t returns = 0,
                              std::size_t auto_limit = kLimit) {
   ItemPlan plan;
   const Status status = plan.choose(items, returns, kLimit, auto_limit, 700);
-  std::vector<Protocol> protocols;
-  if (!status.ok()) {
-    EXPECT_EQ(status.code(), RIPC_TOO_LARGE);
-    return protocols;
-  }
-  for (std::size_t index = 0; index < items.size(); ++index) protocols.push_back(plan[index]);
-  return protocols;
+  if (status.ok()) return shown(plan, items);
+  EXPECT_EQ(status.code(), RIPC_TOO_LARGE);
+  return {};
 }
 
 using Protocols = std::vector<Protocol>;
@@ -84,9 +106,8 @@ TEST(ItemPlan, ExposesReturnedItemsWhereNothingMayBeWritten) {
   ItemPlan plan;
   ASSERT_TRUE(plan.choose(items, 0, kLimit, kLimit, kLimit).ok());
   plan.choose_returns(items, Message{}, false);
-  EXPECT_EQ(plan[0], Protocol::exposed);
-  EXPECT_EQ(plan[1], Protocol::payload);
-  EXPECT_EQ(plan[2], Protocol::payload) << "the packet has it";
+  EXPECT_EQ(shown(plan, items), (Protocols{Protocol::exposed, Protocol::payload, Protocol::payload}))
+      << "the packet has the last one";
 }
 
 TEST(ItemPlan, CarriesWhatItReturnsWhileThePacketHasRoom) {
@@ -112,8 +133,7 @@ TEST(ItemPlan, EncodesWhatItChose) {
   EXPECT_EQ(encoded.pulled, 2u);
   EXPECT_EQ(encoded.returned, 0u);
 
-  std::vector<std::byte> bytes;
-  for (const spi::Bytes range : encoder.finish()) bytes.insert(bytes.end(), range.begin(), range.end());
+  const std::vector<std::byte> bytes = flattened(encoder);
   wire::Packet packet;
   ASSERT_TRUE(packet.decode(bytes).ok());
   ASSERT_EQ(packet.items().size(), 3u);

@@ -133,15 +133,13 @@ TEST(PacketEncoder, FinishMayBeAskedAgain) {
   EXPECT_EQ(encoder.size(), first.size());
 }
 
-TEST(PacketEncoder, SizeAndCountFollowEveryItem) {
+TEST(PacketEncoder, TheSizeFollowsEveryItem) {
   Encoder encoder(PacketKind::message, 0, kSource);
   EXPECT_EQ(encoder.size(), kHeaderSize);
-  EXPECT_EQ(encoder.item_count(), 0u);
   ASSERT_TRUE(encoder.add_payload(text("abc")));
   EXPECT_EQ(encoder.size(), packet_size(1, 3));
   ASSERT_TRUE(encoder.add(kDescriptor));
   EXPECT_EQ(encoder.size(), packet_size(2, 27));
-  EXPECT_EQ(encoder.item_count(), 2u);
 }
 
 TEST(PacketEncoder, RefusesMoreItemsThanAPacketHoldsAndStaysAsItWas) {
@@ -157,7 +155,6 @@ TEST(PacketEncoder, RefusesMoreItemsThanAPacketHoldsAndStaysAsItWas) {
   EXPECT_FALSE(encoder.add_request(1));
   EXPECT_FALSE(encoder.add_reply(1));
   EXPECT_FALSE(encoder.add_handle(1));
-  EXPECT_EQ(encoder.item_count(), kMaxPacketItems);
   EXPECT_EQ(encoder.size(), size);
   EXPECT_EQ(encoder.finish().size(), kMaxPacketItems + 1);
 }
@@ -197,40 +194,10 @@ TEST(PacketEncoder, RefusesAnItemLargerThanATableEntryCanSay) {
   Encoder encoder(PacketKind::message, 0, kSource);
   // Only the sizes matter: the encoder does not touch payload.
   EXPECT_FALSE(encoder.add_payload({&byte, std::size_t{kMaxItemBody} + 1}));
-  EXPECT_EQ(encoder.item_count(), 0u);
+  EXPECT_EQ(encoder.size(), kHeaderSize);
   EXPECT_TRUE(encoder.add_payload({&byte, kMaxItemBody}));
   EXPECT_EQ(encoder.size(), packet_size(1, kMaxItemBody));
   EXPECT_EQ(load_le<std::uint32_t>(encoder.finish()[0].data() + kHeaderSize), kMaxItemBody);
-}
-
-TEST(PacketEncoder, ReplaceOverwritesTheDescriptorOfOneItemOnly) {
-  constexpr Descriptor replacement{.key = 9, .location = 8, .length = 7};
-  for (const bool finish_first : {false, true}) {
-    Encoder encoder(PacketKind::message, 0, kSource);
-    ASSERT_TRUE(encoder.add_reply(5) && encoder.add_payload(text("x")) && encoder.add(kDescriptor));
-    ASSERT_TRUE(encoder.add(kDescriptor) && encoder.add(Directed{3, kDescriptor}) && encoder.add(Returned{1, 2}));
-    if (finish_first) encoder.finish();
-    encoder.replace(3, replacement);
-    encoder.replace(4, replacement);
-    const Bytes bytes = flatten(encoder);
-    Packet packet;
-    ASSERT_TRUE(packet.decode(bytes).ok());
-    const auto items = packet.items();
-    EXPECT_EQ(packet.number(items[0]), 5u);
-    EXPECT_EQ(to_string(packet.body(items[1])), "x");
-    EXPECT_EQ(packet.descriptor(items[2]), kDescriptor);
-    EXPECT_EQ(packet.descriptor(items[3]), replacement);
-    EXPECT_EQ(packet.directed(items[4]), (Directed{3, replacement}));
-    EXPECT_EQ(packet.returned(items[5]), (Returned{1, 2}));
-  }
-}
-
-TEST(PacketEncoder, ReplaceLeavesItemsWithoutADescriptorAlone) {
-  Encoder encoder(PacketKind::message, 0, kSource);
-  ASSERT_TRUE(encoder.add_payload(text("x")) && encoder.add(Grant{1, 2, 3}) && encoder.add_request(4));
-  const Bytes before = flatten(encoder);
-  for (std::size_t index = 0; index < 5; ++index) encoder.replace(index, kDescriptor);
-  EXPECT_EQ(flatten(encoder), before);
 }
 
 TEST(PacketEncoder, CannotBeCopiedBecauseItsRangesPointIntoIt) {
@@ -277,7 +244,6 @@ TEST(PacketDecoder, TheLargestMessageIsAReplyWithAllItemsAndAllReturnBuffers) {
   ASSERT_TRUE(encoder.add_reply(1) && encoder.add_request(2));
   for (std::uint64_t index = 0; index < RIPC_MAX_RETURNS; ++index) ASSERT_TRUE(encoder.add(Grant{index, 0, 1}));
   for (std::uint64_t index = 0; index < RIPC_MAX_ITEMS; ++index) ASSERT_TRUE(encoder.add(Descriptor{index, 0, 1}));
-  EXPECT_EQ(encoder.item_count(), kMaxPacketItems);
   const Bytes bytes = flatten(encoder);
   Packet packet;
   ASSERT_TRUE(packet.decode(bytes).ok());

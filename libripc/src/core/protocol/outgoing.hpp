@@ -103,7 +103,6 @@ class ItemPlan {
   // The size of the packet in bytes, at most.
   std::size_t packet_size() const noexcept { return packet_size_; }
 
-  Protocol operator[](std::size_t index) const noexcept { return protocols_[index]; }
   bool is_pulled(std::size_t index) const noexcept {
     return protocols_[index] == Protocol::exposed || protocols_[index] == Protocol::directed;
   }

@@ -153,6 +153,12 @@ void TicketKeeper::keep_draining(Ticket& ticket) noexcept {
   ticket.drains_next_ = std::exchange(draining_, ticket.shared_from_this());
 }
 
+void TicketKeeper::forget_deadline(const Ticket& ticket) noexcept {
+  const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
+  const auto entry = std::find_if(first, last, [&](const auto& candidate) { return candidate.second == &ticket; });
+  if (entry != last) deadlines_.erase(entry);
+}
+
 void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   const std::shared_ptr<Ticket> alive = ticket.shared_from_this();
   tickets_.erase(Key{ticket.parts_.channel.get(), ticket.parts_.transfer});
@@ -161,12 +167,7 @@ void TicketKeeper::complete(Ticket& ticket, ripc_status status) noexcept {
   } else {
     --looked_for_;
   }
-  const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
-  for (auto entry = first; entry != last; ++entry) {
-    if (entry->second != &ticket) continue;
-    deadlines_.erase(entry);
-    break;
-  }
+  forget_deadline(ticket);
   if (!ticket.drains_) ticket.parts_.channel.reset();
   if (ticket.completion_) ticket.completion_->status = status;
   ticket.status_.store(status, std::memory_order_release);
@@ -279,9 +280,7 @@ void TicketKeeper::check_tickets() noexcept {
   for_each([&](Ticket& ticket) {
     if (try_finish(ticket) || ticket.parts_.deadline > now || try_end(ticket, RIPC_TIMEOUT)) return;
     // The peer has taken it in time, as a view; it is done when the view is given back.
-    const auto [first, last] = deadlines_.equal_range(ticket.parts_.deadline);
-    const auto entry = std::find_if(first, last, [&](const auto& candidate) { return candidate.second == &ticket; });
-    if (entry != last) deadlines_.erase(entry);
+    forget_deadline(ticket);
     ticket.parts_.deadline = UINT64_MAX;
   });
   drain();

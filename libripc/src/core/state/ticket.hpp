@@ -144,6 +144,7 @@ class TicketKeeper {
   bool try_finish(Ticket& ticket, bool notify = false) noexcept;
   bool try_end(Ticket& ticket, ripc_status status) noexcept;
   void complete(Ticket& ticket, ripc_status status) noexcept;
+  void forget_deadline(const Ticket& ticket) noexcept;
   // Keeps the ticket's memory until the peer no longer reads it.
   void keep_draining(Ticket& ticket) noexcept;
   // Calls `visit` for each open ticket, which may end it.
