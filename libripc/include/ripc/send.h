@@ -172,7 +172,8 @@ RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to,
 
 /* Waits until a message to `to` that gave RIPC_AGAIN may find room; in a group, at one member. RIPC_TIMEOUT,
  * RIPC_INTERRUPTED (as ripc_receive()), or the errors of ripc_send(). With timeout 0 it returns RIPC_OK if no path is
- * known. A group of which nothing is known is looked up first, which takes up to resolve_timeout. */
+ * known; with any other one it finds a path first. This may outlast the timeout: it takes up to resolve_timeout, and so
+ * does the first look at a group. */
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
 /* The same for users of ripc_service_get_fd(). Does not wait for room. The descriptor becomes readable when there is
