@@ -330,7 +330,7 @@ TEST_F(LocalResolverTest, AnInvalidRecordIsRefusedAndLeavesNothing) {
   record.context = 0;
   EXPECT_EQ(one_->publish(record, false, nullptr).code(), RIPC_INVALID_ARGUMENT);
   record = one_.record(kLocalService);
-  record.addresses.assign(20, {"shm", std::string(4096, 'x')});
+  record.addresses.assign(20, {"socket", std::string(4096, 'x')});
   EXPECT_EQ(one_->publish(record, false, nullptr).code(), RIPC_LIMIT);
   EXPECT_EQ(names_in(services_), Names{});
 }

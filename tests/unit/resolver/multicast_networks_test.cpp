@@ -15,7 +15,7 @@ class MulticastNetworks : public ::testing::Test {
   // A record that takes about `size` bytes, which no other ID shares.
   static spi::ServiceRecord large_record(const MulticastContext& holder, ripc_service_id id, std::size_t size) {
     spi::ServiceRecord record = holder.record(id);
-    record.addresses.push_back({"shm", std::string(size, static_cast<char>('a' + id))});
+    record.addresses.push_back({"socket", std::string(size, static_cast<char>('a' + id))});
     return record;
   }
 

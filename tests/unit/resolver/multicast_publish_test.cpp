@@ -136,7 +136,7 @@ TEST_F(MulticastPublish, TheEndOfAContextTellsWhatWasWithdrawn) {
 TEST_F(MulticastPublish, ARecordThatFitsInNoPacketIsRefusedWithARemedy) {
   spi::ServiceRecord record = holder_.record(7);
   record.addresses = {
-      {"socket", std::string(4000, 'a')}, {"shm", std::string(4000, 'b')}, {"x", std::string(300, 'c')}};
+      {"socket", std::string(4000, 'a')}, {"verbs", std::string(4000, 'b')}, {"x", std::string(300, 'c')}};
   const Status status = holder_->publish(record, false, nullptr);
   EXPECT_EQ(status.code(), RIPC_LIMIT);
   EXPECT_TRUE(mentions(status, "RIPC_MULTICAST=off"));
