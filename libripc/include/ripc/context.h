@@ -97,8 +97,8 @@ typedef struct ripc_security_statistics {
   uint64_t handshakes_refused; /* connections: another cluster key or none, no member, no encryption, a user not
                                   admitted, too slow */
   uint64_t links_refused;      /* of members that the trust file does not allow to call the service */
-  uint64_t records_refused;    /* of services: not allowed by the trust file, with a wrong signature, or from
-                                  before a takeover */
+  uint64_t records_refused;    /* of services: not allowed by the trust file, with a wrong signature, from
+                                  before a takeover, or copied to another node of ZooKeeper */
   uint64_t packets_refused;    /* forged: of connections, links, multicast and ZooKeeper; repeated: of links and
                                   multicast; also those of multicast whose time is more than 30 s from ours, and those
                                   from users of this host who are not admitted. A multicast packet that is repeated

@@ -12,7 +12,7 @@ struct Counters {
   // With the wrong key or none, by a non-member, without encryption, by a user that is not admitted, or too slow.
   std::atomic<std::uint64_t> handshakes_refused{0};
   std::atomic<std::uint64_t> links_refused{0};  // by members that may not call the service
-  // Records of services: with a bad signature, not allowed by the trust file, or from before a takeover.
+  // Records of services: with a bad signature, not allowed by the trust file, from before a takeover, or copied.
   std::atomic<std::uint64_t> records_refused{0};
   // After the handshakes, by all connections and links, and by the resolvers:
   // Records and datagrams whose tag was wrong or missing, and ZooKeeper nodes without a record of their ID.
