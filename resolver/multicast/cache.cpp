@@ -12,10 +12,11 @@ ServiceCache::Learned ServiceCache::learn(const spi::ServiceRecord& record, bool
     const Entry& entry = found->second;
     const bool is_same = entry.record.incarnation == record.incarnation && entry.record.context == record.context;
     if (!is_same && record.incarnation <= entry.record.incarnation) return Learned::outdated;
+    const bool is_overtaken = timestamp < entry.timestamp && entry.timestamp - timestamp <= clock_tolerance_;
     // The send failed on the way to the addresses known then.
-    const bool is_elsewhere = timestamp > entry.timestamp && record.addresses != entry.record.addresses;
+    const bool is_elsewhere = !is_overtaken && record.addresses != entry.record.addresses;
     if (is_same && entry.is_doubtful && !is_answer && !is_elsewhere) return Learned::doubtful;
-    if (is_same && timestamp < entry.timestamp) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
+    if (is_same && is_overtaken) return entry.is_doubtful ? Learned::doubtful : Learned::usable;
   }
   replace(record, now, timestamp);
   return Learned::usable;

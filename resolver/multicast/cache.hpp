@@ -18,7 +18,10 @@ namespace ripc::internal::resolver {
 // entry may be *doubtful*: it still holds the last known incarnation, but is no longer used to answer.
 class ServiceCache {
  public:
-  ServiceCache(std::size_t max_services, Nanoseconds max_age) : max_services_(max_services), max_age_(max_age) {}
+  // clock_tolerance: a packet whose time stamp is older than the last one's by more than this was not overtaken on its
+  // way: its sender's clock was set back.
+  ServiceCache(std::size_t max_services, Nanoseconds max_age, Nanoseconds clock_tolerance)
+      : max_services_(max_services), max_age_(max_age), clock_tolerance_(clock_tolerance) {}
 
   enum class Learned : std::uint8_t {
     usable,    // the cache now has this record, and trusts it
@@ -26,8 +29,8 @@ class ServiceCache {
     outdated,  // a larger incarnation is known, or an equal one of another context
   };
   // `is_answer`: the holder has just replied to a question. This ends the doubt about this incarnation; so do changed
-  // addresses. `timestamp`: the time of the packet, by the sender's clock. An older packet about the same incarnation
-  // changes nothing.
+  // addresses. `timestamp`: the time of the packet, by the sender's clock. An overtaken packet about the same
+  // incarnation changes nothing.
   Learned learn(const spi::ServiceRecord& record, bool is_answer, Nanoseconds now, std::uint64_t timestamp = 0);
 
   // Stores the record, whatever the cache knows: it is the only record for which anyone answers.
@@ -52,8 +55,6 @@ class ServiceCache {
   // Every usable record that was learned at `since` or later.
   void visit(Nanoseconds since, const spi::Visit& visit) const;
 
-  std::size_t size() const noexcept { return entries_.size(); }
-
  private:
   struct Entry {
     spi::ServiceRecord record;
@@ -65,6 +66,7 @@ class ServiceCache {
 
   const std::size_t max_services_;
   const Nanoseconds max_age_;
+  const Nanoseconds clock_tolerance_;
   std::unordered_map<ripc_service_id, Entry> entries_;
   std::list<ripc_service_id> order_;  // learned longest ago first
 };

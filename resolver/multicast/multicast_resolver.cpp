@@ -47,7 +47,7 @@ std::string milliseconds(Nanoseconds time) { return std::to_string(time / 1'000'
 MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint64_t own_context)
     : options_(options),
       own_context_(own_context),
-      cache_(options.max_cached, options.max_age),
+      cache_(options.max_cached, options.max_age, options.clock_tolerance),
       guard_(options.max_peers, options.credentials.keys ? options.clock_tolerance : 0),
       reply_limit_(kRepliesPerSecond, kReplyBurst),
       list_limit_(kListsPerSecond, kListBurst),
@@ -106,8 +106,11 @@ void MulticastResolver::count(const spi::SentPackets& sent) noexcept {
 }
 
 spi::PacketHeader MulticastResolver::new_header(spi::PacketType type) {
-  // Never the same twice, because receivers tell packets apart by the time stamp.
-  last_timestamp_ = std::max<std::uint64_t>(realtime_now(), last_timestamp_ + 1);
+  // Never the same twice, because receivers tell packets apart by the time stamp. But if the clock was set back by more
+  // than they tolerate, they would refuse what goes on from there.
+  const Nanoseconds now = options_.wall_clock();
+  const bool was_set_back = last_timestamp_ > now && last_timestamp_ - now > options_.clock_tolerance;
+  last_timestamp_ = was_set_back ? now : std::max<std::uint64_t>(now, last_timestamp_ + 1);
   spi::PacketHeader header;
   header.type = type;
   header.context = own_context_;

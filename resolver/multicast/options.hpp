@@ -60,8 +60,9 @@ struct MulticastOptions {
   std::size_t max_peers = 4096;    // contexts whose packets are distinguished from copies
   // With keys: packets whose time differs from ours by more than this are refused.
   Nanoseconds clock_tolerance = 30'000'000'000;
-  security::Credentials credentials;  // no keys: nothing is authenticated
-  PeerPolicy peers;                   // which users of this host are admitted
+  Nanoseconds (*wall_clock)() noexcept = realtime_now;  // tests replace it
+  security::Credentials credentials;                    // no keys: nothing is authenticated
+  PeerPolicy peers;                                     // which users of this host are admitted
   // Checks names from peers. Any thread may call it. Must be set.
   NameHash hash_name;
   // Whether to receive our own packets, which come back from the group. Only a self-check needs them

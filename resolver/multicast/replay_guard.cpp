@@ -5,26 +5,28 @@
 
 namespace ripc::internal::resolver {
 
+bool ReplayGuard::is_stale(std::uint64_t timestamp, Nanoseconds now) const noexcept {
+  const Nanoseconds distance = timestamp > now ? timestamp - now : now - timestamp;
+  return tolerance_ != 0 && distance > tolerance_;
+}
+
 // A context may be forgotten when its packets would be stale anyway.
 bool ReplayGuard::may_forget_oldest(Nanoseconds now) const {
-  if (tolerance_ == 0) return true;
-  const Context& oldest = contexts_.at(order_.front());
-  return oldest.packets.back().timestamp + tolerance_ < now;
+  return tolerance_ == 0 || is_stale(contexts_.at(order_.front()).packets.back().timestamp, now);
 }
 
 ReplayGuard::Verdict ReplayGuard::check(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) const {
-  if (tolerance_ != 0) {
-    const Nanoseconds distance = timestamp > now ? timestamp - now : now - timestamp;
-    if (distance > tolerance_) return Verdict::stale;
-  }
+  if (is_stale(timestamp, now)) return Verdict::stale;
   const auto found = contexts_.find(context);
   if (found == contexts_.end())
     return contexts_.size() >= max_contexts_ && !may_forget_oldest(now) ? Verdict::full : Verdict::fresh;
   const auto& packets = found->second.packets;
   const auto seen = std::ranges::find(packets, timestamp, &Packet::timestamp);
   if (seen != packets.end()) return elapsed(seen->came_at, now) <= kLongestWay ? Verdict::copy : Verdict::replayed;
-  // If time stamps are not authenticated, one from the far future must not make later ones look old.
-  return tolerance_ != 0 && timestamp < packets.front().timestamp ? Verdict::replayed : Verdict::fresh;
+  // If time stamps are not authenticated, one from the far future must not make later ones look old. If all are from
+  // the far future, our clock was set back.
+  const bool is_older = timestamp < packets.front().timestamp;
+  return tolerance_ != 0 && is_older && !is_stale(packets.front().timestamp, now) ? Verdict::replayed : Verdict::fresh;
 }
 
 ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t timestamp, Nanoseconds now) {
@@ -44,7 +46,10 @@ ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t ti
     order_.splice(order_.end(), order_, found->second.order);
   }
   auto& packets = found->second.packets;
-  packets.front() = {timestamp, now};
+  for (Packet& packet : packets) {
+    if (packet.timestamp > now && is_stale(packet.timestamp, now)) packet = {};
+  }
+  *std::ranges::min_element(packets, {}, &Packet::timestamp) = {timestamp, now};
   std::ranges::sort(packets, {}, &Packet::timestamp);
   return Verdict::fresh;
 }

@@ -13,7 +13,7 @@
 namespace ripc::internal::resolver {
 
 // Not thread-safe. Remembers the newest time stamps of each context: with a tolerance, a packet that is older than all
-// of them counts as seen.
+// of them counts as seen. If our clock was set back, those from before it do not count.
 // Bounded: at most max_contexts are remembered, and kRemembered time stamps of each.
 class ReplayGuard {
  public:
@@ -46,6 +46,7 @@ class ReplayGuard {
     std::array<Packet, kRemembered> packets{};  // the oldest time stamp first
     std::list<std::uint64_t>::iterator order;
   };
+  bool is_stale(std::uint64_t timestamp, Nanoseconds now) const noexcept;
   bool may_forget_oldest(Nanoseconds now) const;
 
   const std::size_t max_contexts_;

@@ -154,7 +154,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
   if (!is_authorized(network, received.from, packet)) return;
   // Only now: a packet that is not authentic must not make later packets look like copies.
   if (header.type != spi::PacketType::reply)
-    static_cast<void>(guard_.accept(header.context, header.timestamp, realtime_now()));
+    static_cast<void>(guard_.accept(header.context, header.timestamp, options_.wall_clock()));
   {
     const std::lock_guard lock(mutex_);
     learn(packet);
@@ -226,7 +226,7 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const s
 
 // The lock is held.
 bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
-  const ReplayGuard::Verdict verdict = guard_.check(header.context, header.timestamp, realtime_now());
+  const ReplayGuard::Verdict verdict = guard_.check(header.context, header.timestamp, options_.wall_clock());
   switch (verdict) {
     case ReplayGuard::Verdict::fresh:
       return true;

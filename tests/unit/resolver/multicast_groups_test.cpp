@@ -94,7 +94,7 @@ TEST(MulticastGroupPacket, AGroupIsAskedForButNotProbed) {
 }
 
 TEST(MulticastGroupCache, AnOlderRecordChangesNothing) {
-  ServiceCache cache(10, 1000);
+  ServiceCache cache(10, 1000, 100);
   spi::ServiceRecord record = make_record();
   EXPECT_EQ(cache.learn(record, false, 1, 50), ServiceCache::Learned::usable);
   spi::ServiceRecord earlier = record;

@@ -229,7 +229,7 @@ TEST(MulticastPacket, SeedsOfTheFuzzerAreUnderstoodUnlessTheirNameSaysRefused) {
 // ---- Cache ---------------------------------------------------------------------------------------------------
 
 TEST(MulticastCache, OnlyNewerIncarnationsTakeThePlace) {
-  ServiceCache cache(10, 1000);
+  ServiceCache cache(10, 1000, 100);
   spi::ServiceRecord record = make_record(9);
   EXPECT_EQ(cache.learn(record, false, 1), ServiceCache::Learned::usable);
   spi::ServiceRecord other = record;
@@ -243,7 +243,7 @@ TEST(MulticastCache, OnlyNewerIncarnationsTakeThePlace) {
 }
 
 TEST(MulticastCache, DoubtEndsWithAnAnswerOrANewerIncarnation) {
-  ServiceCache cache(10, 1000);
+  ServiceCache cache(10, 1000, 100);
   spi::ServiceRecord record = make_record(9);
   static_cast<void>(cache.learn(record, false, 1));
   cache.doubt(record);
@@ -261,7 +261,7 @@ TEST(MulticastCache, DoubtEndsWithAnAnswerOrANewerIncarnation) {
 }
 
 TEST(MulticastCache, AHolderThatTellsOtherAddressesIsBelievedAndWhatItHadSaidBeforeIsNot) {
-  ServiceCache cache(10, 1000);
+  ServiceCache cache(10, 1000, 100);
   spi::ServiceRecord before = make_record(9);
   before.addresses = {{"socket", "10.0.0.1:7000"}};
   spi::ServiceRecord after = before;
@@ -279,10 +279,21 @@ TEST(MulticastCache, AHolderThatTellsOtherAddressesIsBelievedAndWhatItHadSaidBef
   EXPECT_EQ(cache.find(9, 6)->addresses, before.addresses);
 }
 
+TEST(MulticastCache, AHolderWhoseClockWasSetBackIsBelieved) {
+  ServiceCache cache(10, 1000, 100);
+  spi::ServiceRecord record = make_record(9);
+  EXPECT_EQ(cache.learn(record, false, 1, 1000), ServiceCache::Learned::usable);
+  record.addresses = {{"socket", "10.0.0.2:7000"}};
+  EXPECT_EQ(cache.learn(record, false, 2, 899), ServiceCache::Learned::usable);
+  EXPECT_EQ(cache.find(9, 2)->addresses, record.addresses);
+}
+
 TEST(MulticastCache, AgeAndNumberAreBounded) {
-  ServiceCache cache(3, 1000);
+  ServiceCache cache(3, 1000, 100);
   for (ripc_service_id id = 1; id <= 5; ++id) static_cast<void>(cache.learn(make_record(id), false, id));
-  EXPECT_EQ(cache.size(), 3U);
+  int count = 0;
+  cache.visit(0, [&](const spi::ServiceRecord&) { ++count; });
+  EXPECT_EQ(count, 3);
   EXPECT_EQ(cache.find(2, 5), nullptr) << "heard of longest ago";
   EXPECT_NE(cache.find(3, 5), nullptr);
   EXPECT_NE(cache.find(3, 1003), nullptr);
@@ -332,6 +343,25 @@ TEST(MulticastReplayGuard, AContextIsForgottenOnlyWhenItsPacketsAreStale) {
   EXPECT_EQ(guard.accept(3, kNow, kNow), ReplayGuard::Verdict::full);
   EXPECT_EQ(guard.accept(3, kNow + 1001, kNow + 1001), ReplayGuard::Verdict::fresh);
   EXPECT_EQ(guard.accept(1, kNow, kNow + 1001), ReplayGuard::Verdict::stale);
+}
+
+TEST(MulticastReplayGuard, AfterOurClockWasSetBackEachPacketIsFreshOnceAgain) {
+  constexpr Nanoseconds kBack = kNow - 5000;
+  ReplayGuard guard(1, 1000);
+  for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
+    EXPECT_EQ(guard.accept(1, kNow + i, kNow), ReplayGuard::Verdict::fresh);
+  for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i) {
+    EXPECT_EQ(guard.accept(1, kBack + i, kBack), ReplayGuard::Verdict::fresh) << i;
+    EXPECT_EQ(guard.accept(1, kBack + i, kBack), ReplayGuard::Verdict::copy) << i;
+  }
+  EXPECT_EQ(guard.accept(1, kBack, kBack), ReplayGuard::Verdict::replayed);
+  EXPECT_EQ(guard.accept(1, kNow, kBack), ReplayGuard::Verdict::stale);
+}
+
+TEST(MulticastReplayGuard, AContextFromBeforeOurClockWasSetBackGivesItsPlaceToAnother) {
+  ReplayGuard guard(1, 1000);
+  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept(2, kNow - 5000, kNow - 5000), ReplayGuard::Verdict::fresh);
 }
 
 TEST(MulticastReplayGuard, WithoutAuthenticTimesOneFromTheFutureDoesNotSilenceItsContext) {
