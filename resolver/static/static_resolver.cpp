@@ -66,28 +66,29 @@ Result<std::shared_ptr<const StaticResolver::Table>> StaticResolver::table() {
   if (::stat(file_.c_str(), &info) != 0)
     return system_error(errno, "Reading the file of known services " + file_, kAdvice);
   if (!is_fresh(info)) {
+    // Without memory for all of this, the next call reads again.
+    was_read_ = false;
     std::string text;
-    if (Status status = read_file(text); !status.ok()) return status;
-    table_.reset();
-    error_ = Status();
+    bool is_whole = false;
+    if (Status status = read_file(text, is_whole); !status.ok()) return status;
     Result<std::vector<spi::ServiceRecord>> records =
         parse_static_file(text, file_, hash_name_, hash_group_, check_address_);
+    std::shared_ptr<Table> fresh;
     if (records.ok()) {
-      auto fresh = std::make_shared<Table>();
+      fresh = std::make_shared<Table>();
       fresh->records = std::move(*records);
       for (std::size_t i = 0; i < fresh->records.size(); ++i) fresh->by_id.emplace(fresh->records[i].id, i);
-      table_ = std::move(fresh);
-    } else {
-      error_ = records.status();
     }
+    table_ = std::move(fresh);
+    error_ = records.status();
+    was_read_ = is_whole;
   }
   if (table_ == nullptr) return error_;
   return table_;
 }
 
-// Also notes which version was read. Reads again if the file was changed meanwhile.
-Status StaticResolver::read_file(std::string& text) {
-  was_read_ = false;
+// Also notes which version was read. Reads again if the file was changed meanwhile. is_whole: it was not changed.
+Status StaticResolver::read_file(std::string& text, bool& is_whole) {
   for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
     const UniqueFd fd(::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!fd) return system_error(errno, "Reading the file of known services " + file_, kAdvice);
@@ -115,10 +116,8 @@ Status StaticResolver::read_file(std::string& text) {
     if (::fstat(fd.get(), &after) != 0) return system_error(errno, "Looking at " + file_);
     read_info_ = after;
     read_at_ = started;
-    if (same_version(before, after)) {
-      was_read_ = true;
-      return {};
-    }
+    is_whole = same_version(before, after);
+    if (is_whole) return {};
   }
   // The file keeps changing: take this text, and look again next time.
   return {};

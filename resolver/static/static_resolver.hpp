@@ -53,7 +53,7 @@ class StaticResolver final : public spi::Resolver {
   };
   Result<std::shared_ptr<const Table>> table();
   bool is_fresh(const struct stat& info) const noexcept;
-  Status read_file(std::string& text);
+  Status read_file(std::string& text, bool& is_whole);
 
   const std::string file_;
   const NameHash hash_name_;

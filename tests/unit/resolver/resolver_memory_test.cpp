@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resolvers that run out of memory: the call says so or succeeds, the resolver's thread survives, and nothing is left
 // that a later call would find.
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <atomic>
 #include <functional>
+#include <optional>
 
 #include "directory_helpers.hpp"
 #include "multicast_helpers.hpp"
+#include "resolver/static/static_resolver.hpp"
 #include "support/failing_new.hpp"
+#include "trust_options.hpp"
 
 namespace ripc::internal::test {
 namespace {
@@ -172,6 +178,27 @@ TEST_F(DirectoryMemoryTest, AnAnswerToAPublisherIsNotLost) {
   std::uint64_t nth = 1;
   while (nth < kMostAllocations && move_without(nth, true) && !HasFailure()) ++nth;
   EXPECT_GT(nth, 3U);
+}
+
+// A file that was read a while after its last change is not read again.
+TEST(StaticMemoryTest, AFileThatCouldNotBeUnderstoodIsReadAgain) {
+  const TemporaryDirectory temporary;
+  const std::string file = temporary / "known";
+  write_file(file, "4711 socket:one socket:two\n");
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const timespec times[2] = {{now.tv_sec - 10, 0}, {now.tv_sec - 10, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  std::optional<resolver::StaticResolver> resolver;
+  const auto start_anew = [&] { resolver.emplace(file, core::id_of_name, core::id_of_name, any_address, as_written); };
+  start_anew();
+  fail_each(
+      FailingAllocation::Where::here, [&] { (void)resolver->resolve(kId, Deadline::after(0)); },
+      [&](bool) {
+        const Result<spi::ServiceRecord> found = resolver->resolve(kId, Deadline::after(0));
+        EXPECT_TRUE(found.ok() && found->id == kId) << found.status().text();
+        start_anew();
+      });
 }
 
 }  // namespace
