@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "base/event_signal.hpp"
 #include "base/group_id.hpp"
 #include "base/plain_text.hpp"
+#include "base/timed_wait.hpp"
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
 #include "spi/record_rights.hpp"
@@ -183,7 +183,7 @@ void MulticastResolver::wait(Question& question, const ChannelPointer& channel, 
   const Nanoseconds now = monotonic_now();
   if (until <= now) return;
   if (!channel) {
-    question.changed.wait_for(lock, std::chrono::nanoseconds(until - now));
+    wait_at_most(question.changed, lock, until - now);
     return;
   }
   lock.unlock();

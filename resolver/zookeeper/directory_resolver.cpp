@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/plain_text.hpp"
+#include "base/timed_wait.hpp"
 #include "spi/service_packet.hpp"
 
 namespace ripc::internal::resolver {
@@ -79,12 +80,7 @@ Nanoseconds DirectoryResolver::unreachable_at() const noexcept {
 }
 
 void DirectoryResolver::wait(Lock& lock, Nanoseconds until) {
-  const Nanoseconds now = monotonic_now();
-  if (until == UINT64_MAX) {
-    changed_.wait(lock);
-  } else if (until > now) {
-    changed_.wait_for(lock, std::chrono::nanoseconds(until - now));
-  }
+  if (const Nanoseconds now = monotonic_now(); until > now) wait_at_most(changed_, lock, until - now);
 }
 
 const spi::ServiceRecord* DirectoryResolver::own_record(ripc_service_id id) const noexcept {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "base/futex.hpp"
 #include "base/group_id.hpp"
 #include "base/loop_wait.hpp"
+#include "base/timed_wait.hpp"
 #include "core/context.hpp"
 
 namespace ripc::internal::core {
@@ -195,12 +195,8 @@ void WatchTable::run() noexcept {
     const auto next = std::ranges::min_element(
         watches_, [](const auto& one, const auto& other) { return one->look_at < other->look_at; });
     const Nanoseconds due = next == watches_.end() ? kNever : (*next)->look_at;
-    if (due == kNever) {
-      changed_.wait(lock);
-      continue;
-    }
     if (const Nanoseconds now = monotonic_now(); due > now) {
-      changed_.wait_for(lock, std::chrono::nanoseconds(due - now));
+      wait_at_most(changed_, lock, due - now);
       continue;
     }
     const WatchPointer watch = *next;
