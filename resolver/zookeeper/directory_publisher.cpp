@@ -338,18 +338,21 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
   }
   own->displaced.clear();
   if (is_good && (is_ours || holder.context == own_context_)) return write(own, &answer.node, groups);
-  if (!is_good) {
+  // Replaces a record that someone else may write again.
+  const auto rewrite = [&](const char* what_it_is) {
     if (++own->rewrites <= kMaxRewrites) return write(own, &answer.node, groups);
-    return fail(own,
-                Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->id) + " has a record in the directory " +
-                                           directory_->text() +
-                                           " that is not of this cluster: give each cluster a folder of its own."));
-  }
+    fail(own, Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->id) + " has a record in the directory " +
+                                         directory_->text() + what_it_is));
+  };
+  if (!is_good) return rewrite(" that is not of this cluster: give each cluster a folder of its own.");
   if (own->is_established) {
     // This service was there before, so only a larger incarnation could displace it.
     const bool is_allowed = spi::may_displace(holder, own->record, options_.credentials);
-    if (!is_allowed) ++counters_.refusals.not_permitted;
-    if (!is_allowed || !spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
+    if (!is_allowed) {
+      ++counters_.refusals.not_permitted;
+      return rewrite(" that another member writes again and again: stop one of the two services.");
+    }
+    if (!spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
     ++counters_.fenced;
     own->is_fenced = true;
     for (const ripc_service_id group : own->record.groups)
@@ -360,7 +363,9 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     winner = holder;
     return end_step(own, true);
   }
-  if (Status status = spi::check_holder(own->record, holder, own->takes_over); !status.ok()) {
+  Status status = spi::check_holder(own->record, holder, own->takes_over);
+  if (status.ok()) status = spi::check_displacing(own->record, holder, options_.credentials);
+  if (!status.ok()) {
     if (std::exchange(own->is_in_sync, true)) return fail(own, std::move(status));
     // A lagging server may still show a holder that is gone.
     directory_->sync({});

@@ -13,6 +13,14 @@ std::string what_it_is(const ServiceRecord& record) {
   return record.name.empty() ? "the ID " + id_text(record.id) : "the name '" + record.name + "'";
 }
 
+bool has_right_to_displace(const ServiceRecord& record, const ServiceRecord& former,
+                           const security::Credentials& credentials) {
+  if (!credentials.trust || former.member == record.member || former.context == record.context) return true;
+  const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
+  const security::Trust::Member* const member = trust->member_named(record.member);
+  return member != nullptr && trust->is_given(*member, record.name, record.id);
+}
+
 bool keep(std::span<const std::byte> bytes, MulticastPacket& packet, const security::Credentials& credentials,
           std::string_view purpose, Refusals& refusals) {
   if (!credentials.trust || packet.services.empty()) return true;
@@ -52,12 +60,19 @@ bool keep_permitted(std::span<const std::byte> bytes, MulticastPacket& packet, c
 }
 
 bool may_displace(const ServiceRecord& record, const ServiceRecord& former, const security::Credentials& credentials) {
-  if (!credentials.trust || former.member == record.member || former.context == record.context) return true;
-  const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
-  const security::Trust::Member* const member = trust->member_named(record.member);
-  if (member != nullptr && trust->is_given(*member, record.name, record.id)) return true;
+  if (has_right_to_displace(record, former, credentials)) return true;
   security::Counters::add(credentials.counters->records_refused);
   return false;
+}
+
+Status check_displacing(const ServiceRecord& record, const ServiceRecord& holder,
+                        const security::Credentials& credentials) {
+  if (has_right_to_displace(record, holder, credentials)) return {};
+  return Status(RIPC_PERMISSION, "The trust file " + credentials.trust->path() + " does not let " +
+                                     (record.member.empty() ? "this context" : record.member) + " take over " +
+                                     what_it_is(record) + " from " +
+                                     (holder.member.empty() ? "its holder" : holder.member) +
+                                     ": take another ID, or add it to holds= of the member that may have it.");
 }
 
 Status check_own_rights(const ServiceRecord& record, const security::Credentials& credentials) {

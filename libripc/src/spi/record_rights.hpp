@@ -36,6 +36,11 @@ bool keep_permitted(std::span<const std::byte> bytes, MulticastPacket& packet, c
 // gives the ID may; otherwise only the former holder may. Refusals are counted. True without a trust file.
 bool may_displace(const ServiceRecord& record, const ServiceRecord& former, const security::Credentials& credentials);
 
+// Whether others let `record`, which this context wants to publish, take the ID from `holder`, by the same rule. The
+// text of RIPC_PERMISSION says what to do.
+Status check_displacing(const ServiceRecord& record, const ServiceRecord& holder,
+                        const security::Credentials& credentials);
+
 // Whether this context may publish the record. The text of RIPC_PERMISSION says what to do.
 Status check_own_rights(const ServiceRecord& record, const security::Credentials& credentials);
 

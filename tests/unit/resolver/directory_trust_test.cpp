@@ -37,6 +37,11 @@ class DirectoryTrust : public ::testing::Test {
     record.incarnation = realtime_now() + 1'000'000'000;
     write(record, member_credentials(make_keys(kKeyText), member));
   }
+  std::string data_of(ripc_service_id id) {
+    const std::lock_guard lock(world_.mutex);
+    const FakeWorld::Node* const node = world_.find(resolver::service_path(id));
+    return node != nullptr ? node->data : "";
+  }
   std::uint64_t records_refused() {
     return security::Counters::read(victim_options_.credentials.counters->records_refused);
   }
@@ -89,6 +94,37 @@ TEST_F(DirectoryTrust, TheIdOfAnotherMemberIsNotTakenOverEvenWithoutAName) {
   EXPECT_TRUE(eventually([&] { return alice_->state().counters.refusals.not_permitted != 0; }));
   EXPECT_TRUE(victim_.sees(kDirectoryRandomId, alice_.id()));
   EXPECT_EQ(alice_->state().counters.fenced, 0U);
+}
+
+TEST_F(DirectoryTrust, ATakeoverFromAnotherMemberThatTheTrustFileDoesNotAllowIsRefused) {
+  ASSERT_TRUE(alice_.publish(kDirectoryRandomId, true).ok());
+  const std::string before = data_of(kDirectoryRandomId);
+  const Status status = victim_.publish(kDirectoryRandomId, true).status();
+  EXPECT_EQ(status.code(), RIPC_PERMISSION) << status.text();
+  EXPECT_NE(status.text().find("does not let carol take over"), std::string_view::npos) << status.text();
+  EXPECT_EQ(records_refused(), 0U) << "no one has published anything false";
+  for (int round = 0; round < 20; ++round) {
+    alice_.directory().settle_down();
+    victim_.directory().settle_down();
+  }
+  EXPECT_EQ(data_of(kDirectoryRandomId), before);
+  EXPECT_EQ(alice_->state().counters.writes, 1U);
+  EXPECT_EQ(victim_->state().counters.writes, 0U);
+}
+
+TEST_F(DirectoryTrust, TwoMembersThatBothHoldARandomIdDoNotFightForEver) {
+  ASSERT_TRUE(alice_.publish(kDirectoryRandomId, true).ok());
+  alice_.directory().cut();
+  world_.erase(resolver::service_path(kDirectoryRandomId));  // the session has expired
+  ASSERT_TRUE(victim_.publish(kDirectoryRandomId, true).ok());
+  alice_.directory().heal(true);
+  for (int round = 0; round < 50; ++round) {
+    alice_.directory().settle_down();
+    victim_.directory().settle_down();
+  }
+  EXPECT_LE(alice_->state().counters.writes + victim_->state().counters.writes, 20U);
+  const std::string last = data_of(kDirectoryRandomId);
+  EXPECT_FALSE(last.empty()) << "one of them keeps it";
 }
 
 TEST_F(DirectoryTrust, AStolenRecordIsWorthNothingAfterItsMemberWasRemoved) {
