@@ -53,6 +53,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   if (was_established && own->record.incarnation >= record.incarnation) last_known = own->record.incarnation;
   if (const auto known = entries_.find(record.id); known != entries_.end() && known->second.record)
     last_known = std::max(last_known, known->second.record->incarnation);
+  if (was_established) own->former = std::move(own->record);
   own->record = std::move(wanted);
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
@@ -60,7 +61,6 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   // A takeover succeeds even from a holder that has just displaced this context.
   own->is_established = was_established && !takeover;
   own->is_fenced = false;
-  own->failure = {};
   own->displaced.clear();
   const std::uint64_t goal = is_again ? ++own->goal : own->goal;
   try {
@@ -69,17 +69,23 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
     const Deadline deadline = Deadline::after(options_.patience);
     while (waits) {
       const Nanoseconds now = monotonic_now();
-      if (own->reached >= goal || !own->failure.ok() || own->is_fenced || now >= deadline.at() || is_unreachable(now))
+      if (own->reached >= goal || own->failed >= goal || own->is_fenced || now >= deadline.at() || is_unreachable(now))
         break;
       wait(lock, std::min(deadline.at(), unreachable_at()));
     }
     if (displaced != nullptr) displaced->insert(displaced->end(), own->displaced.begin(), own->displaced.end());
   } catch (const std::bad_alloc&) {
     // It may have been published already.
-    end(own);
+    if (own->former) {
+      restore(*own);
+      settle(own);
+    } else {
+      end(own);
+    }
     throw;
   }
-  if (!own->failure.ok()) return own->failure;
+  if (own->failed >= goal) return own->failure;
+  own->former.reset();
   if (own->is_fenced) return RIPC_ID_IN_USE;
   own->is_established = true;
   record.incarnation = own->record.incarnation;
@@ -96,11 +102,19 @@ Status DirectoryResolver::update(const spi::ServiceRecord& record) {
   if (found == own_.end() || found->second->is_fenced || !found->second->is_wanted ||
       found->second->record.incarnation != record.incarnation)
     return RIPC_FENCED;
-  std::string member = std::move(found->second->record.member);
-  found->second->record = record;
-  found->second->record.member = std::move(member);
+  // Allocate first, so that a service keeps its record if there is no memory.
+  spi::ServiceRecord wanted = record;
+  wanted.member = found->second->record.member;
+  std::swap(found->second->record, wanted);
   ++found->second->goal;
-  settle(found->second);
+  try {
+    settle(found->second);
+  } catch (const std::bad_alloc&) {
+    std::swap(found->second->record, wanted);
+    // The new record may have been written already.
+    ++found->second->goal;
+    throw;
+  }
   return {};
 }
 
@@ -126,11 +140,14 @@ void DirectoryResolver::end(const OwnPointer& own) {
 // ---- Steps ---------------------------------------------------------------------------------------------------
 
 void DirectoryResolver::settle(const OwnPointer& own) {
-  if (own->is_queued || own->is_busy) return;
-  to_settle_.push_back(own);
-  own->is_queued = true;
-  own->is_in_sync = false;
-  own->attempts = 0;
+  if (own->is_busy) return;
+  if (!own->is_queued) {
+    to_settle_.push_back(own);
+    own->is_queued = true;
+    own->is_in_sync = false;
+    own->attempts = 0;
+  }
+  // Also if it was queued before: there may have been no memory to go on.
   settle_waiting();
 }
 
@@ -262,11 +279,23 @@ void DirectoryResolver::forget(const OwnPointer& own) {
   own_.erase(found);
 }
 
+// What was there before publish() is wanted again. It has to be compared with what the directory has by now.
+void DirectoryResolver::restore(Own& own) noexcept {
+  own.record = std::move(*own.former);
+  own.former.reset();
+  own.is_established = true;
+  ++own.goal;
+}
+
 // A service that was established waits for the next session, because someone may correct the access list.
 void DirectoryResolver::fail(const OwnPointer& own, Status failure) {
   own->failure = std::move(failure);
+  own->failed = own->goal;
+  const bool is_restored = own->former && own->is_wanted;
+  if (is_restored) restore(*own);
   if (!own->is_established) forget(own);
   end_step(own, false);
+  if (is_restored) settle(own);
 }
 
 bool DirectoryResolver::is_refused(const OwnPointer& own, const Directory::Answer& answer) {

@@ -131,7 +131,7 @@ Result<spi::ServiceRecord> DirectoryResolver::successor(const spi::ServiceRecord
     const OwnPointer own = found->second;
     const std::uint64_t goal = ++own->goal;
     settle(own);
-    while (own->reached < goal && !own->is_fenced && !is_over(monotonic_now()))
+    while (own->reached < goal && own->failed < goal && !own->is_fenced && !is_over(monotonic_now()))
       wait(lock, std::min(deadline.at(), unreachable_at()));
     if (!own->is_fenced) return RIPC_NO_SERVICE;
   }

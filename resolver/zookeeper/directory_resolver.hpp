@@ -143,7 +143,8 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
 
     const ripc_service_id id;
     spi::ServiceRecord record;
-    bool is_wanted = true;  // false: it is to be withdrawn
+    std::optional<spi::ServiceRecord> former;  // the established record that publish() is replacing
+    bool is_wanted = true;                     // false: it is to be withdrawn
     bool takes_over = false;
     bool is_established = false;  // publish() has succeeded
     bool is_new = true;           // this session has written nothing of it into the directory
@@ -154,6 +155,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_in_sync = false;  // reads are no older than the beginning of this step
     std::uint64_t goal = 1;   // counts the changes that were wanted
     std::uint64_t reached = 0;
+    std::uint64_t failed = 0;  // goals up to this one; `failure` says why
     std::uint64_t step_goal = 0;
     std::uint64_t steps = 0;  // begun
     unsigned attempts = 0;
@@ -208,6 +210,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void read_answered(const OwnPointer& own, const Directory::Answer& answer);
   void write_answered(const OwnPointer& own, std::uint64_t session, const Directory::Answer& answer);
   void compare(const OwnPointer& own, const Directory::Answer& answer, std::optional<spi::ServiceRecord>& winner);
+  static void restore(Own& own) noexcept;
   void fail(const OwnPointer& own, Status failure);
   void end_step(const OwnPointer& own, bool is_reached);
   void put_back(const OwnPointer& own);

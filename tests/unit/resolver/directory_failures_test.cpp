@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the directory resolver does when links are cut, sessions expire and answers are lost. Also how it treats records
 // that are not authentic.
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
 #include "base/group_id.hpp"
 #include "directory_helpers.hpp"
 #include "spi/holder_rules.hpp"
 #include "spi/service_packet.hpp"
+#include "support/process_state.hpp"
 
 namespace ripc::internal::test {
 namespace {
@@ -264,6 +270,58 @@ TEST_F(DirectoryFailuresTest, ANewSessionReplacesForgedRecordsAgain) {
     EXPECT_EQ(world_.nodes[path].data, "forged");
     one_.directory().expire();
     EXPECT_TRUE(two_.sees(kLostService, one_.id())) << "session " << session;
+  }
+}
+
+// The servers refuse to publish it anew. The former service is still there, and its context can withdraw it.
+TEST_F(DirectoryFailuresTest, AServiceThatCannotBePublishedAnewStaysAsItWas) {
+  for (const bool takeover : {true, false}) {
+    const Result<spi::ServiceRecord> former = one_.publish(kLostService);
+    ASSERT_TRUE(former.ok()) << former.status().text();
+    const std::string path = resolver::service_path(kLostService);
+    one_.directory().settle_down();
+    one_.directory().refuse("NO");
+    spi::ServiceRecord next = one_.record(kLostService);
+    next.incarnation = former->incarnation + 1;
+    EXPECT_EQ(one_->publish(next, takeover, nullptr).code(), RIPC_PERMISSION);
+    const Result<spi::ServiceRecord> kept = one_->resolve(kLostService, Deadline::after(0));
+    EXPECT_TRUE(kept.ok() && kept->incarnation == former->incarnation) << kept.status().text();
+    one_.directory().refuse("");
+    one_->withdraw(*former);
+    EXPECT_TRUE(eventually([&] { return one_->state().published + one_->state().unsettled == 0; }));
+    const std::lock_guard lock(world_.mutex);
+    EXPECT_EQ(world_.find(path), nullptr) << "the node outlives its service, takeover " << takeover;
+  }
+}
+
+TEST_F(DirectoryFailuresTest, ASuccessorIsNotWaitedForOnceTheServersRefuseToSay) {
+  const Result<spi::ServiceRecord> own = one_.publish(kLostService);
+  ASSERT_TRUE(own.ok()) << own.status().text();
+  one_.directory().settle_down();
+  one_.directory().refuse("NO");
+  const Deadline deadline = Deadline::after(2 * kAWhile);
+  EXPECT_EQ(one_->successor(*own, deadline).status().code(), RIPC_NO_SERVICE);
+  EXPECT_FALSE(deadline.expired()) << "it waited for an answer that had come";
+}
+
+// The longest times would overflow the clock of the standard library, and a wait would end at once, again and again.
+TEST_F(DirectoryFailuresTest, AQuestionWithADeadlineInCenturiesSleeps) {
+  for (const Nanoseconds timeout : {UINT64_MAX / 2, UINT64_MAX / 2 + 1, UINT64_MAX - 1}) {
+    std::atomic<pid_t> asker = 0;
+    std::jthread asking([&] {
+      asker = ::gettid();
+      EXPECT_EQ(two_.holder(kLostService, timeout), one_.id());
+    });
+    unsigned sleeping = 0;  // in a row
+    EXPECT_TRUE(eventually([&] {
+      sleeping = asker != 0 && support::state_of_thread(asker) == 'S' ? sleeping + 1 : 0;
+      return sleeping == 50;
+    })) << timeout;
+    const Result<spi::ServiceRecord> own = one_.publish(kLostService);
+    ASSERT_TRUE(own.ok());
+    asking.join();
+    one_->withdraw(*own);
+    EXPECT_TRUE(two_.sees(kLostService, 0));
   }
 }
 

@@ -306,7 +306,7 @@ TEST_F(DirectoryResolverTest, RandomIdsAreNotWaitedFor) {
 }
 
 TEST_F(DirectoryResolverTest, ARefusalOfTheServersIsReportedWithTheirWords) {
-  one_.directory().refusal = "not authenticated";
+  one_.directory().refuse("not authenticated");
   const Status published = one_.publish(kDirectoryService).status();
   EXPECT_EQ(published.code(), RIPC_PERMISSION);
   EXPECT_NE(published.text().find("not authenticated"), std::string_view::npos);

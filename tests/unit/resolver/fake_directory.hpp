@@ -81,7 +81,7 @@ class FakeDirectory final : public resolver::Directory {
         if (node != nullptr) answer.node = *node;
         answer.node.guard = world_.folder_versions[folder_of(path)];
         if (lagging_ != nullptr && node != nullptr) answer.node = *std::exchange(lagging_, nullptr);
-        if (!refusal.empty()) answer = {.outcome = Outcome::refused, .node = {}, .children = {}, .reason = refusal};
+        if (!refusal_.empty()) answer = {.outcome = Outcome::refused, .node = {}, .children = {}, .reason = refusal_};
       }
       tell([&] { done(answer); });
     });
@@ -109,8 +109,8 @@ class FakeDirectory final : public resolver::Directory {
       if (before_commit) std::exchange(before_commit, nullptr)();
       Answer answer;
       const Lose lose = lose_next_commit.exchange(Lose::nothing);
-      if (lose != Lose::all) answer.outcome = apply(writes);
-      if (!refusal.empty()) answer = {.outcome = Outcome::refused, .node = {}, .children = {}, .reason = refusal};
+      if (lose != Lose::all && refusal_.empty()) answer.outcome = apply(writes);
+      if (!refusal_.empty()) answer = {.outcome = Outcome::refused, .node = {}, .children = {}, .reason = refusal_};
       if (lose != Lose::nothing) answer = {};
       if (lose != Lose::nothing) {
         listener_->link_down();
@@ -186,6 +186,10 @@ class FakeDirectory final : public resolver::Directory {
     old_ = std::move(old);
     lagging_ = &old_;
   }
+  // From now on every question is refused for this reason; "": no more.
+  void refuse(const std::string& reason) {
+    run_there([&] { refusal_ = reason; });
+  }
   // From now on `teller` delivers each answer and each change.
   void tell_by(std::function<void(const std::function<void()>&)> teller) {
     run_there([&] { teller_ = std::move(teller); });
@@ -199,7 +203,6 @@ class FakeDirectory final : public resolver::Directory {
   enum class Lose : std::uint8_t { nothing, answer, all };
   std::atomic<Lose> lose_next_commit = Lose::nothing;  // for the next commit only
   std::function<void()> before_commit;                 // runs once, before the next commit
-  std::string refusal;
   std::atomic<unsigned> reads{0};
   std::atomic<unsigned> syncs{0};
   std::atomic<unsigned> commits{0};
@@ -313,6 +316,7 @@ class FakeDirectory final : public resolver::Directory {
   FakeWorld::Node* lagging_ = nullptr;     // guarded by the world's lock
   std::atomic<std::uint64_t> session_{0};
   std::atomic<bool> is_linked_{false};
+  std::string refusal_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "directory_helpers.hpp"
 #include "multicast_helpers.hpp"
@@ -166,6 +167,63 @@ TEST_F(DirectoryMemoryTest, AServiceIsPublishedOrIsNot) {
         EXPECT_TRUE(eventually([&] { return one->state().published + one->state().unsettled == 0; }));
         EXPECT_TRUE(world.nodes.empty()) << "it was published half";
       });
+}
+
+// With an identity, which is part of the record and not of what is updated.
+TEST_F(DirectoryMemoryTest, AnUpdateIsMadeOrIsNot) {
+  FakeWorld world;
+  resolver::DirectoryOptions options = directory_options();
+  options.credentials = member_credentials(options.credentials.keys, 1);
+  DirectoryContext one(world, options);
+  constexpr ripc_service_id kUpdatedId = (ripc_service_id{3} << 62) | 5;
+  const Result<spi::ServiceRecord> own = one.publish(kUpdatedId, true);
+  ASSERT_TRUE(own.ok()) << own.status().text();
+  spi::ServiceRecord before = *own;
+  spi::ServiceRecord wanted = *own;
+  bool is_updated = false;
+  const auto check = [&](bool) {
+    if (std::exchange(is_updated, false)) before = wanted;
+    const Result<spi::ServiceRecord> known = one->resolve(kUpdatedId, Deadline::after(0));
+    ASSERT_TRUE(known.ok()) << known.status().text();
+    EXPECT_EQ(*known, before);
+    EXPECT_EQ(known->member, "alice");
+  };
+  fail_each(
+      FailingAllocation::Where::here,
+      [&] {
+        wanted.addresses.front().locator += "0";
+        is_updated = one->update(wanted).ok();
+        EXPECT_TRUE(is_updated);
+      },
+      check);
+}
+
+// Publishing a service anew without memory leaves the former one.
+TEST_F(DirectoryMemoryTest, AServiceIsPublishedAnewOrStaysAsItWas) {
+  FakeWorld world;
+  DirectoryContext one(world);
+  const Result<spi::ServiceRecord> own = one.publish(kId);
+  ASSERT_TRUE(own.ok()) << own.status().text();
+  std::uint64_t incarnation = own->incarnation;
+  fail_each(
+      FailingAllocation::Where::here,
+      [&] {
+        spi::ServiceRecord next = one.record(kId);
+        next.incarnation = incarnation + 1;
+        ASSERT_TRUE(one->publish(next, true, nullptr).ok());
+        incarnation = next.incarnation;
+      },
+      [&](bool) {
+        const Result<spi::ServiceRecord> known = one->resolve(kId, Deadline::after(0));
+        ASSERT_TRUE(known.ok()) << known.status().text();
+        EXPECT_EQ(known->incarnation, incarnation);
+      });
+  spi::ServiceRecord last = *own;
+  last.incarnation = incarnation;
+  one->withdraw(last);
+  EXPECT_TRUE(eventually([&] { return one->state().published + one->state().unsettled == 0; }));
+  const std::lock_guard lock(world.mutex);
+  EXPECT_TRUE(world.nodes.empty());
 }
 
 TEST_F(DirectoryMemoryTest, AnAnswerToAnAskerIsNotLost) {
