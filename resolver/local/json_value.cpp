@@ -9,32 +9,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Parsers, and code that uses their values, may recurse as deep as a hostile text is nested.
-bool is_too_deep(std::string_view text, int max_depth) noexcept {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > max_depth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 // Receives the parser's events.
 class JsonValue::Builder final : public nlohmann::json_sax<Json> {
  public:
-  explicit Builder(JsonValue& root) : root_(root) {}
+  Builder(JsonValue& root, std::size_t max_depth) : root_(root), max_depth_(max_depth) {}
 
   bool null() override { return add(Kind::other); }
   bool boolean(bool) override { return add(Kind::other); }
@@ -83,7 +63,9 @@ class JsonValue::Builder final : public nlohmann::json_sax<Json> {
     place().kind_ = kind;
     return true;
   }
+  // False ends the parsing: code that uses the values, such as their destructor, recurses as deep as they are nested.
   bool open(Kind kind) {
+    if (open_.size() == max_depth_) return false;
     JsonValue& added = place();
     added.kind_ = kind;
     open_.push_back(&added);
@@ -95,14 +77,15 @@ class JsonValue::Builder final : public nlohmann::json_sax<Json> {
   }
 
   JsonValue& root_;
+  const std::size_t max_depth_;
   std::string name_;
   std::vector<JsonValue*> open_;  // open values do not move, because only the innermost one grows
 };
 
-JsonValue JsonValue::parse(std::string_view text, int max_depth) {
+JsonValue JsonValue::parse(std::string_view text, std::size_t max_depth) {
   JsonValue value;
-  Builder builder(value);
-  if (is_too_deep(text, max_depth) || !Json::sax_parse(text.begin(), text.end(), &builder)) return {};
+  Builder builder(value, max_depth);
+  if (!Json::sax_parse(text.begin(), text.end(), &builder)) return {};
   return value;
 }
 

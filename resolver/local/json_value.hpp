@@ -3,6 +3,7 @@
 // process if there is none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@ class JsonValue {
 
   // Parses the whole text; Kind::none if it is not JSON, not UTF-8, or nested deeper than `max_depth`. If members have
   // the same name, the last one counts. Throws std::bad_alloc.
-  static JsonValue parse(std::string_view text, int max_depth);
+  static JsonValue parse(std::string_view text, std::size_t max_depth);
 
   Kind kind() const noexcept { return kind_; }
   // The elements of an array.

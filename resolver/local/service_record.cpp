@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/local/service_record.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr unsigned kFormat = 1;
 constexpr unsigned kFormatWithGroups = 2;
-constexpr int kMaxDepth = 8;  // a record needs 4
+constexpr std::size_t kMaxDepth = 8;  // a record needs 4
 
 std::string to_hex(std::uint64_t number) { return RuntimeDirectory::file_name(number).data(); }
 
@@ -159,10 +160,6 @@ Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_ser
   if (record.ok() && fnv1a(body_of(*record)) != *check)
     return corrupt("its check sum is wrong, so it is torn or was edited");
   return record;
-}
-
-Result<spi::ServiceRecord> decode_record_body(std::string_view text, ripc_service_id id) {
-  return from_json(parse(text), id);
 }
 
 }  // namespace ripc::internal::resolver

@@ -32,7 +32,4 @@ Result<std::string> encode_service_record(const spi::ServiceRecord& record);
 // Any bytes are allowed.
 Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_service_id id);
 
-// The inner object alone, without format and check.
-Result<spi::ServiceRecord> decode_record_body(std::string_view text, ripc_service_id id);
-
 }  // namespace ripc::internal::resolver

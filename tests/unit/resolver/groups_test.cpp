@@ -76,13 +76,19 @@ TEST(GroupRecord, InvalidGroupsAreRefused) {
   record.groups = {};
   record.id = kListedGroup;
   EXPECT_EQ(encode_service_record(record).status().code(), RIPC_INVALID_ARGUMENT);
-  const std::string body =
-      R"({"addresses":[],"context":"0000000000000005","groups":GROUPS,"id":"00000000000003e8","incarnation":1,"name":"","pid":1})";
+  record.id = 1000;
+  record.groups = {kListedGroup};
+  const Result<std::string> good = encode_service_record(record);
+  ASSERT_TRUE(good.ok()) << good.status().text();
+  constexpr std::string_view kList = R"(["4000000000000007"])";
   for (const char* groups : {"7", "[7]", R"(["07"])", R"(["0000000000000007"])", R"("4000000000000007")",
                              R"(["4000000000000008","4000000000000007"])"}) {
-    std::string text = body;
-    text.replace(text.find("GROUPS"), 6, groups);
-    EXPECT_EQ(decode_record_body(text, 1000).status().code(), RIPC_CORRUPT) << groups;
+    std::string text = *good;
+    ASSERT_NE(text.find(kList), std::string::npos) << text;
+    text.replace(text.find(kList), kList.size(), groups);
+    const Status status = decode_service_record(text, 1000).status();
+    EXPECT_EQ(status.code(), RIPC_CORRUPT) << groups;
+    EXPECT_FALSE(mentions(status, "check sum")) << groups << ": the check sum alone shows it";
   }
 }
 
