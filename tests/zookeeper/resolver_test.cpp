@@ -4,9 +4,9 @@
 #include <netdb.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
-#include <atomic>
 
 #include "context.hpp"
 
