@@ -38,7 +38,7 @@ void DirectoryResolver::make_room(std::size_t more) {
     if (entry.waiters != 0 || entry.is_under_way) continue;
     const auto own = own_.find(*current);
     if (entry.is_watched && (own == own_.end() || !own->second->is_watched)) directory_->forget(service_path(*current));
-    // It is near the front, because what was used longest ago was asked for longest ago.
+    // Most likely near the front, because what was used longest ago was asked for longest ago.
     if (entry.is_asked) to_ask_.erase(std::ranges::find(to_ask_, *current));
     entries_.erase(found);
     order_.erase(current);
@@ -293,13 +293,16 @@ void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
     known.is_asked = false;
     ask_group(group, known);
   }
-  if (is_new) own_watches_ = 0;
-  for (auto& [id, own] : own_) {
-    if (is_new) {
+  if (is_new) {
+    // Before anything can fail for want of memory, so that the count stays true.
+    own_watches_ = 0;
+    for (auto& [id, own] : own_) {
       own->is_watched = false;
       own->is_new = true;
       own->rewrites = 0;
     }
+  }
+  for (auto& [id, own] : own_) {
     if (is_new || own->reached < own->goal) settle(own);
   }
   ask_waiting();

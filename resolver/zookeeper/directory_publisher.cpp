@@ -54,6 +54,7 @@ Status DirectoryResolver::publish(spi::ServiceRecord& record, bool takeover,
   if (const auto known = entries_.find(record.id); known != entries_.end() && known->second.record)
     last_known = std::max(last_known, known->second.record->incarnation);
   if (was_established) own->former = std::move(own->record);
+  own->is_former_wanted = was_established;
   own->record = std::move(wanted);
   own->record.incarnation = spi::next_incarnation(record.incarnation, last_known);
   own->is_wanted = true;
@@ -121,8 +122,13 @@ Status DirectoryResolver::update(const spi::ServiceRecord& record) {
 void DirectoryResolver::withdraw(const spi::ServiceRecord& record) noexcept try {
   const Lock lock(mutex_);
   const auto found = own_.find(record.id);
-  if (found == own_.end() || found->second->record.incarnation != record.incarnation) return;
-  end(OwnPointer(found->second));
+  if (found == own_.end()) return;
+  const OwnPointer own = found->second;
+  if (own->record.incarnation == record.incarnation) {
+    end(own);
+  } else if (own->former && own->former->incarnation == record.incarnation) {
+    own->is_former_wanted = false;
+  }
 } catch (const std::bad_alloc&) {
   // The node ends with the session, or is withdrawn in the next one.
 }
@@ -279,10 +285,12 @@ void DirectoryResolver::forget(const OwnPointer& own) {
   own_.erase(found);
 }
 
-// What was there before publish() is wanted again. It has to be compared with what the directory has by now.
+// What was there before publish() is wanted again, unless it was withdrawn meanwhile. It has to be compared with what
+// the directory has by now.
 void DirectoryResolver::restore(Own& own) noexcept {
   own.record = std::move(*own.former);
   own.former.reset();
+  own.is_wanted = own.is_former_wanted;
   own.is_established = true;
   ++own.goal;
 }
@@ -361,15 +369,21 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     forget(own);
     return end_step(own, true);
   }
-  if (is_ours && is_good && is_same_record(holder, own->record)) {
+  // A context without a listed identity cannot check its own record, but it knows what it wrote.
+  const auto is_present = [&] {
+    return is_good ? is_same_record(holder, own->record)
+                   : answer.node.data == encode_record(own->record, session_, options_.credentials);
+  };
+  if (is_ours && is_present()) {
     watch_own(own);
     return end_step(own, true);
   }
-  own->displaced.clear();
+  if (!is_ours) own->displaced.clear();
   if (is_good && (is_ours || holder.context == own_context_)) return write(own, &answer.node, groups);
   // Replaces a record that someone else may write again.
   const auto rewrite = [&](const char* what_it_is) {
-    if (++own->rewrites <= kMaxRewrites) return write(own, &answer.node, groups);
+    // Another attempt of this step is the same rewrite.
+    if (own->attempts != 0 || ++own->rewrites <= kMaxRewrites) return write(own, &answer.node, groups);
     fail(own, Status(RIPC_ID_IN_USE, "The service ID " + id_text(own->id) + " has a record in the directory " +
                                          directory_->text() + what_it_is));
   };

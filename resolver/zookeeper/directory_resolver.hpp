@@ -144,6 +144,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     const ripc_service_id id;
     spi::ServiceRecord record;
     std::optional<spi::ServiceRecord> former;  // the established record that publish() is replacing
+    bool is_former_wanted = false;             // and it was not withdrawn meanwhile
     bool is_wanted = true;                     // false: it is to be withdrawn
     bool takes_over = false;
     bool is_established = false;  // publish() has succeeded

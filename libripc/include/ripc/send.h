@@ -162,7 +162,8 @@ RIPC_API ripc_status ripc_reply(ripc_service *service, const ripc_message *messa
 
 /* Ends a request. When it returns, its return buffers are the caller's again and no reply writes to them; a running
  * write has ended. RIPC_INVALID_ARGUMENT: the request is unknown, or was answered already. RIPC_TIMEOUT: the peer was
- * stopped in the middle of a write. The request then continues, without the buffers that the peer was not writing. */
+ * stopped, or its connection lost, in the middle of a write. The request then continues, without the buffers that the
+ * peer was not writing. */
 RIPC_API ripc_status ripc_request_cancel(ripc_service *service, uint64_t request_id);
 
 /* How many bytes the short items of one message to `to` may have together, if it has `items` items, and no return

@@ -120,7 +120,7 @@ Result<std::string> changed_text(std::string_view text, std::string_view name, c
   });
   if (change == Change::add && is_found)
     return Status(RIPC_ID_IN_USE, "'" + std::string(name) + "' is a member already, in the trust file " + path +
-                                      ": `ripc trust list` shows it. --force replaces its line.");
+                                      ": `ripc trust list` shows it. `ripc trust add --force` replaces its line.");
   if (line == nullptr && !is_found)
     return Status(RIPC_INVALID_ARGUMENT, "The trust file " + path + " has no member '" + std::string(name) +
                                              "': `ripc trust list` shows them.");

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "base/group_id.hpp"
 #include "directory_helpers.hpp"
@@ -292,6 +294,24 @@ TEST_F(DirectoryFailuresTest, AServiceThatCannotBePublishedAnewStaysAsItWas) {
     const std::lock_guard lock(world_.mutex);
     EXPECT_EQ(world_.find(path), nullptr) << "the node outlives its service, takeover " << takeover;
   }
+}
+
+TEST_F(DirectoryFailuresTest, AServiceWithdrawnWhileItIsPublishedAnewDoesNotComeBack) {
+  const Result<spi::ServiceRecord> former = one_.publish(kLostService);
+  ASSERT_TRUE(former.ok()) << former.status().text();
+  one_.directory().settle_down();
+  one_.directory().refuse("NO");
+  one_.directory().tell_by([this, former, is_withdrawn = false](const std::function<void()>& deliver) mutable {
+    if (!std::exchange(is_withdrawn, true)) one_->withdraw(*former);
+    deliver();
+  });
+  spi::ServiceRecord next = one_.record(kLostService);
+  next.incarnation = former->incarnation + 1;
+  EXPECT_EQ(one_->publish(next, true, nullptr).code(), RIPC_PERMISSION);
+  EXPECT_EQ(one_->resolve(kLostService, Deadline::after(0)).status().code(), RIPC_NO_SERVICE);
+  one_.directory().refuse("");
+  one_.directory().expire();
+  EXPECT_TRUE(eventually([&] { return one_->state().published + one_->state().unsettled == 0; }));
 }
 
 TEST_F(DirectoryFailuresTest, ASuccessorIsNotWaitedForOnceTheServersRefuseToSay) {

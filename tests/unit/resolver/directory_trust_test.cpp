@@ -127,6 +127,21 @@ TEST_F(DirectoryTrust, TwoMembersThatBothHoldARandomIdDoNotFightForEver) {
   EXPECT_FALSE(last.empty()) << "one of them keeps it";
 }
 
+TEST_F(DirectoryTrust, AContextThatIsNoMemberWritesItsRecordOnce) {
+  resolver::DirectoryOptions options = directory_options();
+  options.credentials = member_credentials(options.credentials.keys, 0);
+  DirectoryContext stranger(world_, options);
+  const Result<spi::ServiceRecord> own = stranger.publish(kDirectoryRandomId);
+  ASSERT_TRUE(own.ok()) << own.status().text();
+  stranger.directory().settle_down();
+  spi::ServiceRecord moved = *own;
+  moved.addresses.push_back({"socket", "elsewhere"});
+  ASSERT_TRUE(stranger->update(moved).ok());
+  stranger.directory().settle_down();
+  EXPECT_EQ(stranger->state().counters.writes, 2U);
+  EXPECT_EQ(stranger->state().unsettled, 0U);
+}
+
 TEST_F(DirectoryTrust, AStolenRecordIsWorthNothingAfterItsMemberWasRemoved) {
   ASSERT_TRUE(publish(alice_).ok());
   const std::string stolen = world_.nodes[resolver::service_path(kDirectoryBank)].data;

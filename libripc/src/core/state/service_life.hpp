@@ -27,10 +27,16 @@ class ServiceLife {
   bool close() noexcept { return status_.exchange(RIPC_CLOSED, std::memory_order_acq_rel) == RIPC_FENCED; }
 
   // Async-signal-safe. Ends one waiting call, or the next one that would wait.
-  void interrupt() noexcept { signal(kInterrupt); }
+  void interrupt() noexcept {
+    signals_.fetch_or(kInterrupt, std::memory_order_release);
+    events_.wake_anyone();
+  }
   bool take_interrupt() noexcept { return take(kInterrupt); }
   // Ends the waiting receive, or the next one that would wait, as if its time were over. Consumes no interrupt.
-  void end_wait() noexcept { signal(kEndWait); }
+  void end_wait() noexcept {
+    signals_.fetch_or(kEndWait, std::memory_order_release);
+    events_.wake();
+  }
   bool take_end_wait() noexcept { return take(kEndWait); }
   bool is_signalled() const noexcept { return signals_.load(std::memory_order_acquire) != 0; }
 
@@ -46,10 +52,6 @@ class ServiceLife {
  private:
   static constexpr std::uint8_t kInterrupt = 1;
   static constexpr std::uint8_t kEndWait = 2;
-  void signal(std::uint8_t which) noexcept {
-    signals_.fetch_or(which, std::memory_order_release);
-    events_.wake_anyone();
-  }
   bool take(std::uint8_t which) noexcept {
     if ((signals_.load(std::memory_order_relaxed) & which) == 0) return false;
     return (signals_.fetch_and(static_cast<std::uint8_t>(~which), std::memory_order_acq_rel) & which) != 0;

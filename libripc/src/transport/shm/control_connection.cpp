@@ -33,12 +33,16 @@ std::size_t foreign_limit() noexcept {
 // Whether the socket does not take the message now, but will later.
 bool must_wait(ripc_status status) noexcept { return status == RIPC_AGAIN || status == RIPC_LIMIT; }
 
-// Whoever closes a TCP socket last waits for its unsent bytes, if the peer has asked for that with SO_LINGER.
-void close_at_once(UniqueFd& descriptor) noexcept {
-  if (!descriptor) return;
+// No peer needs to send a socket of the network. Whoever closes such a socket last waits for its unsent bytes, if the
+// sender has asked for that with SO_LINGER. So it is closed before the sender can ask again.
+bool close_network_socket(UniqueFd& descriptor) noexcept {
+  int domain = AF_UNSPEC;
+  socklen_t size = sizeof domain;
+  if (getsockopt(descriptor.get(), SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX) return false;
   const linger none{};
   (void)setsockopt(descriptor.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
   descriptor.reset();
+  return true;
 }
 
 union DescriptorBuffer {
@@ -196,7 +200,7 @@ ControlConnection::Event ControlConnection::receive(Received& received) noexcept
   // Zeroing 64 KiB for each small message would cost more than the message.
   if (received.bytes.size() < kMaxControlMessage) received.bytes.resize(kMaxControlMessage);
   received.size = 0;
-  for (UniqueFd& descriptor : received.descriptors) close_at_once(descriptor);
+  for (UniqueFd& descriptor : received.descriptors) descriptor.reset();
   iovec part{received.bytes.data(), received.bytes.size()};
   DescriptorBuffer buffer;
   msghdr header{};
@@ -211,14 +215,11 @@ ControlConnection::Event ControlConnection::receive(Received& received) noexcept
     if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t bytes = control->cmsg_len - CMSG_LEN(0);
     for (std::size_t offset = 0; offset + sizeof(int) <= bytes; offset += sizeof(int)) {
-      int descriptor = -1;
-      std::memcpy(&descriptor, CMSG_DATA(control) + offset, sizeof descriptor);
-      if (count < received.descriptors.size()) {
-        received.descriptors[count++].reset(descriptor);
-      } else {
-        UniqueFd surplus(descriptor);
-        close_at_once(surplus);
-      }
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(control) + offset, sizeof number);
+      UniqueFd descriptor(number);
+      if (!close_network_socket(descriptor) && count < received.descriptors.size())
+        received.descriptors[count++] = std::move(descriptor);
     }
   }
   if (size == 0) return Event::closed;

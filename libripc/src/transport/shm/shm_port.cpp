@@ -99,13 +99,14 @@ std::size_t ShmPort::sources_of(const ControlConnection& connection) const noexc
 
 void ShmPort::refresh() noexcept {
   const std::lock_guard lock(mutex_);
+  // First, because a source may die at any time: then the next poll looks again.
+  polled_version_ = version_.load(std::memory_order_acquire);
   if (polled_.capacity() < sources_.size()) {
     polled_.swap(spare_);
     spare_.clear();
   }
   polled_.assign(sources_.begin(), sources_.end());
   single_source_ = polled_.size() == 1 && !polled_.front()->dead() ? polled_.front().get() : nullptr;
-  polled_version_ = version_.load(std::memory_order_relaxed);
   next_ = 0;
 }
 
