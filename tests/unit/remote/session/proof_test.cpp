@@ -3,6 +3,7 @@
 #include "remote/session/proof.hpp"
 
 #include <gtest/gtest.h>
+#include <sodium.h>
 
 #include <functional>
 
@@ -10,6 +11,8 @@
 
 namespace ripc::internal::remote {
 namespace {
+
+unsigned exponentiations = 0;
 
 using wire::session_control::Confirm;
 using wire::session_control::Frame;
@@ -124,6 +127,35 @@ TEST(Proof, ARecordedOfferIsGoodOnceWhateverElseIsSaid) {
   for (int count = 0; count < 3; ++count) EXPECT_FALSE(is_good(recorded.get()));
   initiator.offer(hello);
   EXPECT_TRUE(is_good(Sent<Hello>(hello).get()));
+}
+
+TEST(Proof, AHelloCostsNoExponentiationUntilItIsKnownToComeFromAHolderOfTheKey) {
+  SeenOffers seen;
+  // Of the examination and of the answer.
+  const auto cost = [&](const ProofOptions& options, const Hello& hello) {
+    Proof responder(options, {}, false);
+    exponentiations = 0;
+    const bool is_good = responder.examine(hello, seen);
+    EXPECT_EQ(exponentiations, 0u);
+    HelloReply reply{.context = 7, .received = 8};
+    EXPECT_TRUE(responder.answer(reply));
+    EXPECT_EQ(exponentiations != 0, is_good);
+    return exponentiations;
+  };
+  const auto offered = [](const ProofOptions& options) {
+    Proof initiator(options, {}, false);
+    Hello hello = kHello;
+    initiator.offer(hello);
+    return Sent<Hello>(hello, {});
+  };
+  EXPECT_EQ(cost(with_key(), offered(with_key("2")).get()), 0u) << "a stranger's";
+  EXPECT_EQ(cost(member(1), offered(with_key("2")).get()), 0u) << "a stranger's";
+  EXPECT_EQ(cost(with_key(), offered(ProofOptions()).get()), 0u) << "without an offer";
+  const Sent<Hello> once = offered(with_key());
+  EXPECT_EQ(cost(with_key(), once.get()), 2u);
+  EXPECT_EQ(cost(with_key(), once.get()), 0u) << "recorded";
+  // The fifth follows the third message.
+  EXPECT_EQ(cost(member(1), offered(member(2)).get()), 4u);
 }
 
 TEST(Proof, TheLastOffersAreRemembered) {
@@ -260,3 +292,14 @@ TEST(Proof, LinksAndTheirDirectionsHaveKeysOfTheirOwn) {
 
 }  // namespace
 }  // namespace ripc::internal::remote
+
+// These replace the functions of libsodium, to count them.
+extern "C" int crypto_scalarmult(unsigned char* result, const unsigned char* secret, const unsigned char* point) {
+  ++ripc::internal::remote::exponentiations;
+  return crypto_scalarmult_curve25519(result, secret, point);
+}
+
+extern "C" int crypto_scalarmult_base(unsigned char* result, const unsigned char* secret) {
+  ++ripc::internal::remote::exponentiations;
+  return crypto_scalarmult_curve25519_base(result, secret);
+}
