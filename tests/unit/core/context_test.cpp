@@ -95,30 +95,6 @@ TEST_F(Contexts, TheLoopOutlivesTheTransports) {
   EXPECT_TRUE(left->ok()) << left->text();
 }
 
-TEST_F(Contexts, ATakeoverThatFailsLeavesTheHolderWhatItHas) {
-  FakeResolver* resolver = nullptr;
-  Result<std::unique_ptr<Context>> context = make(resolver);
-  ASSERT_TRUE(context.ok());
-  ServiceOptions options;
-  options.id = 42;
-  Result<Service*> holder = (*context)->services().add(options);
-  ASSERT_TRUE(holder.ok());
-
-  resolver->publication = RIPC_TIMEOUT;
-  options.takeover = true;
-  EXPECT_EQ((*context)->services().add(options).status().code(), RIPC_TIMEOUT);
-  std::array<Message*, 1> messages{};
-  std::size_t count = 0;
-  EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_EMPTY) << "not RIPC_FENCED";
-  options.takeover = false;
-  resolver->publication = {};
-  EXPECT_EQ((*context)->services().add(options).status().code(), RIPC_ID_IN_USE);
-
-  options.takeover = true;
-  EXPECT_TRUE((*context)->services().add(options).ok());
-  EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_FENCED);
-}
-
 // Fails to publish, after what the test does meanwhile.
 class FailingResolver final : public FakeResolver {
  public:
@@ -130,34 +106,65 @@ class FailingResolver final : public FakeResolver {
   }
 };
 
-TEST_F(Contexts, ATakeoverThatFailsWithoutMemoryLeavesTheHolderWhatItHas) {
-  auto made = std::make_unique<FailingResolver>();
-  FailingResolver& resolver = *made;
-  const Result<std::unique_ptr<Context>> context =
-      Context::create(fake_parts(std::make_unique<FakeTransport>(sources_), std::move(made)));
-  ASSERT_TRUE(context.ok());
-  ServiceTable& services = (*context)->services();
-  ServiceOptions options;
-  options.id = 42;
-  const Result<Service*> holder = services.add(options);
-  ASSERT_TRUE(holder.ok());
+class Takeovers : public Contexts {
+ protected:
+  // Registers a service, whose ID options_ then take over.
+  void hold(std::unique_ptr<FakeTransport> transport) {
+    auto resolver = std::make_unique<FailingResolver>();
+    resolver_ = resolver.get();
+    Result<std::unique_ptr<Context>> context = Context::create(fake_parts(std::move(transport), std::move(resolver)));
+    ASSERT_TRUE(context.ok());
+    context_ = std::move(*context);
+    options_.id = 42;
+    const Result<Service*> holder = services().add(options_);
+    ASSERT_TRUE(holder.ok());
+    holder_ = *holder;
+    options_.takeover = true;
+  }
+
+  ServiceTable& services() { return context_->services(); }
+  ripc_status received() {
+    std::array<Message*, 1> messages{};
+    std::size_t count = 0;
+    return holder_->receive(0, 0, messages, count);
+  }
+
+  FailingResolver* resolver_ = nullptr;
+  std::unique_ptr<Context> context_;
+  ServiceOptions options_;
+  Service* holder_ = nullptr;
+};
+
+TEST_F(Takeovers, ThatFailLeaveTheHolderWhatItHas) {
+  ASSERT_NO_FATAL_FAILURE(hold(std::make_unique<FakeTransport>(sources_)));
+  resolver_->publication = RIPC_TIMEOUT;
+  EXPECT_EQ(services().add(options_).status().code(), RIPC_TIMEOUT);
+  EXPECT_EQ(received(), RIPC_EMPTY) << "not RIPC_FENCED";
+  options_.takeover = false;
+  resolver_->publication = {};
+  EXPECT_EQ(services().add(options_).status().code(), RIPC_ID_IN_USE);
+
+  options_.takeover = true;
+  EXPECT_TRUE(services().add(options_).ok());
+  EXPECT_EQ(received(), RIPC_FENCED);
+}
+
+TEST_F(Takeovers, ThatFailWithoutMemoryLeaveTheHolderWhatItHas) {
+  ASSERT_NO_FATAL_FAILURE(hold(std::make_unique<FakeTransport>(sources_)));
   std::optional<support::FailingAllocation> scarcity;
-  resolver.meanwhile = [&] {
+  resolver_->meanwhile = [&] {
     scarcity.emplace(1, support::FailingAllocation::Where::here, support::FailingAllocation::Count::rest);
   };
-  options.takeover = true;
   ripc_status status = RIPC_OK;
   try {
-    status = services.add(options).status().code();
+    status = services().add(options_).status().code();
   } catch (const std::bad_alloc&) {
     status = RIPC_NO_MEMORY;
   }
   scarcity.reset();
-  ASSERT_EQ(services.find(42).get(), *holder);
+  ASSERT_EQ(services().find(42).get(), holder_);
   EXPECT_EQ(status, RIPC_TIMEOUT);
-  std::array<Message*, 1> messages{};
-  std::size_t count = 0;
-  EXPECT_EQ((*holder)->receive(0, 0, messages, count), RIPC_EMPTY);
+  EXPECT_EQ(received(), RIPC_EMPTY);
 }
 
 // Has no room until the test says so.
@@ -182,34 +189,24 @@ class FullPeer final : public FakeTransport {
   }
 };
 
-TEST_F(Contexts, AHolderLearnsAfterATakeoverThatFailsWhatHappenedMeanwhile) {
-  auto made_resolver = std::make_unique<FailingResolver>();
-  FailingResolver& resolver = *made_resolver;
-  auto made_transport = std::make_unique<FullPeer>(sources_);
-  FullPeer& transport = *made_transport;
-  const Result<std::unique_ptr<Context>> context =
-      Context::create(fake_parts(std::move(made_transport), std::move(made_resolver)));
-  ASSERT_TRUE(context.ok());
-  ServiceTable& services = (*context)->services();
-  ServiceOptions options;
-  options.id = 42;
-  const Result<Service*> holder = services.add(options);
-  ASSERT_TRUE(holder.ok());
+TEST_F(Takeovers, ThatFailTellTheHolderWhatHappenedMeanwhile) {
+  auto made = std::make_unique<FullPeer>(sources_);
+  FullPeer& transport = *made;
+  ASSERT_NO_FATAL_FAILURE(hold(std::move(made)));
   std::future<Status> waiting =
-      std::async(std::launch::async, [&] { return (*holder)->wait_room(7, Deadline::never()); });
+      std::async(std::launch::async, [&] { return holder_->wait_room(7, Deadline::never()); });
   ASSERT_TRUE(support::eventually([&] { return transport.channel->requested.load(); }));
-  resolver.meanwhile = [&] {
+  resolver_->meanwhile = [&] {
     transport.channel->room = true;
-    (*context)->room(*transport.channel);
+    context_->room(*transport.channel);
     transport.where = "there";
-    services.publish_addresses();
+    services().publish_addresses();
   };
-  options.takeover = true;
-  EXPECT_EQ(services.add(options).status().code(), RIPC_TIMEOUT);
+  EXPECT_EQ(services().add(options_).status().code(), RIPC_TIMEOUT);
   EXPECT_EQ(waiting.wait_for(std::chrono::nanoseconds(support::kLimit)), std::future_status::ready);
-  (*holder)->interrupt();
+  holder_->interrupt();
   EXPECT_EQ(waiting.get().code(), RIPC_OK);
-  EXPECT_EQ((*holder)->publication().record().addresses, std::vector({spi::Address{"fake", "there"}}));
+  EXPECT_EQ(holder_->publication().record().addresses, std::vector({spi::Address{"fake", "there"}}));
 }
 
 TEST_F(Contexts, AHolderThatEndsDuringATakeoverThatFailsLeavesTheIdFree) {

@@ -19,10 +19,6 @@ final class Waiting {
   // All of it is a spin: when others want the processor, each spin is this short.
   private static final long FIRST_LOOK = 10_000;
   private static final long PASS_ON = 1_000_000;
-  // Thread.interrupt() first looks up the hook to call, and then sets the thread's flag: a thread
-  // that begins to wait in between sees neither. So a wait checks the flag once more after this
-  // time, and again whenever it has lasted twice as long.
-  private static final long SECOND_LOOK = 10_000_000;
 
   private final ServiceCore service;
   private final NativeBinding binding;
@@ -68,7 +64,7 @@ final class Waiting {
         if (Thread.interrupted()) throw new InterruptedException();
         long passed = System.nanoTime() - started;
         long left = timeout > 0 ? Math.max(0, timeout - passed) : timeout;
-        long look = Math.max(SECOND_LOOK, passed);
+        long look = InterruptHook.nextLook(passed);
         boolean part = left == Layout.FOREVER || left > look;
         int result;
         waiting.incrementAndGet();

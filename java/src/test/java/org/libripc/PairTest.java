@@ -77,6 +77,16 @@ abstract class PairTest {
     return options.open();
   }
 
+  /** Takes all messages that are there: how many. */
+  static int drain(Service service) {
+    int count = 0;
+    for (Message message = service.poll(); message != null; message = service.poll()) {
+      message.close();
+      ++count;
+    }
+    return count;
+  }
+
   PeerProcess peer() {
     return new PeerProcess(transport, directory);
   }

@@ -18,121 +18,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
-/** Full peers and waiting for room; many services waited on by one thread. */
+/** Many services, on which one thread or several wait. */
 class SelectorTest extends PairTest {
-  private static int drain(Service service) {
-    int count = 0;
-    for (Message message = service.poll(); message != null; message = service.poll()) {
-      message.close();
-      ++count;
-    }
-    return count;
-  }
-
-  private Service full() {
-    Service small = serverContext.service().queueMessages(16).register();
-    Outgoing message = new Outgoing();
-    while (client.trySend(small.id(), message) != null) {}
-    return small;
-  }
-
-  @Test
-  void aFullPeerIsNoRoomAndNothingIsSent() throws Exception {
-    Service small = full();
-    assertThrows(RipcException.NoRoom.class, () -> client.send(small.id(), bytes("more")));
-    assertFalse(client.waitRoom(small.id(), 20, TimeUnit.MILLISECONDS));
-    Outgoing message = new Outgoing();
-    assertThrows(
-        RipcException.TimedOut.class,
-        () -> client.send(small.id(), message, 20, TimeUnit.MILLISECONDS));
-    assertTrue(drain(small) >= 16);
-    assertTrue(client.waitRoom(small.id(), LIMIT, TimeUnit.SECONDS));
-    client.send(small.id(), message);
-  }
-
-  @Test
-  void aPeerThatIsGoneIsWritableAndNobodyLooksForIt() throws Exception {
-    Service small = full();
-    try (RipcSelector selector = RipcSelector.open()) {
-      RipcSelector.Key key = selector.register(client, null);
-      key.requestRoom(small.id());
-      long resolutions = client.statistics().resolutions();
-      small.close();
-      List<RipcSelector.Key> ready = List.of();
-      while (ready.isEmpty() || key.writable().isEmpty())
-        ready = selector.select(LIMIT, TimeUnit.SECONDS);
-      assertEquals(List.of(small.id()), key.writable());
-      key.requestRoom(small.id());
-      selector.select(LIMIT, TimeUnit.SECONDS);
-      assertEquals(List.of(small.id()), key.writable());
-      assertEquals(resolutions, client.statistics().resolutions());
-    }
-    assertThrows(
-        RipcException.NoService.class, () -> client.send(small.id(), bytes("the send tells")));
-  }
-
-  @Test
-  void waitRoomReturnsWhenTheReceiverDrains() throws Exception {
-    for (int round = 0; round < 10; ++round) {
-      Service small = full();
-      Thread receiver = thread(() -> drain(small));
-      assertTrue(client.waitRoom(small.id(), LIMIT, TimeUnit.SECONDS));
-      receiver.join();
-      small.close();
-    }
-  }
-
-  @Test
-  void threadInterruptEndsAWaitForRoom() throws Exception {
-    Service small = full();
-    Thread waiter =
-        thread(
-            () ->
-                assertThrows(
-                    InterruptedException.class,
-                    () -> client.waitRoom(small.id(), 60, TimeUnit.SECONDS)));
-    assertTrue(eventually(() -> waiter.getState() == Thread.State.RUNNABLE));
-    waiter.interrupt();
-    waiter.join();
-  }
-
-  @Test
-  void threadInterruptEndsAWaitForRoomWhileAnotherThreadPolls() throws Exception {
-    Service small = full();
-    for (int round = 0; round < 20; ++round) {
-      Thread waiter =
-          thread(
-              () ->
-                  assertThrows(
-                      InterruptedException.class,
-                      () -> client.waitRoom(small.id(), 2 * LIMIT, TimeUnit.SECONDS)));
-      // It may be interrupted before it waits, or when it does.
-      waiter.interrupt();
-      assertTrue(
-          eventually(
-              () -> {
-                for (int count = 0; count < 1000; ++count) assertNull(client.poll());
-                return !waiter.isAlive();
-              }),
-          "round " + round);
-    }
-  }
-
-  @Test
-  void interruptIsKeptForTheNextReceiveWhenASelectComesFirst() throws Exception {
-    try (RipcSelector selector = RipcSelector.open()) {
-      RipcSelector.Key key = selector.register(client, null);
-      Service small = full();
-      key.requestRoom(small.id());
-      client.interrupt();
-      selector.select(1, TimeUnit.MILLISECONDS);
-      RipcException end =
-          assertThrows(RipcException.class, () -> client.receive(LIMIT, TimeUnit.SECONDS));
-      assertEquals(Status.INTERRUPTED, end.status());
-      assertNull(client.poll(), "once");
-    }
-  }
-
   @Test
   void oneThreadWaitsForManyServices() throws Exception {
     try (RipcSelector selector = RipcSelector.open()) {
@@ -158,20 +45,6 @@ class SelectorTest extends PairTest {
         }
         assertEquals(1, received);
       }
-    }
-  }
-
-  @Test
-  void roomIsReportedAlsoIfAReceiveHasTakenItsEvent() throws Exception {
-    try (RipcSelector selector = RipcSelector.open()) {
-      RipcSelector.Key key = selector.register(client, null);
-      Service small = full();
-      key.requestRoom(small.id());
-      assertTrue(drain(small) >= 16);
-      assertTrue(client.waitRoom(small.id(), LIMIT, TimeUnit.SECONDS));
-      for (int count = 0; count < 100; ++count) assertNull(client.poll());
-      assertFalse(selector.select(LIMIT, TimeUnit.SECONDS).isEmpty());
-      assertEquals(List.of(small.id()), key.writable());
     }
   }
 
@@ -202,30 +75,6 @@ class SelectorTest extends PairTest {
         assertNotNull(message);
         message.close();
       }
-    }
-  }
-
-  @Test
-  void roomAtAPeerIsReportedOnce() throws Exception {
-    try (RipcSelector selector = RipcSelector.open()) {
-      RipcSelector.Key key = selector.register(client, null);
-      Service small = full();
-      drain(client);
-      key.requestRoom(small.id());
-      for (RipcSelector.Key ready : selector.select(50, TimeUnit.MILLISECONDS)) {
-        assertEquals(List.of(), ready.writable(), "there is none");
-        drain(ready.service());
-      }
-      drain(small);
-      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT);
-      while (key.writable().isEmpty() && System.nanoTime() < end) {
-        for (RipcSelector.Key ready : selector.select(LIMIT, TimeUnit.SECONDS))
-          drain(ready.service());
-      }
-      assertEquals(List.of(small.id()), key.writable());
-      client.send(small.id(), bytes("there is room"));
-      selector.select(1, TimeUnit.MILLISECONDS);
-      assertEquals(List.of(), key.writable());
     }
   }
 
@@ -415,26 +264,6 @@ class SelectorTest extends PairTest {
     }
     waiter.join();
     assertNotNull(end.get(), "it waited on");
-  }
-
-  @Test
-  void aThreadThatWaitsForEventsFindsRoom() throws Exception {
-    try (RipcSelector selector = RipcSelector.open()) {
-      RipcSelector.Key key = selector.register(client, null);
-      Service small = full();
-      key.requestRoom(small.id());
-      assertEquals(List.of(), key.findRoom());
-      Thread receiver = thread(() -> drain(small));
-      List<ServiceId> found = List.of();
-      while (found.isEmpty()) {
-        selector.awaitEvent();
-        assertNull(client.poll());
-        found = key.findRoom();
-      }
-      assertEquals(List.of(small.id()), found);
-      assertEquals(List.of(), key.findRoom(), "once");
-      receiver.join();
-    }
   }
 
   /** The descriptor of a closed service may belong to another one at once. */

@@ -3,7 +3,6 @@ package org.libripc.hadoop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import java.io.InputStream;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -12,40 +11,11 @@ import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.TaskType;
 import org.apache.hadoop.mapreduce.task.reduce.MapHost;
-import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
-import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What counts as an output that has come. */
 class CountingSchedulerTest {
-  /** An output that is in memory. */
-  private static final class Taken<K, V> extends MapOutput<K, V> {
-    Taken(TaskAttemptID map) {
-      super(map, 7, true);
-    }
-
-    @Override
-    public void shuffle(
-        MapHost host,
-        InputStream in,
-        long part,
-        long raw,
-        ShuffleClientMetrics metrics,
-        Reporter reporter) {}
-
-    @Override
-    public void commit() {}
-
-    @Override
-    public void abort() {}
-
-    @Override
-    public String getDescription() {
-      return "test";
-    }
-  }
-
   @TempDir Path folder;
 
   @Test
@@ -70,7 +40,7 @@ class CountingSchedulerTest {
     MapHost host = new MapHost("host:1", "http://host:1/");
     TaskAttemptID map = MapFiles.attempt(0);
     for (int time = 0; time < 2; ++time)
-      scheduler.copySucceeded(map, host, 7, 0, 1, new Taken<>(map));
+      scheduler.copySucceeded(map, host, 7, 0, 1, new OutputInMemory<>(map, 7));
     scheduler.close();
     assertEquals(Map.of(ShufflePath.HTTP.counter(), 7L), counted);
   }

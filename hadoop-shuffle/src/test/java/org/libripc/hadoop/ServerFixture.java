@@ -20,11 +20,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import javax.crypto.SecretKey;
 import javax.crypto.spec.SecretKeySpec;
-import org.apache.hadoop.mapred.Reporter;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
-import org.apache.hadoop.mapreduce.task.reduce.MapHost;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
-import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
 import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
 import org.apache.hadoop.metrics2.lib.MutableCounterLong;
 import org.junit.jupiter.api.AfterEach;
@@ -128,27 +125,10 @@ abstract class ServerFixture {
     @Override
     public MapOutput<Object, Object> reserve(TaskAttemptID map, Wire.Size size) {
       if (room-- == 0) return null;
-      return new MapOutput<>(map, size.raw(), true) {
-        @Override
-        public void shuffle(
-            MapHost host,
-            InputStream in,
-            long part,
-            long raw,
-            ShuffleClientMetrics metrics,
-            Reporter reporter) {}
-
-        @Override
-        public void commit() {}
-
+      return new OutputInMemory<>(map, size.raw()) {
         @Override
         public void abort() {
           ++aborted;
-        }
-
-        @Override
-        public String getDescription() {
-          return "test";
         }
       };
     }

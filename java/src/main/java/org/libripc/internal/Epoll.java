@@ -12,8 +12,6 @@ import java.util.Set;
 public final class Epoll {
   private static final long WAKE = 0;
   private static final long NANOS_PER_MILLISECOND = 1_000_000;
-  // See Waiting.
-  private static final long SECOND_LOOK = 10_000_000;
   // The kernel's structure is packed on x86 only.
   private static final boolean PACKED = System.getProperty("os.arch").equals("amd64");
   private static final int EVENT = PACKED ? 12 : 16;
@@ -95,7 +93,7 @@ public final class Epoll {
     for (; ; ) {
       long passed = System.nanoTime() - started;
       long left = nanos < 0 ? Long.MAX_VALUE : Math.max(0, nanos - passed);
-      long part = Math.min(left, Math.max(SECOND_LOOK, passed));
+      long part = Math.min(left, InterruptHook.nextLook(passed));
       long milliseconds = (part + NANOS_PER_MILLISECOND - 1) / NANOS_PER_MILLISECOND;
       try {
         int count =

@@ -13,6 +13,8 @@ import java.util.Set;
  * #wakeup} does anything.
  */
 public final class InterruptHook extends AbstractSelector {
+  private static final long SECOND_LOOK = 10_000_000;
+
   private final Runnable wake;
 
   /**
@@ -32,6 +34,15 @@ public final class InterruptHook extends AbstractSelector {
   /** Call after the wait. */
   public void leave() {
     end();
+  }
+
+  /**
+   * How long a wait that has lasted {@code passed} ns goes on before it checks the thread's flag
+   * once more. Thread.interrupt() first looks up the hook to call, and then sets the flag: a thread
+   * that begins to wait in between sees neither.
+   */
+  public static long nextLook(long passed) {
+    return Math.max(SECOND_LOOK, passed);
   }
 
   @Override
