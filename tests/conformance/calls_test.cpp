@@ -2,8 +2,10 @@
 // Calls: outcomes, slots and the queue for them, errors, and counters.
 #include <gmock/gmock.h>
 
+#include <bit>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -282,6 +284,9 @@ TEST_P(RemoteCalls, AreCountedAndTimedByMethod) {
   EXPECT_LE(echo.call_time.minimum, echo.call_time.p50);
   EXPECT_LE(echo.call_time.p50, echo.call_time.p99);
   EXPECT_LE(echo.call_time.p99, echo.call_time.maximum);
+  const auto& histogram = echo.call_time.histogram;
+  EXPECT_EQ(std::accumulate(std::begin(histogram), std::end(histogram), std::uint64_t{0}), 40u);
+  EXPECT_NE(histogram[std::bit_width(echo.call_time.maximum) - 1], 0u);
   EXPECT_EQ(made.at(4711).did_not_run, 1u);
   EXPECT_EQ(made.at(4711).statuses[RIPC_UNSUPPORTED], 1u);
   EXPECT_EQ(made.at(4711).call_time.count, 0u);

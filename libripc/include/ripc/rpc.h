@@ -211,10 +211,15 @@ typedef struct ripc_rpc_statistics {
 RIPC_API void ripc_rpc_statistics_init(ripc_rpc_statistics *statistics);
 RIPC_API ripc_status ripc_rpc_get_statistics(ripc_rpc *rpc, ripc_rpc_statistics *statistics);
 
+#define RIPC_LATENCY_RANGES 40
+
 /* Times in nanoseconds, at most 1.6 % too large. A time above 18 minutes counts as 18 minutes. All are 0 if count
  * is. */
 typedef struct ripc_latency {
   uint64_t count, minimum, mean, p50, p90, p99, p999, maximum;
+  /* How many times were in each range, exactly: from 2^index to below 2^(index + 1); 0 counts in the first. To get the
+   * histogram of several methods or endpoints, add theirs. */
+  uint64_t histogram[RIPC_LATENCY_RANGES];
 } ripc_latency;
 
 #define RIPC_RPC_STATUSES 32 /* more than there are values of ripc_status */

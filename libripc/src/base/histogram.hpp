@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "base/clock.hpp"
 
@@ -45,6 +46,13 @@ class Histogram {
     for (std::uint64_t seen = counts_[0]; seen < rank && range + 1 < counts_.size(); seen += counts_[++range]) {
     }
     return std::clamp(end_of(range), smallest_, largest_);
+  }
+
+  // How many times have their highest bit at this place; 0 counts as 1. `bit`: below kBitsOfLargest.
+  std::uint64_t count_of_power(unsigned bit) const noexcept {
+    const auto* const counts = counts_.data();
+    return std::accumulate(counts + (bit == 0 ? 0 : range_of(Nanoseconds{1} << bit)),
+                           counts + range_of(Nanoseconds{2} << bit), std::uint64_t{0});
   }
 
  private:

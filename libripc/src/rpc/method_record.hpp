@@ -16,8 +16,11 @@ struct MethodRecord {
   // 25 ns.
   static constexpr bool is_measured(std::uint64_t number) noexcept { return number < 64 || number % 16 == 0; }
   ripc_latency latency() const noexcept {
-    return {time.count(), time.minimum(), time.mean(),    time.at(0.5),
-            time.at(0.9), time.at(0.99),  time.at(0.999), time.maximum()};
+    static_assert(RIPC_LATENCY_RANGES == Histogram::kBitsOfLargest);
+    ripc_latency latency = {time.count(),   time.minimum(), time.mean(), time.at(0.5), time.at(0.9), time.at(0.99),
+                            time.at(0.999), time.maximum(), {}};
+    for (unsigned bit = 0; bit < RIPC_LATENCY_RANGES; ++bit) latency.histogram[bit] = time.count_of_power(bit);
+    return latency;
   }
 };
 

@@ -51,6 +51,18 @@ TEST(Histogram, TellsPercentilesAtMostATinyPartTooLarge) {
   EXPECT_EQ(histogram.count(), exact.size());
 }
 
+TEST(Histogram, CountsTheTimesOfEachPowerOfTwoExactly) {
+  Histogram histogram;
+  histogram.add(0);
+  for (unsigned bit = 0; bit < Histogram::kBitsOfLargest; ++bit) {
+    histogram.add(Nanoseconds{1} << bit);
+    histogram.add((Nanoseconds{2} << bit) - 1);
+  }
+  histogram.add(UINT64_MAX);
+  for (unsigned bit = 0; bit < Histogram::kBitsOfLargest; ++bit)
+    EXPECT_EQ(histogram.count_of_power(bit), bit == 0 || bit == Histogram::kBitsOfLargest - 1 ? 3u : 2u) << bit;
+}
+
 TEST(Histogram, CountsLongerTimesAsTheLargest) {
   Histogram histogram;
   histogram.add(UINT64_MAX);

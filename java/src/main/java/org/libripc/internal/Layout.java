@@ -268,7 +268,7 @@ public final class Layout {
   public static final class Latency {
     private Latency() {}
 
-    public static final int BYTES = 64;
+    public static final int BYTES = 384;
     public static final int COUNT = 0;
     public static final int MINIMUM = 8;
     public static final int MEAN = 16;
@@ -277,13 +277,15 @@ public final class Layout {
     public static final int P99 = 40;
     public static final int P999 = 48;
     public static final int MAXIMUM = 56;
+    public static final int HISTOGRAM = 64;
+    public static final int RANGES = 40;
   }
 
   /** ripc_rpc_method_statistics. */
   public static final class MethodStatistics {
     private MethodStatistics() {}
 
-    public static final int BYTES = 464;
+    public static final int BYTES = 1104;
     public static final int METHOD = 8;
     public static final int CALLS = 16;
     public static final int ANSWERED = 24;
@@ -292,10 +294,10 @@ public final class Layout {
     public static final int REPEATS = 48;
     public static final int STATUSES = 56;
     public static final int CALL_TIME = 312;
-    public static final int REQUESTS_RUN = 376;
-    public static final int REQUESTS_REFUSED = 384;
-    public static final int REQUESTS_EXPIRED = 392;
-    public static final int REQUEST_TIME = 400;
+    public static final int REQUESTS_RUN = 696;
+    public static final int REQUESTS_REFUSED = 704;
+    public static final int REQUESTS_EXPIRED = 712;
+    public static final int REQUEST_TIME = 720;
   }
 
   /** ripc_rpc_statistics: its size, then 13 counters. */

@@ -2,6 +2,8 @@
 package org.libripc.rpc;
 
 import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.stream.IntStream;
 import org.libripc.internal.Layout;
 
 /**
@@ -16,9 +18,20 @@ import org.libripc.internal.Layout;
  * @param p99 the time that 99 % do not exceed
  * @param p999 the time that 99.9 % do not exceed
  * @param maximum the longest
+ * @param histogram how many times were in each of 40 ranges, exactly: from 2^index to below
+ *     2^(index + 1); 0 counts in the first. To get the histogram of several methods or endpoints,
+ *     add theirs
  */
 public record Latency(
-    long count, long minimum, long mean, long p50, long p90, long p99, long p999, long maximum) {
+    long count,
+    long minimum,
+    long mean,
+    long p50,
+    long p90,
+    long p99,
+    long p999,
+    long maximum,
+    List<Long> histogram) {
   static Latency read(ByteBuffer from, int at) {
     return new Latency(
         from.getLong(at + Layout.Latency.COUNT),
@@ -28,6 +41,9 @@ public record Latency(
         from.getLong(at + Layout.Latency.P90),
         from.getLong(at + Layout.Latency.P99),
         from.getLong(at + Layout.Latency.P999),
-        from.getLong(at + Layout.Latency.MAXIMUM));
+        from.getLong(at + Layout.Latency.MAXIMUM),
+        IntStream.range(0, Layout.Latency.RANGES)
+            .mapToObj(index -> from.getLong(at + Layout.Latency.HISTOGRAM + 8 * index))
+            .toList());
   }
 }

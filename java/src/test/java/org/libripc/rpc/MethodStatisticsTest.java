@@ -5,7 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.libripc.Status;
 import org.libripc.internal.Layout;
@@ -38,11 +40,11 @@ class MethodStatisticsTest {
             5,
             6,
             Map.of(Status.OK, 7L, Status.LIMIT, 8L),
-            new Latency(20, 21, 22, 23, 24, 25, 26, 27),
+            new Latency(20, 21, 22, 23, 24, 25, 26, 27, histogram(28)),
             9,
             10,
             11,
-            new Latency(30, 31, 32, 33, 34, 35, 36, 37)),
+            new Latency(30, 31, 32, 33, 34, 35, 36, 37, histogram(38))),
         MethodStatistics.read(from));
   }
 
@@ -56,5 +58,11 @@ class MethodStatisticsTest {
     to.putLong(at + Layout.Latency.P99, first + 5);
     to.putLong(at + Layout.Latency.P999, first + 6);
     to.putLong(at + Layout.Latency.MAXIMUM, first + 7);
+    for (int index = 0; index < Layout.Latency.RANGES; ++index)
+      to.putLong(at + Layout.Latency.HISTOGRAM + 8 * index, first + 8 + index);
+  }
+
+  private static List<Long> histogram(long first) {
+    return LongStream.range(first, first + Layout.Latency.RANGES).boxed().toList();
   }
 }
