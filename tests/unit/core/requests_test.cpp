@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -90,6 +91,33 @@ TEST(RequestTable, AStoppedPeerKeepsOnlyTheBufferThatItWritesInto) {
   EXPECT_TRUE(table.cancel(id).ok());
   EXPECT_EQ(channel->ended[1], 1);
   EXPECT_EQ(table.cancel(id).code(), RIPC_INVALID_ARGUMENT);
+}
+
+// A peer that is stopped while it writes into all buffers.
+class StoppedChannel : public FakeChannel {
+ public:
+  ripc_status end_grant(const wire::Grant& grant) noexcept override {
+    ++looks[grant.key];
+    return RIPC_PENDING;
+  }
+  std::array<std::uint64_t, 4> looks{};
+};
+
+TEST(RequestTable, TheEndOfAllRequestsWaitsForTheFirstStoppedPeerOnlyAndLooksAtEachOther) {
+  RequestTable table;
+  const auto channel = std::make_shared<StoppedChannel>();
+  for (std::uint64_t key = 0; key < channel->looks.size(); ++key) {
+    Request request;
+    request.channel = channel;
+    request.grants.push_back({.key = key, .location = 0, .length = 1});
+    table.add(std::move(request));
+  }
+  table.cancel_all();
+  std::ranges::sort(channel->looks);
+  EXPECT_EQ(channel->looks[0], 1u);
+  EXPECT_EQ(channel->looks[1], 1u);
+  EXPECT_EQ(channel->looks[2], 1u);
+  EXPECT_EQ(count(table), 4u) << "the buffers stay the library's";
 }
 
 }  // namespace

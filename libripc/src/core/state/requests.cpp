@@ -4,17 +4,9 @@
 #include <bitset>
 #include <thread>
 
-#include "base/clock.hpp"
 #include "base/random.hpp"
 
 namespace ripc::internal::core {
-
-namespace {
-
-// A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
-constexpr Nanoseconds kWritePatience = 2'000'000'000;
-
-}  // namespace
 
 std::uint64_t RequestTable::add(Request request) {
   const std::lock_guard lock(mutex_);
@@ -39,12 +31,11 @@ std::uint64_t RequestTable::next(std::uint64_t id) const noexcept {
   return found == requests_.end() ? 0 : found->first;
 }
 
-Status RequestTable::cancel(std::uint64_t id) {
+Status RequestTable::cancel(std::uint64_t id, Deadline deadline) {
   Taken taken = take(id);
   if (taken.empty())
     return Status(RIPC_INVALID_ARGUMENT,
                   "There is no such request: it was answered or cancelled before, or never made.");
-  const Deadline deadline = Deadline::after(kWritePatience);
   Request& request = taken.mapped();
   // A write that does not finish must not hold back the other buffers.
   std::bitset<RIPC_MAX_RETURNS> ended;
@@ -63,7 +54,8 @@ Status RequestTable::cancel(std::uint64_t id) {
 }
 
 void RequestTable::cancel_all() noexcept {
-  for (std::uint64_t id = next(0); id != 0; id = next(id)) (void)cancel(id);
+  const Deadline deadline = Deadline::after(kWritePatience);
+  for (std::uint64_t id = next(0); id != 0; id = next(id)) (void)cancel(id, deadline);
 }
 
 }  // namespace ripc::internal::core

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/status.hpp"
 #include "ripc/ripc.h"
 #include "spi/transport.hpp"
@@ -40,13 +41,19 @@ class RequestTable {
 
   // Takes a request out once nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
   // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays in the table.
-  Status cancel(std::uint64_t id);
+  Status cancel(std::uint64_t id) { return cancel(id, Deadline::after(kWritePatience)); }
+  // The same for all requests, with one time limit.
   void cancel_all() noexcept;
 
   // The next larger ID of a request in the table; 0: there is none.
   std::uint64_t next(std::uint64_t id) const noexcept;
 
  private:
+  // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
+  static constexpr Nanoseconds kWritePatience = 2'000'000'000;
+
+  Status cancel(std::uint64_t id, Deadline deadline);
+
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Request> requests_;
 };
