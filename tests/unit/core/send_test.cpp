@@ -288,6 +288,19 @@ TEST_F(SendsToGroups, ThatNoOneTookSayThatThereWasNoRoomRatherThanAnythingElse) 
   EXPECT_EQ(outcome_.taken, 0u);
 }
 
+TEST_F(SendsToGroups, MissAMemberWhosePathIsNarrowHoweverOftenItIsWidened) {
+  resolver_.in_group[11] = 1;
+  const auto narrow = lead_and_connect(11);
+  narrow->make_narrow(100);
+  resolver_.in_group[12] = 1;
+  const auto other = lead_and_connect(12);
+  EXPECT_TRUE(send_to_group(1000).ok());
+  EXPECT_EQ(outcome_.taken, 1u);
+  EXPECT_EQ(narrow->sends, 0);
+  EXPECT_EQ(narrow->widened, wire::packet_size(1, 1000));
+  EXPECT_EQ(other->sends, 1);
+}
+
 TEST_F(SendsToGroups, TakeNoWayToAFormerRegistrationOfAMember) {
   const auto former = lead_and_connect(11);
   resolver_.in_group[11] = 2;

@@ -164,33 +164,38 @@ void GroupSend::send_together(Sending& sending) noexcept {
 // sending.together.
 ripc_status GroupSend::send_to_member(GroupMember& member, Sending& sending, bool alone) {
   const spi::ServiceRecord& record = member.record();
+  const std::size_t size = sending.message.packet_size();
   std::shared_ptr<spi::Channel> useless;
-  std::shared_ptr<spi::Channel> narrow;
   ripc_status status = RIPC_OK;
-  {
-    ThreadEpoch::Record& thread = ThreadEpoch::current();
-    const ThreadEpoch::Section section(thread);
-    const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(record.id);
-    if (channel == nullptr) return RIPC_NO_SERVICE;
-    if (leads_elsewhere(**channel, record)) {
-      status = RIPC_CLOSED;
-      if ((*channel)->incarnation() < record.incarnation) useless = *channel;
-    } else if (sending.message.packet_size() > (*channel)->packet_limit()) {
-      status = RIPC_TOO_LARGE;
-    } else if (sending.message.packet_size() > (*channel)->ready_limit()) {
-      narrow = *channel;
-    } else if (!alone && (*channel)->multicast() != nullptr) {
-      sending.together.push_back({&member, *channel});
-      return RIPC_PENDING;
-    } else {
-      status = sender_.send_by(**channel, {.message = sending.message}, thread);
-      if (is_gone(status)) useless = *channel;
+  for (int attempt = 0;; ++attempt) {
+    std::shared_ptr<spi::Channel> narrow;
+    {
+      ThreadEpoch::Record& thread = ThreadEpoch::current();
+      const ThreadEpoch::Section section(thread);
+      const std::shared_ptr<spi::Channel>* channel = paths_.routes().find(record.id);
+      if (channel == nullptr) return RIPC_NO_SERVICE;
+      if (leads_elsewhere(**channel, record)) {
+        status = RIPC_CLOSED;
+        if ((*channel)->incarnation() < record.incarnation) useless = *channel;
+      } else if (size > (*channel)->packet_limit()) {
+        status = RIPC_TOO_LARGE;
+      } else if (size > (*channel)->ready_limit()) {
+        // A path may become narrow again at once, any number of times.
+        status = RIPC_TOO_LARGE;
+        if (attempt < kAttempts) narrow = *channel;
+      } else if (!alone && (*channel)->multicast() != nullptr) {
+        sending.together.push_back({&member, *channel});
+        return RIPC_PENDING;
+      } else {
+        status = sender_.send_by(**channel, {.message = sending.message}, thread);
+        if (is_gone(status)) useless = *channel;
+      }
     }
-  }
-  if (narrow) {
-    status = narrow->widen(sending.message.packet_size());
-    if (status == RIPC_OK) return send_to_member(member, sending, alone);
+    if (!narrow) break;
+    status = narrow->widen(size);
+    if (status == RIPC_OK) continue;
     if (is_gone(status)) useless = narrow;
+    break;
   }
   if (useless) paths_.drop(*useless);
   return status;
