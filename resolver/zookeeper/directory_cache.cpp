@@ -179,6 +179,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
     verdict = check(answer.node, id, *record);
     if (verdict != RecordCheck::good) record.reset();
   }
+  std::optional<spi::ServiceRecord> kept = record;  // the entry changes without taking memory
   bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
@@ -214,10 +215,11 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
       if (is_old) ++counters_.refusals.not_permitted;
       // The holder writes its record again. If it is gone, sends to it fail.
       if (is_old || (verdict == RecordCheck::replayed && !entry.is_doubtful)) {
-        record = entry.record;
+        record = kept = entry.record;
       } else {
-        is_news = was_known && !is_same();
+        entry.is_untold = was_known && (entry.is_untold || !is_same());
       }
+      is_news = entry.is_untold;
       entry.is_known = true;
       entry.is_watched = true;
       entry.is_doubtful = false;
@@ -227,14 +229,17 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
         entry.version = answer.node.version;
         entry.session = session_;
       }
-      entry.record = record;
+      entry.record = std::move(kept);
       entry.is_of_other_version = verdict == RecordCheck::other_version;
     }
     make_room(0);
     ask_waiting();
     changed_.notify_all();
   }
-  if (is_news) tell({.id = id, .now = record ? &*record : nullptr});
+  if (!is_news) return;
+  tell({.id = id, .now = record ? &*record : nullptr});
+  const std::lock_guard lock(mutex_);
+  if (const auto found = entries_.find(id); found != entries_.end()) found->second.is_untold = false;
 }
 
 void DirectoryResolver::group_answered(ripc_service_id group, const Directory::Answer& answer) {

@@ -122,6 +122,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_under_way = false;         // was asked and not answered yet
     bool is_watched = false;           // the servers have a watch
     bool is_doubtful = false;          // a send to it failed since it was read
+    bool is_untold = false;            // the observer lacks the last change
     bool is_of_other_version = false;  // there is a record, but only another version of libripc can read it
     Nanoseconds confirmed_at = 0;
     unsigned waiters = 0;

@@ -145,6 +145,7 @@ class DirectoryMemoryTest : public testing::Test {
     });
     EXPECT_TRUE(next.publish(kId, true).ok());
     EXPECT_TRUE(asker.sees(kId, next.id()));
+    EXPECT_TRUE(asker.was_notified(kId, next.id()));
     EXPECT_TRUE(eventually([&] { return next->state().unsettled == 0; }));
     return has_failed;
   }
@@ -226,7 +227,7 @@ TEST_F(DirectoryMemoryTest, AServiceIsPublishedAnewOrStaysAsItWas) {
   EXPECT_TRUE(world.nodes.empty());
 }
 
-TEST_F(DirectoryMemoryTest, AnAnswerToAnAskerIsNotLost) {
+TEST_F(DirectoryMemoryTest, AnAnswerToAnAskerIsNotLostNorIsItsNews) {
   std::uint64_t nth = 1;
   while (nth < kMostAllocations && move_without(nth, false) && !HasFailure()) ++nth;
   EXPECT_GT(nth, 3U);
