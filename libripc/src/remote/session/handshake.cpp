@@ -285,7 +285,8 @@ void Handshake::on_reply(const HelloReply& reply) {
   } else if (reply.status == RIPC_REFUSED) {
     finish(authenticator_.refused_by(greeted_.connection.fd()), true);
   } else if (reply.status != RIPC_OK) {
-    finish(believable_greeting(reply.status), reply.status != RIPC_NO_DESCRIPTORS);
+    const bool is_short = reply.status == RIPC_NO_DESCRIPTORS || reply.status == RIPC_NO_MEMORY;
+    finish(believable_greeting(reply.status), !is_short);
   } else if (Status admitted = authenticator_.authorize(greeted_.connection.fd()); !admitted.ok()) {
     const bool is_definite = admitted == RIPC_REFUSED;
     finish(std::move(admitted), is_definite);
