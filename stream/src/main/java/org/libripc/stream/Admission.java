@@ -204,7 +204,7 @@ final class Admission {
       } else {
         LOG.debug("{} is gone", client, gone);
       }
-    } catch (RuntimeException | LinkageError failure) {
+    } catch (Throwable failure) {
       problem = failure;
       warnings.warn("A connection of " + client + " cannot be accepted", failure);
     }
@@ -234,7 +234,7 @@ final class Admission {
         refuse(opening, Frame.Reason.REFUSED, null);
         return;
       }
-    } catch (RuntimeException | LinkageError failure) {
+    } catch (Throwable failure) {
       warnings.warn("A connection of " + stream.peer() + " cannot be accepted", failure);
       refuse(opening, Frame.Reason.ABORTED, failure);
       return;

@@ -91,4 +91,30 @@ class AdmissionTest extends StreamFixture {
     assertInstanceOf(
         ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
   }
+
+  @Test
+  void anErrorOfTheAccessCheckRefusesTheStreamsThatWaitForIt() throws Exception {
+    serve(
+        builder ->
+            builder.access(
+                id -> {
+                  throw new AssertionError("as a test wants it");
+                }));
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      assertInstanceOf(
+          ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
+    }
+  }
+
+  @Test
+  void anErrorOfTheCheckOfThePeerRefusesTheStream() throws Exception {
+    serve(
+        builder ->
+            builder.peerAccess(
+                peer -> {
+                  throw new AssertionError("as a test wants it");
+                }));
+    assertInstanceOf(
+        ConnectException.class, failure(client.connect(SERVER, LIMIT, TimeUnit.SECONDS)));
+  }
 }
