@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spi/peer.hpp"
 
+#include <sys/resource.h>
+
+#include <algorithm>
+
 namespace ripc::internal::spi {
 
 const Peer* PeerTable::enter(Peer peer) {
@@ -50,6 +54,18 @@ Status link_refused() {
       RIPC_REFUSED,
       "The service does not take messages of this context: it has as many senders as it admits (max_senders), "
       "or the trust file of its host does not let this context's member call it (calls=).");
+}
+
+std::size_t most_links() noexcept {
+  constexpr rlim_t kMost = 4096;
+  rlimit descriptors{};
+  return getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? std::min(kMost, descriptors.rlim_cur / 2) : kMost;
+}
+
+Status too_many_links() {
+  return Status(RIPC_LIMIT, "This context is connected to " + std::to_string(most_links()) +
+                                " services of that process, its limit: close some of these services, or raise `ulimit "
+                                "-n` up to twice 4096.");
 }
 
 }  // namespace ripc::internal::spi

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -60,5 +61,10 @@ class PeerTable {
 
 // The error of a request for a link if the answer is RIPC_REFUSED.
 Status link_refused();
+
+// How many links this context opens to services of one context. Each takes a descriptor, and an answer opens one for
+// whatever source ID its peer claims. So no peer can take all descriptors in this way.
+std::size_t most_links() noexcept;
+Status too_many_links();
 
 }  // namespace ripc::internal::spi

@@ -60,7 +60,7 @@ class Transport {
   // Any, also the responder. Opens the way to a service that has these addresses, best first, or returns the one that
   // is open. A transport whose addresses may not answer tries them in parallel. RIPC_NO_SERVICE (no such service
   // there), RIPC_PEER_DEAD (no one there), RIPC_REFUSED, RIPC_VERSION_MISMATCH, RIPC_TIMEOUT, RIPC_NO_DESCRIPTORS,
-  // RIPC_NO_MEMORY.
+  // RIPC_NO_MEMORY, RIPC_LIMIT.
   virtual Result<Connected> connect(std::span<const Address> addresses, ripc_service_id id, Deadline deadline) = 0;
 
   // Any. Tells the context at `address` that its registration of `id` has ended, and waits for its answer.

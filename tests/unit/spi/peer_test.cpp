@@ -2,6 +2,7 @@
 #include "spi/peer.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "unit/security/trust_helpers.hpp"
 
@@ -70,6 +71,18 @@ TEST(PeerTable, NoOneClaimsAnIdThatTheFileGivesToOthers) {
   EXPECT_FALSE(table.may_claim({.identity = "bob", .user = {}}, bank));
   EXPECT_FALSE(table.may_claim({.identity = "", .user = 0}, bank));
   EXPECT_TRUE(table_of("").may_claim({.identity = "", .user = 0}, bank));
+}
+
+TEST(Links, OfOnePeerTakeHalfOfTheDescriptorsAtMost) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const std::size_t most = most_links();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(most, 5u);
+  EXPECT_LE(most_links(), 4096u);
+  EXPECT_EQ(too_many_links().code(), RIPC_LIMIT);
 }
 
 }  // namespace

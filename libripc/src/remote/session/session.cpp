@@ -59,9 +59,11 @@ std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> Session::take_chan
   return taken;
 }
 
-void Session::expect_channel(std::uint32_t link) {
+bool Session::expect_channel(std::uint32_t link, std::size_t most) {
   const std::lock_guard lock(mutex_);
+  if (channels_.size() >= most) return false;
   channels_[link];
+  return true;
 }
 
 bool Session::add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) noexcept {

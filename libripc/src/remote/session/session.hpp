@@ -104,8 +104,8 @@ struct Session {
   std::unordered_map<std::uint32_t, std::weak_ptr<LinkChannel>> take_channels() noexcept;
   // Throws std::bad_alloc.
   std::vector<std::shared_ptr<LinkChannel>> channels() const;
-  // This side asks for a link, whose channel comes later. Throws std::bad_alloc.
-  void expect_channel(std::uint32_t link);
+  // This side asks for a link, whose channel comes later. False: it has `most` already. Throws std::bad_alloc.
+  bool expect_channel(std::uint32_t link, std::size_t most);
   // The channel is there. False: the peer has closed the link meanwhile.
   bool add_channel(std::uint32_t link, const std::shared_ptr<LinkChannel>& channel) noexcept;
   // False: it was neither there nor expected.

@@ -315,7 +315,8 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
   Result<LinkSocket> socket = LinkSocket::open(session->local(), options_.ports);
   if (!socket.ok()) return socket.status();
   wire::session_control::Open open{.service = id, .port = socket->port()};
-  const auto asked = ask_for_link<wire::session_control::Opened>(session, open, deadline);
+  NewLink link(session);
+  const auto asked = ask_for_link<wire::session_control::Opened>(link, open, deadline);
   if (asked.status() == RIPC_REFUSED) return spi::link_refused();
   if (!asked.ok()) return asked.status();
   const wire::session_control::Opened& opened = *asked;
@@ -327,15 +328,12 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
       if (const SessionPointer strong = weak.lock()) connect_stream(strong, link, std::move(taker));
     };
   }
-  try {
-    protect(*socket, *session, true, open.link, open.token);
-    return std::shared_ptr<LinkChannel>(LinkChannel::make<UdpChannel>(
-        parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit), std::move(*socket),
-        opened.packet_limit, datagrams, std::move(connect), options_.peer_timeout));
-  } catch (const std::bad_alloc&) {
-    give_up_link(*session, open.link);
-    return RIPC_NO_MEMORY;
-  }
+  protect(*socket, *session, true, open.link, open.token);
+  std::shared_ptr<LinkChannel> channel = LinkChannel::make<UdpChannel>(
+      parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit), std::move(*socket),
+      opened.packet_limit, datagrams, std::move(connect), options_.peer_timeout);
+  link.has_channel();
+  return channel;
 }
 
 void SessionTransport::protect(LinkSocket& socket, const Session& session, bool own, std::uint32_t link,

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/peer_policy.hpp"
@@ -27,6 +28,7 @@
 #include "remote/session/session.hpp"
 #include "remote/session/session_links.hpp"
 #include "security/credentials.hpp"
+#include "spi/peer.hpp"
 #include "spi/port_table.hpp"
 #include "spi/question_table.hpp"
 #include "spi/transport.hpp"
@@ -90,25 +92,42 @@ class SessionTransport : public spi::Transport {
     if (const auto* const expected = std::get_if<Answer>(&*answer)) return *expected;
     return RIPC_CORRUPT;
   }
-  // The same for a link, whose number and token are filled in. If nobody answers, the link is closed.
+  // A link of this side that has no channel yet. The peer may have opened it, so it is closed unless it gets one.
+  class NewLink {
+   public:
+    explicit NewLink(const SessionPointer& session) noexcept : session_(session) {}
+    ~NewLink() { give_up(); }
+    NewLink(const NewLink&) = delete;
+    NewLink& operator=(const NewLink&) = delete;
+    const SessionPointer& session() const noexcept { return session_; }
+    // It is going to be asked for. False: there are too many. Throws std::bad_alloc.
+    bool expect(std::uint32_t link) {
+      if (!session_->expect_channel(link, spi::most_links())) return false;
+      link_ = link;
+      return true;
+    }
+    void was_refused() noexcept { (void)session_->remove_channel(std::exchange(link_, 0)); }
+    void has_channel() noexcept { link_ = 0; }
+    void give_up() noexcept {
+      if (link_ == 0) return;
+      (void)session_->remove_channel(link_);
+      session_->stream.tell(wire::session_control::CloseLink{.link = std::exchange(link_, 0)});
+    }
+
+   private:
+    const SessionPointer& session_;
+    std::uint32_t link_ = 0;
+  };
+  // The same for a link, whose number and token are filled in.
   template <typename Answer, typename Open>
-  Result<Answer> ask_for_link(const SessionPointer& session, Open& open, Deadline deadline) {
+  Result<Answer> ask_for_link(NewLink& link, Open& open, Deadline deadline) {
     open.token = random_u64();
     open.link = next_link();
     // The peer may close the link before the answer is looked at.
-    session->expect_channel(open.link);
-    Result<Answer> opened = ask<Answer>(session, open, deadline);
-    if (opened.status().code() == RIPC_TIMEOUT) {
-      give_up_link(*session, open.link);
-    } else if (!opened.ok()) {
-      (void)session->remove_channel(open.link);
-    }
+    if (!link.expect(open.link)) return spi::too_many_links();
+    Result<Answer> opened = ask<Answer>(link.session(), open, deadline);
+    if (!opened.ok() && opened.status().code() != RIPC_TIMEOUT) link.was_refused();
     return opened;
-  }
-  // A link that was opened, or may have been, and gets no channel.
-  static void give_up_link(Session& session, std::uint32_t link) noexcept {
-    (void)session.remove_channel(link);
-    session.stream.tell(wire::session_control::CloseLink{.link = link});
   }
   // Responder. An answer of the peer. False: no honest peer can have sent it.
   template <typename Answer>

@@ -61,6 +61,8 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::open_link(const PeerPointer& p
   std::uint64_t link = 0;
   {
     const std::lock_guard lock(mutex_);
+    std::erase_if(peer->channels, [](const auto& entry) { return entry.second.expired(); });
+    if (peer->channels.size() >= spi::most_links()) return spi::too_many_links();
     link = next_link_++;
   }
   const auto opened = ask(peer, wire::shm_control::Open{.service = id, .link = link}, deadline);
@@ -112,7 +114,6 @@ Result<std::shared_ptr<ShmChannel>> ShmTransport::make_channel(const PeerPointer
     channel->mark_dead();
     return RIPC_PEER_DEAD;
   }
-  std::erase_if(peer->channels, [](const auto& entry) { return entry.second.expired(); });
   peer->channels[channel->link()] = channel;
   return channel;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "link_ends.hpp"
+#include "support/failing_allocation.hpp"
 
 namespace ripc::internal::socket {
 namespace {
@@ -304,6 +305,33 @@ TEST_F(LinkTest, AnythingThatCanBePolledWakesASleeper) {
   EXPECT_EQ(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
   (void)port_->arm(false);
   EXPECT_EQ(port_->poll(sink_, 1), 1u) << "waking reads nothing";
+}
+
+class LinkMemoryTest : public LinkEnds {};
+
+TEST_F(LinkMemoryTest, ALinkThatFindsNoMemoryIsNotLeftOpenAtThePeer) {
+  ASSERT_NE(sender_.channel(receiver_), nullptr) << "there is a session from now on";
+  const auto is_closed = [&] {
+    (void)port_->poll(sink_, 64);
+    return port_->statistics().sources == 0;
+  };
+  ASSERT_TRUE(eventually(is_closed));
+  const spi::Address address = receiver_.transport().address();
+  std::uint64_t nth = 1;
+  for (bool has_failed = true; has_failed && !HasFailure(); ++nth) {
+    SCOPED_TRACE(nth);
+    {
+      const support::FailingAllocation failing(nth);
+      try {
+        (void)test::connect(sender_.transport(), address, 7, Deadline::after(kLimit));
+      } catch (const std::bad_alloc&) {
+        // Core reports it.
+      }
+      has_failed = failing.failed();
+    }
+    EXPECT_TRUE(eventually(is_closed));
+  }
+  EXPECT_GT(nth, 5u);
 }
 
 }  // namespace

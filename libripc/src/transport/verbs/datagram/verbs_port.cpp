@@ -2,6 +2,7 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "transport/verbs/datagram/grh.hpp"
 #include "transport/verbs/device/post_receives.hpp"
@@ -60,10 +61,10 @@ Status VerbsPort::add_slots(const Receiver& receiver, Buffers& buffers, std::uin
   chunk.region = std::move(*region);
   for (std::uint32_t index = 0; index < count; ++index)
     chunk.slots.push_back({chunk.memory.get() + index * receiver.stride, chunk.region->local_key(), &buffers});
+  std::vector<Slot*> slots;
+  for (Slot& slot : chunk.slots) slots.push_back(&slot);
   buffers.chunks.push_back(std::move(chunk));
   buffers.slots += count;
-  std::vector<Slot*> slots;
-  for (Slot& slot : buffers.chunks.back().slots) slots.push_back(&slot);
   post(receiver, buffers, slots);
   return {};
 }
@@ -128,7 +129,13 @@ Result<VerbsPort::Accepted> VerbsPort::accept(remote::LinkSource::Parts parts, s
   make_place_locked();
   auto source = std::make_shared<DatagramSource>(std::move(parts), *this, std::move(bulk), attachment);
   const auto place = at_.emplace(source.get(), Place{source, &receiver, budget, attachment}).first;
-  if (Status status = commit(receiver, budget); !status.ok()) {
+  Status status = RIPC_NO_MEMORY;
+  try {
+    status = commit(receiver, budget);
+  } catch (const std::bad_alloc&) {
+    // The source has no place then.
+  }
+  if (!status.ok()) {
     at_.erase(place);
     return status;
   }
