@@ -8,6 +8,13 @@
 
 namespace ripc::internal::core {
 
+namespace {
+
+// A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
+constexpr Nanoseconds kWritePatience = 2'000'000'000;
+
+}  // namespace
+
 std::uint64_t RequestTable::add(Request request) {
   const std::lock_guard lock(mutex_);
   std::uint64_t id = 0;
@@ -31,31 +38,46 @@ std::uint64_t RequestTable::next(std::uint64_t id) const noexcept {
   return found == requests_.end() ? 0 : found->first;
 }
 
-Status RequestTable::cancel(std::uint64_t id, Deadline deadline) {
+ripc_status RequestTable::end(std::uint64_t id, Deadline deadline) noexcept {
   Taken taken = take(id);
-  if (taken.empty())
-    return Status(RIPC_INVALID_ARGUMENT,
-                  "There is no such request: it was answered or cancelled before, or never made.");
+  if (taken.empty()) return RIPC_INVALID_ARGUMENT;
   Request& request = taken.mapped();
   // A write that does not finish must not hold back the other buffers.
   std::bitset<RIPC_MAX_RETURNS> ended;
   for (;;) {
     for (std::size_t index = 0; index < request.grants.size(); ++index)
       ended[index] = ended[index] || request.channel->end_grant(request.grants[index]) != RIPC_PENDING;
-    if (ended.count() == request.grants.size()) return {};
+    if (ended.count() == request.grants.size()) return RIPC_OK;
     if (deadline.expired()) break;
     std::this_thread::yield();
   }
   request.cancelling = true;
   put_back(std::move(taken));
-  return Status(RIPC_TIMEOUT,
-                "The peer is writing into a return buffer and does not finish; is it stopped? That buffer stays the "
-                "library's: cancel again when it runs or is dead.");
+  return RIPC_TIMEOUT;
 }
 
+Status RequestTable::cancel(std::uint64_t id) {
+  switch (const ripc_status status = end(id, Deadline::after(kWritePatience))) {
+    case RIPC_INVALID_ARGUMENT:
+      return Status(status, "There is no such request: it was answered or cancelled before, or never made.");
+    case RIPC_TIMEOUT:
+      return Status(status,
+                    "The peer is writing into a return buffer and does not finish; is it stopped? That buffer stays "
+                    "the library's: cancel again when it runs or is dead.");
+    default:
+      return status;
+  }
+}
+
+// All are looked at in turn: a peer that stands still must not take the time that others need to finish.
 void RequestTable::cancel_all() noexcept {
   const Deadline deadline = Deadline::after(kWritePatience);
-  for (std::uint64_t id = next(0); id != 0; id = next(id)) (void)cancel(id, deadline);
+  for (bool waits = true; waits;) {
+    waits = false;
+    for (std::uint64_t id = next(0); id != 0; id = next(id)) waits |= end(id, Deadline(0)) == RIPC_TIMEOUT;
+    if (deadline.expired()) return;
+    if (waits) std::this_thread::yield();
+  }
 }
 
 }  // namespace ripc::internal::core

@@ -41,18 +41,15 @@ class RequestTable {
 
   // Takes a request out once nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
   // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays in the table.
-  Status cancel(std::uint64_t id) { return cancel(id, Deadline::after(kWritePatience)); }
-  // The same for all requests, with one time limit.
+  Status cancel(std::uint64_t id);
+  // The same for all requests. Those whose peers write are waited for together.
   void cancel_all() noexcept;
 
   // The next larger ID of a request in the table; 0: there is none.
   std::uint64_t next(std::uint64_t id) const noexcept;
 
  private:
-  // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
-  static constexpr Nanoseconds kWritePatience = 2'000'000'000;
-
-  Status cancel(std::uint64_t id, Deadline deadline);
+  ripc_status end(std::uint64_t id, Deadline deadline) noexcept;
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Request> requests_;
