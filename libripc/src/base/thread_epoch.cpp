@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_epoch.hpp"
 
+#include <cxxabi.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +10,9 @@
 #include <thread>
 
 #include "base/spin_wait.hpp"
+
+// The compiler's name of this library or program.
+extern "C" [[gnu::visibility("hidden")]] void* __dso_handle;  // NOLINT(bugprone-reserved-identifier): not ours
 
 namespace ripc::internal {
 
@@ -55,14 +59,15 @@ constinit thread_local ThreadEpoch::Record* ThreadEpoch::current_ = nullptr;
 bool ThreadEpoch::needs_fence_ = !register_barrier();
 std::atomic<std::uint64_t> ThreadEpoch::barriers_{0};
 
+// Each record is given back when the thread ends. Unlike a thread_local object, this also holds for a record that a
+// later destructor of the thread takes.
 ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
-  // A destructor that runs after the lease's takes another record, which then stays in use for ever.
-  static thread_local Lease lease;
+  (void)abi::__cxa_thread_atexit(&detach, nullptr, &__dso_handle);
   current_ = &take_record();
   return *current_;
 }
 
-ThreadEpoch::Lease::~Lease() {
+void ThreadEpoch::detach(void*) noexcept {
   current_->in_use.store(false, std::memory_order_release);
   current_ = nullptr;
 }

@@ -84,11 +84,8 @@ class ThreadEpoch {
   };
 
  private:
-  // Gives the record back when the thread ends.
-  struct Lease {
-    ~Lease();
-  };
   static Record& attach() noexcept;
+  static void detach(void*) noexcept;
   // Read on every message, so it is at a fixed offset from the thread pointer, which avoids a call.
   static constinit thread_local Record* current_ __attribute__((tls_model("initial-exec")));
   static bool needs_fence_;

@@ -52,6 +52,27 @@ TEST(ThreadEpoch, SharesNoRecordWithADestructorThatRunsLate) {
   EXPECT_FALSE(LateLook::is_shared);
 }
 
+// Takes a record after the thread has given its first one back.
+struct LateUse {
+  static inline std::set<const ThreadEpoch::Record*> records;
+  bool is_last = false;
+  ~LateUse() {
+    if (is_last) records.insert(&ThreadEpoch::current());
+  }
+};
+
+TEST(ThreadEpoch, UsesTheRecordsOfDestructorsThatRunLateAgain) {
+  for (int i = 0; i < 50; ++i) {
+    std::thread([] {
+      // Destroyed in the opposite order.
+      static thread_local LateUse last, late;
+      last.is_last = late.is_last = true;
+      (void)ThreadEpoch::current();
+    }).join();
+  }
+  EXPECT_EQ(LateUse::records.size(), 1u);
+}
+
 TEST(ThreadEpoch, CounterIsOddInASectionAlsoWhenSectionsNest) {
   ThreadEpoch::Record& record = ThreadEpoch::current();
   const std::uint64_t before = record.counter;
