@@ -315,8 +315,8 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
   Result<LinkSocket> socket = LinkSocket::open(session->local(), options_.ports);
   if (!socket.ok()) return socket.status();
   wire::session_control::Open open{.service = id, .port = socket->port()};
-  NewLink link(session);
-  const auto asked = ask_for_link<wire::session_control::Opened>(link, open, deadline);
+  NewLink made(session);
+  const auto asked = ask_for_link<wire::session_control::Opened>(made, open, deadline);
   if (asked.status() == RIPC_REFUSED) return spi::link_refused();
   if (!asked.ok()) return asked.status();
   const wire::session_control::Opened& opened = *asked;
@@ -332,7 +332,7 @@ Result<std::shared_ptr<LinkChannel>> SessionTransport::open_udp_link(const Sessi
   std::shared_ptr<LinkChannel> channel = LinkChannel::make<UdpChannel>(
       parts_of(session, id, open.link, open.token, opened.incarnation, opened.credit), std::move(*socket),
       opened.packet_limit, datagrams, std::move(connect), options_.peer_timeout);
-  link.has_channel();
+  made.has_channel();
   return channel;
 }
 

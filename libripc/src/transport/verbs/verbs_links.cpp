@@ -102,8 +102,8 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
                                                .queue_pair = own.queue_pair,
                                                .queue_key = own.queue_key,
                                                .mtu = sender->port().mtu};
-  NewLink link(session);
-  const auto opened = ask_for_link<wire::session_control::DatagramOpened>(link, question, deadline);
+  NewLink made(session);
+  const auto opened = ask_for_link<wire::session_control::DatagramOpened>(made, question, deadline);
   if (!opened.ok()) {
     if (opened.status().code() == RIPC_REFUSED) return spi::link_refused();
     // The peer's device has none.
@@ -114,7 +114,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
   Result<DatagramChannel::AttachmentPointer> attachment =
       attachment_of(session, peer, {sender, question.token}, moves, *opened);
   if (!attachment.ok()) {
-    link.give_up();
+    made.give_up();
     if (attachment.status().code() == RIPC_UNSUPPORTED && moves == session->moves())
       return open_udp_link(session, id, deadline);
     return attachment.status();
@@ -125,7 +125,7 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
       DatagramChannel::Hooks{
           .move = [this, session](DatagramChannel& moved) { move_link(session, moved); },
           .unreachable = [this, session] { (void)avoid(session, "Datagrams do not get through any more"); }});
-  link.has_channel();
+  made.has_channel();
   if (Status status = try_datagrams(session, *channel, question, moves, deadline); !status.ok()) return status;
   return std::shared_ptr<remote::LinkChannel>(std::move(channel));
 }
@@ -176,8 +176,8 @@ Status VerbsTransport::try_datagrams(const SessionPointer& session, DatagramChan
     }
     if (give_up == 0 && now - began >= kGreetingPatience) {
       // A peer that answers this could have answered the greetings.
-      NewLink link(session);
-      const auto sign = ask_for_link<wire::session_control::DatagramOpened>(link, question, deadline);
+      NewLink made(session);
+      const auto sign = ask_for_link<wire::session_control::DatagramOpened>(made, question, deadline);
       if (!sign.ok()) return sign.status();
       give_up = monotonic_now() + kGreetingPatience / 2;
     }
