@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/zookeeper/ensemble_check.hpp"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -42,18 +41,14 @@ std::string value_of(std::string_view text, std::string_view name, std::string_v
 }
 
 UniqueFd connect_to(const ZooKeeperServer& server, Deadline deadline, std::string& failure) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(server.host.c_str(), std::to_string(server.port).c_str(), &hints, &found);
-  if (error != 0) {
-    failure = std::string("its name has no address (") + ::gai_strerror(error) + ")";
+  const Result<AddressList> found = server.look_up();
+  if (!found.ok()) {
+    failure = found.status().text();
     return {};
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
   Nanoseconds left = 0;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) ++left;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+  for (const addrinfo* address = found->get(); address != nullptr; address = address->ai_next) ++left;
+  for (const addrinfo* address = found->get(); address != nullptr; address = address->ai_next) {
     const Deadline turn = Deadline::after(deadline.remaining() / left--);
     UniqueFd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) {

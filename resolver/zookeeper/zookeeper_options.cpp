@@ -2,14 +2,12 @@
 #include "resolver/zookeeper/zookeeper_options.hpp"
 
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <set>
 
 #include "base/parse_number.hpp"
@@ -73,34 +71,32 @@ bool is_chroot(std::string_view path) {
   return true;
 }
 
-// Returns getaddrinfo()'s error, with errno.
-int look_up(const ZooKeeperServer& server, std::set<std::string>& addresses) {
-  const std::string port = std::to_string(server.port);
-  addrinfo hints{};
-  hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  int error = ::getaddrinfo(server.host.c_str(), port.c_str(), &hints, &first);
-  if (error == EAI_ADDRFAMILY) {
-    // The host has no address of that kind, except on the loopback interface.
-    hints.ai_flags = AI_NUMERICSERV;
-    error = ::getaddrinfo(server.host.c_str(), port.c_str(), &hints, &first);
-  }
-  if (error != 0) return error;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(first, &::freeaddrinfo);
-  for (const addrinfo* address = first; address != nullptr; address = address->ai_next) {
-    char text[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
-    if (::getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
-      addresses.insert(std::string(text) + ":" + port);
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::string ZooKeeperServer::text() const {
   const bool is_ipv6 = host.find(':') != std::string::npos;
   return (is_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<AddressList> ZooKeeperServer::look_up() const {
+  const std::string port_text = std::to_string(port);
+  addrinfo hints{};
+  hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  int error = ::getaddrinfo(host.c_str(), port_text.c_str(), &hints, &first);
+  if (error == EAI_ADDRFAMILY) {
+    // The host has no address of that kind, except on the loopback interface.
+    hints.ai_flags = AI_NUMERICSERV;
+    error = ::getaddrinfo(host.c_str(), port_text.c_str(), &hints, &first);
+  }
+  const int reason = errno;
+  if (error == 0) return AddressList(first, &::freeaddrinfo);
+  std::string cause = error == EAI_SYSTEM ? std::strerror(reason) : ::gai_strerror(error);
+  if (error == EAI_SYSTEM && reason == EMFILE) cause += "; raise ulimit -n";
+  if (error == EAI_NONAME || error == EAI_NODATA)
+    return Status(RIPC_NO_SERVICE, "the host name " + host + " has no address (" + cause + ")");
+  return Status(RIPC_SYSTEM, "the host name " + host + " cannot be looked up (" + cause + ")");
 }
 
 std::string ZooKeeperOptions::text() const {
@@ -111,21 +107,20 @@ std::string ZooKeeperOptions::text() const {
 
 Result<std::string> ZooKeeperOptions::connect_text() const {
   std::set<std::string> addresses;
-  int failure = EAI_FAIL;
-  int reason = 0;
+  Status failure = RIPC_SYSTEM;
   for (const ZooKeeperServer& server : servers) {
-    const int error = look_up(server, addresses);
-    if (error == 0) continue;
-    failure = error;
-    reason = errno;
+    const Result<AddressList> found = server.look_up();
+    if (!found.ok()) {
+      failure = found.status();
+      continue;
+    }
+    for (const addrinfo* address = found->get(); address != nullptr; address = address->ai_next) {
+      char text[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
+      if (::getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+        addresses.insert(std::string(text) + ":" + std::to_string(server.port));
+    }
   }
-  if (addresses.empty()) {
-    std::string cause = failure == EAI_SYSTEM ? std::strerror(reason) : ::gai_strerror(failure);
-    if (failure == EAI_SYSTEM && reason == EMFILE) cause += "; raise ulimit -n";
-    if (failure == EAI_NONAME || failure == EAI_NODATA)
-      return Status(RIPC_NO_SERVICE, "none of its host names has an address (" + cause + ")");
-    return Status(RIPC_SYSTEM, "its host names cannot be looked up (" + cause + ")");
-  }
+  if (addresses.empty()) return failure;
   std::string text;
   for (const std::string& address : addresses) text += (text.empty() ? "" : ",") + address;
   return text;

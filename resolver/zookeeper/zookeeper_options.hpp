@@ -2,7 +2,10 @@
 // Which ZooKeeper ensemble to use: HOST[:PORT],...[/CHROOT].
 #pragma once
 
+#include <netdb.h>
+
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +19,16 @@ inline constexpr std::uint16_t kDefaultZooKeeperPort = 2181;
 inline constexpr std::string_view kDefaultChroot = "/ripc";
 inline constexpr std::size_t kMaxZooKeeperServers = 16;
 
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
 struct ZooKeeperServer {
   std::string host;  // a name or an address; IPv6 without brackets
   std::uint16_t port = kDefaultZooKeeperPort;
 
   // HOST:PORT, [HOST]:PORT
   std::string text() const;
+  // May take long. RIPC_NO_SERVICE, RIPC_SYSTEM: the text says why the host has no address.
+  Result<AddressList> look_up() const;
 };
 
 struct ZooKeeperOptions {

@@ -103,7 +103,8 @@ TEST(ZooKeeperLookUp, KeepsNoForkWaiting) {
 TEST(ZooKeeperLookUp, ThatLacksADescriptorIsNotReportedAsANameWithoutAnAddress) {
   const ZooKeeperOptions options{.servers = {{.host = kNoDescriptor}}};
   EXPECT_EQ(options.connect_text().status().text(),
-            "its host names cannot be looked up (Too many open files; raise ulimit -n)");
+            "the host name no-descriptor.test cannot be looked up (Too many open files; raise ulimit -n)");
+  EXPECT_EQ(ask_servers(options)[0].failure, options.connect_text().status().text());
 }
 
 TEST(EnsembleCheck, AServerThatNoDescriptorIsLeftForIsNotCalledReached) {
