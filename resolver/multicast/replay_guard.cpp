@@ -46,9 +46,9 @@ ReplayGuard::Verdict ReplayGuard::accept(std::uint64_t context, std::uint64_t ti
     order_.splice(order_.end(), order_, found->second.order);
   }
   auto& packets = found->second.packets;
-  for (Packet& packet : packets) {
-    if (packet.timestamp > now && is_stale(packet.timestamp, now)) packet = {};
-  }
+  const auto is_ahead = [&](const Packet& packet) { return packet.timestamp > now && is_stale(packet.timestamp, now); };
+  // Packets older than the oldest one that still counts stay old.
+  std::ranges::replace_if(packets, is_ahead, is_ahead(packets.front()) ? Packet{} : packets.front());
   *std::ranges::min_element(packets, {}, &Packet::timestamp) = {timestamp, now};
   std::ranges::sort(packets, {}, &Packet::timestamp);
   return Verdict::fresh;

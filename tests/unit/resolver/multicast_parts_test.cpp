@@ -358,6 +358,15 @@ TEST(MulticastReplayGuard, AfterOurClockWasSetBackEachPacketIsFreshOnceAgain) {
   EXPECT_EQ(guard.accept(1, kNow, kBack), ReplayGuard::Verdict::stale);
 }
 
+TEST(MulticastReplayGuard, AfterOurClockWasSetBackALittleAnOlderPacketIsStillOld) {
+  ReplayGuard guard(1, 1000);
+  for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
+    EXPECT_EQ(guard.accept(1, kNow + 2 * i, kNow), ReplayGuard::Verdict::fresh);
+  constexpr Nanoseconds kBack = kNow + ReplayGuard::kRemembered - 1000;  // half of them are too far ahead now
+  EXPECT_EQ(guard.accept(1, kNow + 3, kBack), ReplayGuard::Verdict::fresh) << "overtaken on its way";
+  EXPECT_EQ(guard.accept(1, kNow, kBack), ReplayGuard::Verdict::replayed);
+}
+
 TEST(MulticastReplayGuard, AContextFromBeforeOurClockWasSetBackGivesItsPlaceToAnother) {
   ReplayGuard guard(1, 1000);
   EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
