@@ -264,6 +264,19 @@ TEST_F(DirectoryResolverTest, AMemberThatTheCacheLetsGoOfIsStillInItsGroup) {
   EXPECT_EQ(three.members(kDirectoryGroup).size(), 1u);
 }
 
+TEST_F(DirectoryResolverTest, AGroupHasAsManyMembersAsHalfTheCacheHolds) {
+  resolver::DirectoryOptions options = directory_options();
+  options.max_cached = 8;
+  DirectoryContext client(world_, options);
+  for (ripc_service_id id = kDirectoryService; id < kDirectoryService + 8; ++id) {
+    spi::ServiceRecord member = one_.record(id);
+    member.groups = {kDirectoryGroup};
+    ASSERT_TRUE(one_->publish(member, false, nullptr).ok());
+  }
+  EXPECT_EQ(client.members(kDirectoryGroup).size(), 4u);
+  EXPECT_EQ(two_.members(kDirectoryGroup).size(), 8u);
+}
+
 TEST_F(DirectoryResolverTest, AfterAFailedSendTheDirectoryIsAskedOnceAndUpToDate) {
   ASSERT_TRUE(one_.publish(kDirectoryService).ok());
   const Result<spi::ServiceRecord> found = two_->resolve(kDirectoryService, Deadline::after(kLong));
