@@ -53,7 +53,7 @@ DirectoryResolver::Group& DirectoryResolver::group_of(ripc_service_id group) {
       if (is_free && (oldest == groups_.end() || next->second.used < oldest->second.used)) oldest = next;
     }
     if (oldest != groups_.end()) {
-      if (oldest->second.is_known) directory_->forget(group_path(oldest->first));
+      if (oldest->second.is_watched) directory_->forget(group_path(oldest->first));
       groups_.erase(oldest);
     }
   }
@@ -80,7 +80,7 @@ void DirectoryResolver::ask_waiting() {
       if (found->second.is_doubtful) directory_->sync({});
       directory_->get(service_path(id), Directory::Read::watched,
                       [this, id](const Directory::Answer& answer) { answered(id, answer); });
-      found->second.is_under_way = true;
+      found->second.is_under_way = found->second.is_watched = true;
       ++asking_;
       ++counters_.reads;
     }
@@ -95,7 +95,7 @@ void DirectoryResolver::ask_group(ripc_service_id group, Group& known) {
     directory_->children(group_path(group), true,
                          [this, group](const Directory::Answer& answer) { group_answered(group, answer); });
     ++counters_.reads;
-    known.is_under_way = true;
+    known.is_under_way = known.is_watched = true;
   }
   known.is_asked = true;
 }
@@ -221,7 +221,6 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
       }
       is_news = entry.is_untold;
       entry.is_known = true;
-      entry.is_watched = true;
       entry.is_doubtful = false;
       entry.confirmed_at = monotonic_now();
       if (answer.outcome == Outcome::done) {
@@ -281,16 +280,12 @@ void DirectoryResolver::group_answered(ripc_service_id group, const Directory::A
 void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
   const std::lock_guard lock(mutex_);
   is_linked_ = true;
-  const bool is_first = session_ == 0;
-  session_ = session;
-  if (is_new && !is_first) {
+  const std::uint64_t former = std::exchange(session_, session);
+  if (is_new && former != 0) {
     ++counters_.sessions_lost;
     // A new session may use a server that lags behind the one of the former session.
     directory_->sync({});
-    for (auto& [id, entry] : entries_) {
-      entry.is_watched = false;
-      ask(id, entry);
-    }
+    for (auto& [id, entry] : entries_) ask(id, entry);
     for (auto& [group, known] : groups_) known.is_asked = true;
   }
   for (auto& [group, known] : groups_) {
@@ -299,10 +294,11 @@ void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
     ask_group(group, known);
   }
   if (is_new) {
-    // Before anything can fail for want of memory, so that the count stays true.
-    own_watches_ = 0;
+    // If only an answer was lost for want of memory, the watches are still there.
+    const bool has_watches = former == session;
+    if (!has_watches) own_watches_ = 0;
     for (auto& [id, own] : own_) {
-      own->is_watched = false;
+      own->is_watched = own->is_watched && has_watches;
       own->is_new = true;
       own->rewrites = 0;
     }
@@ -332,7 +328,6 @@ void DirectoryResolver::changed(std::string_view path) {
   const ripc_service_id id = id_of_service(path);
   if (const auto entry = entries_.find(id); entry != entries_.end()) {
     // An answer that is on its way comes after this event, so it includes the change.
-    entry->second.is_watched = false;
     ask(id, entry->second);
   }
   if (const auto found = own_.find(id); found != own_.end()) {

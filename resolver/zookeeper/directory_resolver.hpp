@@ -120,7 +120,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_known = false;
     bool is_asked = false;             // waits in to_ask_, or is_under_way
     bool is_under_way = false;         // was asked and not answered yet
-    bool is_watched = false;           // the servers have a watch
+    bool is_watched = false;           // the servers may have a watch
     bool is_doubtful = false;          // a send to it failed since it was read
     bool is_untold = false;            // the observer lacks the last change
     bool is_of_other_version = false;  // there is a record, but only another version of libripc can read it
@@ -134,6 +134,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_known = false;
     bool is_asked = false;  // waits for the link, or is_under_way
     bool is_under_way = false;
+    bool is_watched = false;  // the servers may have a watch
     unsigned waiters = 0;
     Nanoseconds used = 0;
     std::string refusal;

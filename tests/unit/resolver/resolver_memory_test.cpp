@@ -239,6 +239,53 @@ TEST_F(DirectoryMemoryTest, AnAnswerToAPublisherIsNotLost) {
   EXPECT_GT(nth, 3U);
 }
 
+TEST_F(DirectoryMemoryTest, WatchesFromBeforeALackOfMemoryStillCount) {
+  constexpr ripc_service_id kMost = 300;  // more than are read at once
+  FakeWorld world;
+  resolver::DirectoryOptions options = directory_options();
+  options.max_cached = kMost;
+  DirectoryContext asker(world, options);
+  FakeDirectory& directory = asker.directory();
+  directory.settle_down();
+  for (ripc_service_id id = 1; id <= kMost; ++id) (void)asker.holder(id);
+  directory.settle_down();
+  ASSERT_EQ(directory.watches(), kMost);
+  std::atomic<unsigned> told = 0;
+  std::atomic<bool> may_go_on = false;
+  directory.tell_by([&](const std::function<void()>& tell) {
+    if (++told == 1) throw std::bad_alloc();
+    EXPECT_TRUE(eventually([&] { return may_go_on.load(); }));
+    tell();
+  });
+  world.put(resolver::service_path(1), "");
+  ASSERT_TRUE(eventually([&] { return told == 2; })) << "all are read again";
+  for (ripc_service_id id = kMost + 1; id <= 2 * kMost; ++id) (void)asker.holder(id);
+  may_go_on = true;
+  directory.settle_down();
+  EXPECT_LE(directory.watches(), kMost);
+}
+
+TEST_F(DirectoryMemoryTest, WatchesOfOwnServicesFromBeforeALackOfMemoryStillCount) {
+  constexpr ripc_service_id kRandom = ripc_service_id{3} << 62;
+  FakeWorld world;
+  world.most_watches = 24;
+  resolver::DirectoryOptions options = directory_options();
+  options.max_groups = 4;
+  DirectoryContext one(world, options);
+  for (ripc_service_id id = 1; id <= 40; ++id) ASSERT_TRUE(one.publish(kRandom | id).ok());
+  one.directory().settle_down();
+  ASSERT_EQ(one.directory().watches(), 10u);
+  std::atomic<unsigned> told = 0;
+  one.directory().tell_by([&](const std::function<void()>& tell) {
+    if (++told == 1) throw std::bad_alloc();
+    tell();
+  });
+  EXPECT_EQ(one.holder(kId), 0u);
+  ASSERT_TRUE(eventually([&] { return told != 0 && one->state().unsettled == 0; }));
+  one.directory().settle_down();
+  EXPECT_LE(one.directory().watches(), 11u);
+}
+
 // A file that was read a while after its last change is not read again.
 TEST(StaticMemoryTest, AFileThatCouldNotBeUnderstoodIsReadAgain) {
   const TemporaryDirectory temporary;
