@@ -218,6 +218,8 @@ void ZooKeeperDirectory::look_at_state() {
     if (is_new) served_at_ = now;
     session_timeout_ = static_cast<Nanoseconds>(std::max(library_->session_timeout(handle_), 0)) * 1'000'000;
     const bool had_lost = std::exchange(has_lost_, true);
+    // The answer shows that the servers serve the session, also if nobody asks anything before the link is lost again.
+    if (!is_new) sync({});
     note_trouble({});
     listener_->link_up(session, is_new);
     has_lost_ = had_lost;

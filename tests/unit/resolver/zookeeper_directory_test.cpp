@@ -55,13 +55,13 @@ class FakeClient {
     made->interest = [](zk::Handle*, int* fd, int* interest, timeval* timeout) {
       *fd = current_->wake_.get();
       *interest = current_->count_ != 0 ? zk::kWrite : 0;  // its descriptor can always be written
-      *timeout = {current_->is_flapping ? 0 : 60, 0};
+      *timeout = {current_->is_flapping || current_->is_cut ? 0 : 60, 0};
       return 0;
     };
     made->process = [](auto...) { return current_->answer_all(); };
     made->state = [](zk::Handle*) -> int {
       current_->is_cut_ = current_->is_flapping && !current_->is_cut_;
-      return current_->is_cut_ ? 0 : zk::kConnectedState;
+      return current_->is_cut_ || current_->is_cut ? 0 : zk::kConnectedState;
     };
     made->session_timeout = [](zk::Handle*) { return current_->session_timeout.load(); };
     made->client_id = [](zk::Handle*) -> const zk::ClientId* { return &current_->id_; };
@@ -81,6 +81,7 @@ class FakeClient {
       return current_->add({.string_done = done, .data = data});
     };
     made->sync = [](zk::Handle*, const char*, zk::StringDone done, const void* data) {
+      ++current_->syncs;
       return current_->add({.string_done = done, .data = data});
     };
     made->multi = [](zk::Handle*, int count, const zk::Operation* operations, zk::OperationResult* results,
@@ -110,6 +111,8 @@ class FakeClient {
   std::string hosts;  // that the last handle was made for
   int resolution_delay = 0;
   std::atomic<int> session_timeout = 10'000;
+  std::atomic<unsigned> syncs = 0;
+  std::atomic<bool> is_cut = false;
   std::atomic<bool> is_flapping = false;  // each connection is lost without an answer
   std::atomic<bool> may_close = true;
   std::atomic<bool> is_closing = false;
@@ -177,9 +180,10 @@ class FakeClient {
 class Listener final : public Directory::Listener {
  public:
   void link_up(std::uint64_t, bool) override { ++link_ups; }
-  void link_down() override {}
+  void link_down() override { ++link_downs; }
   void changed(std::string_view) override {}
   std::atomic<unsigned> link_ups = 0;
+  std::atomic<unsigned> link_downs = 0;
 };
 
 class ZooKeeperDirectoryTest : public testing::Test {
@@ -258,6 +262,16 @@ TEST_F(ZooKeeperDirectoryTest, AnEnsembleThatEndsEachConnectionGetsANewSession) 
   client_.is_flapping = true;
   directory_->sync({});  // wakes the thread
   EXPECT_TRUE(eventually([&] { return client_.handles > 1; }));
+}
+
+TEST_F(ZooKeeperDirectoryTest, ASessionThatComesBackIsAskedForAnAnswerThatProvesIt) {
+  EXPECT_EQ(client_.syncs, 0U);
+  client_.is_cut = true;
+  directory_->forget("/s");  // wakes the thread
+  ASSERT_TRUE(eventually([&] { return listener_.link_downs == 1; }));
+  client_.is_cut = false;
+  EXPECT_TRUE(eventually([&] { return client_.syncs == 1; }));
+  EXPECT_EQ(client_.handles, 1);
 }
 
 TEST_F(ZooKeeperDirectoryTest, AForkDoesNotWaitForServersThatDoNotConfirmTheEndOfASession) {
