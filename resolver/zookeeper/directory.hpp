@@ -85,8 +85,8 @@ class Directory {
   // that a new node needs.
   virtual void get(std::string path, Read how, Done done) = 0;
   virtual void children(std::string path, bool is_watched, Done done) = 0;
-  // Makes all of the changes or none.
-  virtual void commit(std::vector<Write> writes, Done done) = 0;
+  // Makes all of the changes or none. If `session` has ended, it makes none, and the outcome is `unknown`.
+  virtual void commit(std::uint64_t session, std::vector<Write> writes, Done done) = 0;
   // Later answers include everything that any client had received before this call.
   virtual void sync(Done done) = 0;
   // Ends the watches of a node.

@@ -210,7 +210,7 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   // in the way for ever.
   if (own->attempts != 0 && groups.empty()) {
     for (const ripc_service_id group : record.groups)
-      directory_->commit({{WriteKind::drop, member_path(group, record.id, session_), {}, {}}}, {});
+      directory_->commit(session_, {{WriteKind::drop, member_path(group, record.id, session_), {}, {}}}, {});
   }
   std::vector<Directory::Write> writes;
   if (former != nullptr && !is_ours) writes.push_back({WriteKind::remove, path, {}, *former});
@@ -225,9 +225,8 @@ void DirectoryResolver::write(const OwnPointer& own, const Directory::Node* form
   }
   own->is_new = false;
   ++counters_.writes;
-  directory_->commit(std::move(writes), [this, own, session = session_](const Directory::Answer& answer) {
-    step(own, [&] { write_answered(own, session, answer); });
-  });
+  directory_->commit(session_, std::move(writes),
+                     [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
 void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& node,
@@ -237,9 +236,8 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
   for (const ripc_service_id group : groups)
     writes.push_back({WriteKind::drop, member_path(group, own->id, session_), {}, {}});
   ++counters_.writes;
-  directory_->commit(std::move(writes), [this, own, session = session_](const Directory::Answer& answer) {
-    step(own, [&] { write_answered(own, session, answer); });
-  });
+  directory_->commit(session_, std::move(writes),
+                     [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
 // Watches the own node, so that its end is reported, whoever ends it. Own services get half of the watches; one without
@@ -316,12 +314,11 @@ bool DirectoryResolver::is_refused(const OwnPointer& own, const Directory::Answe
   return true;
 }
 
-void DirectoryResolver::write_answered(const OwnPointer& own, std::uint64_t session, const Directory::Answer& answer) {
+void DirectoryResolver::write_answered(const OwnPointer& own, const Directory::Answer& answer) {
   using Outcome = Directory::Outcome;
   const Lock lock(mutex_);
   if (is_refused(own, answer)) return;
-  // The record names the session that was there when it was written, so it is of no use in another one.
-  if (answer.outcome == Outcome::unknown || session != session_) return put_back(own);
+  if (answer.outcome == Outcome::unknown) return put_back(own);
   if (answer.outcome != Outcome::done) {
     if (++own->attempts <= kMostAttempts) return read(own);
     return fail(own, Status(RIPC_SYSTEM, "The service ID " + id_text(own->id) +
@@ -399,7 +396,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     ++counters_.fenced;
     own->is_fenced = true;
     for (const ripc_service_id group : own->record.groups)
-      directory_->commit({{WriteKind::drop, member_path(group, own->id, session_), {}, {}}}, {});
+      directory_->commit(session_, {{WriteKind::drop, member_path(group, own->id, session_), {}, {}}}, {});
     Entry& entry = entry_of(own->id);
     ask(own->id, entry);
     entry.record = holder;

@@ -211,7 +211,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void remove(const OwnPointer& own, const Directory::Node& node, const std::vector<ripc_service_id>& groups);
   void watch_own(const OwnPointer& own);
   void read_answered(const OwnPointer& own, const Directory::Answer& answer);
-  void write_answered(const OwnPointer& own, std::uint64_t session, const Directory::Answer& answer);
+  void write_answered(const OwnPointer& own, const Directory::Answer& answer);
   void compare(const OwnPointer& own, const Directory::Answer& answer, std::optional<spi::ServiceRecord>& winner);
   static void restore(Own& own) noexcept;
   void fail(const OwnPointer& own, Status failure);

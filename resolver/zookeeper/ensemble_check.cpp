@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -96,9 +97,9 @@ class Checker final : public Directory::Listener {
  public:
   explicit Checker(Directory& directory) : directory_(directory) {}
 
-  void link_up(std::uint64_t, bool) override {
+  void link_up(std::uint64_t session, bool) override {
     const std::lock_guard lock(mutex_);
-    is_linked_ = true;
+    session_ = session;
     changed_.notify_all();
   }
   void link_down() override {}
@@ -106,7 +107,7 @@ class Checker final : public Directory::Listener {
 
   bool wait_for_link() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::nanoseconds(kSessionTime), [this] { return is_linked_; });
+    return changed_.wait_for(lock, std::chrono::nanoseconds(kSessionTime), [this] { return session_ != 0; });
   }
   // If no answer comes in time, it is `unknown`.
   template <typename Ask>
@@ -125,14 +126,14 @@ class Checker final : public Directory::Listener {
     return answer_to([&](Directory::Done done) { directory_.get(path, how, std::move(done)); });
   }
   Directory::Answer commit(const Directory::Write& write) {
-    return answer_to([&](Directory::Done done) { directory_.commit({write}, std::move(done)); });
+    return answer_to([&](Directory::Done done) { directory_.commit(session_, {write}, std::move(done)); });
   }
 
  private:
   Directory& directory_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_linked_ = false;
+  std::atomic<std::uint64_t> session_{0};  // 0: none yet
 };
 
 void write_and_read(Checker& checker, std::uint64_t context, EnsembleCheck& check) {

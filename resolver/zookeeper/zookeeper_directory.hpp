@@ -43,7 +43,7 @@ class ZooKeeperDirectory final : public Directory {
 
   void get(std::string path, Read how, Done done) override;
   void children(std::string path, bool is_watched, Done done) override;
-  void commit(std::vector<Write> writes, Done done) override;
+  void commit(std::uint64_t session, std::vector<Write> writes, Done done) override;
   void sync(Done done) override;
   void forget(std::string path) override;
 
@@ -60,6 +60,7 @@ class ZooKeeperDirectory final : public Directory {
     Kind kind = Kind::get;
     std::string path{};  // with the chroot
     Read how = Read::plain;
+    std::uint64_t session = 0;  // for commits
     std::vector<Write> writes{};
     Done done{};
     Answer answer{};

@@ -50,9 +50,9 @@ void ZooKeeperDirectory::children(std::string path, bool is_watched, Done done) 
        .done = std::move(done)});
 }
 
-void ZooKeeperDirectory::commit(std::vector<Write> writes, Done done) {
+void ZooKeeperDirectory::commit(std::uint64_t session, std::vector<Write> writes, Done done) {
   for (Write& write : writes) write.path = options_.chroot + write.path;
-  ask({.kind = Request::Kind::commit, .writes = std::move(writes), .done = std::move(done)});
+  ask({.kind = Request::Kind::commit, .session = session, .writes = std::move(writes), .done = std::move(done)});
 }
 
 void ZooKeeperDirectory::sync(Done done) {
@@ -111,6 +111,8 @@ void ZooKeeperDirectory::send(Request& request) {
       code = submit_read(request);
       break;
     case Request::Kind::commit:
+      // A handle has one session.
+      if (request.session != session_) return finish(request, zk::kSessionMoved);
       code = library_->multi(handle_, static_cast<int>(request.operations.size()), request.operations.data(),
                              request.results.data(), &void_done, &request);
       break;

@@ -144,7 +144,11 @@ void measure(const char* name, Side<Resolver> holder, Side<Resolver> asker, int 
 void measure_round_trips() {
   class Waiter final : public resolver::Directory::Listener {
    public:
-    void link_up(std::uint64_t, bool) override { tell(); }
+    void link_up(std::uint64_t session, bool) override {
+      session_ = session;
+      tell();
+    }
+    std::uint64_t session() const { return session_; }
     void link_down() override {}
     void changed(std::string_view) override {}
     void tell() {
@@ -162,6 +166,7 @@ void measure_round_trips() {
     std::mutex mutex_;
     std::condition_variable changed_;
     int count_ = 0;
+    std::atomic<std::uint64_t> session_{0};
   } waiter;
   using resolver::Directory;
   auto directory = resolver::ZooKeeperDirectory::create(ensemble());
@@ -174,7 +179,7 @@ void measure_round_trips() {
     const std::string path = "/s/00/bench-" + std::to_string(i);
     const auto done = [&](const Directory::Answer&) { waiter.tell(); };
     writes.push_back(time_of([&] {
-      (*directory)->commit({{Directory::Write::Kind::create, path, std::string(300, 'x'), {}}}, done);
+      (*directory)->commit(waiter.session(), {{Directory::Write::Kind::create, path, std::string(300, 'x'), {}}}, done);
       waiter.wait();
     }));
     reads.push_back(time_of([&] {

@@ -37,13 +37,14 @@ class Thief final : private Directory::Listener {
   Answer get(const std::string& path) {
     return answer_to([&](Directory::Done done) { directory_->get(path, Directory::Read::plain, std::move(done)); });
   }
+  // After get(), which waits for the session.
   Answer create(const std::string& path, const std::string& data) {
     const Directory::Write write{Directory::Write::Kind::create, path, data, {}};
-    return answer_to([&](Directory::Done done) { directory_->commit({write}, std::move(done)); });
+    return answer_to([&](Directory::Done done) { directory_->commit(session_, {write}, std::move(done)); });
   }
 
  private:
-  void link_up(std::uint64_t, bool) override {}
+  void link_up(std::uint64_t session, bool) override { session_ = session; }
   void link_down() override {}
   void changed(std::string_view) override {}
 
@@ -56,6 +57,7 @@ class Thief final : private Directory::Listener {
     return answer.get();
   }
 
+  std::atomic<std::uint64_t> session_{0};
   std::unique_ptr<Directory> directory_;
 };
 std::atomic<unsigned> look_ups = 0;

@@ -6,6 +6,7 @@ namespace ripc::internal::test {
 namespace {
 
 constexpr ripc_service_id kReplayedService = 816;
+constexpr ripc_service_id kReplayedGroup = RIPC_GROUP_ID(816);
 constexpr std::uint64_t kThief = 99;  // a session
 constexpr Nanoseconds kReplayPatience = 10'000'000'000;
 
@@ -105,6 +106,23 @@ TEST_F(DirectoryReplay, AServiceWithdrawnAsTheSessionChangesLeavesNothing) {
     const std::lock_guard lock(world_.mutex);
     return world_.nodes.empty() && holder_->state().unsettled == 0;
   }));
+}
+
+TEST_F(DirectoryReplay, AMemberPublishedAsTheSessionChangesIsInItsGroupOnceAndLeavesIt) {
+  holder_.directory().settle_down();
+  holder_.directory().before_commit = [&] { holder_.directory().link_again(true); };
+  spi::ServiceRecord own = holder_.record(kReplayedService);
+  own.groups = {kReplayedGroup};
+  ASSERT_TRUE(holder_->publish(own, false, nullptr).ok());
+  const auto nodes = [&] {
+    holder_.directory().settle_down();
+    const std::lock_guard lock(world_.mutex);
+    return world_.nodes.size();
+  };
+  EXPECT_TRUE(eventually([&] { return holder_->state().unsettled == 0; }));
+  EXPECT_EQ(nodes(), 2u) << "the service and its membership";
+  holder_->withdraw(own);
+  EXPECT_TRUE(eventually([&] { return nodes() == 0; }));
 }
 
 }  // namespace

@@ -104,12 +104,12 @@ class FakeDirectory final : public resolver::Directory {
     });
   }
 
-  void commit(std::vector<Write> writes, Done done) override {
-    ask([this, writes = std::move(writes), done = std::move(done)] {
+  void commit(std::uint64_t session, std::vector<Write> writes, Done done) override {
+    ask([this, session, writes = std::move(writes), done = std::move(done)] {
       if (before_commit) std::exchange(before_commit, nullptr)();
       Answer answer;
       const Lose lose = lose_next_commit.exchange(Lose::nothing);
-      if (lose != Lose::all && refusal_.empty()) answer.outcome = apply(writes);
+      if (lose != Lose::all && refusal_.empty() && session == session_) answer.outcome = apply(writes);
       if (!refusal_.empty()) answer = {.outcome = Outcome::refused, .node = {}, .children = {}, .reason = refusal_};
       if (lose != Lose::nothing) answer = {};
       if (lose != Lose::nothing) {

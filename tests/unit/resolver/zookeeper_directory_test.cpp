@@ -26,6 +26,8 @@ using support::eventually;
 using support::FailingAllocation;
 using Kind = Directory::Write::Kind;
 
+constexpr std::int64_t kSession = 7;
+
 // A client whose ensemble has what each test says. Like the real one, it takes no memory by operator new.
 class FakeClient {
  public:
@@ -42,7 +44,7 @@ class FakeClient {
         return static_cast<zk::Handle*>(nullptr);
       }
       current_->hosts = hosts;
-      current_->id_.id = 7 + current_->handles++;
+      current_->id_.id = kSession + current_->handles++;
       return reinterpret_cast<zk::Handle*>(current_);
     };
     made->close = [](auto...) {
@@ -216,7 +218,7 @@ TEST_F(ZooKeeperDirectoryTest, EveryQuestionIsAnsweredOnceEvenWithoutMemory) {
     const FailingAllocation failing(nth, FailingAllocation::Where::elsewhere);
     directory_->get("/s/a-folder-with-a-long-name/one", Directory::Read::exact, count(0));
     directory_->get("/s/a-folder-with-a-long-name/forbidden", Directory::Read::watched, count(1));
-    directory_->commit({{Kind::create, "/s/a-folder-with-a-long-name/two", "data", {}}}, count(2));
+    directory_->commit(kSession, {{Kind::create, "/s/a-folder-with-a-long-name/two", "data", {}}}, count(2));
     directory_->children("/s/a-folder-with-a-long-name", false, count(3));
     directory_->sync(count(4));
     directory_->get("/s/a-folder-with-a-long-name/three", Directory::Read::plain, count(5));
@@ -233,11 +235,21 @@ TEST_F(ZooKeeperDirectoryTest, AMembershipThatSomeoneHasRemovedDoesNotBlockTheRe
   client_.removed = std::string(kDefaultChroot) + std::string(kMember);
   std::atomic<int> outcome = -1;
   directory_->commit(
+      kSession,
       {{Kind::remove, "/s/00/2", {}, {}}, {Kind::drop, std::string(kMember), {}, {}}, {Kind::drop, "/g/3/2.7", {}, {}}},
       [&](const Directory::Answer& answer) { outcome = static_cast<int>(answer.outcome); });
   EXPECT_TRUE(eventually([&] { return outcome != -1; }));
   EXPECT_EQ(outcome, static_cast<int>(Directory::Outcome::done));
   EXPECT_EQ(client_.committed, 3) << "the check of the folder, the removal and the other membership";
+}
+
+TEST_F(ZooKeeperDirectoryTest, ACommitOfAFormerSessionIsNotMade) {
+  std::atomic<int> outcome = -1;
+  directory_->commit(kSession - 1, {{Kind::create, "/s/00/2", {}, {}}},
+                     [&](const Directory::Answer& answer) { outcome = static_cast<int>(answer.outcome); });
+  EXPECT_TRUE(eventually([&] { return outcome != -1; }));
+  EXPECT_EQ(outcome, static_cast<int>(Directory::Outcome::unknown));
+  EXPECT_EQ(client_.committed, 0);
 }
 
 TEST_F(ZooKeeperDirectoryTest, TheClientGetsAddressesAndLooksNothingUpWhileItIsConnected) {
