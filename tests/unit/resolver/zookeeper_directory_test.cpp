@@ -38,12 +38,12 @@ class FakeClient {
 
   static std::shared_ptr<const zk::Library> library() {
     auto made = std::make_shared<zk::Library>();
-    made->init = [](const char* hosts, zk::Watcher, int, const zk::ClientId*, void*, int, zk::Log) {
+    made->init = [](const char* servers, zk::Watcher, int, const zk::ClientId*, void*, int, zk::Log) {
       if (current_->init_failure != 0) {
         errno = current_->init_failure;
         return static_cast<zk::Handle*>(nullptr);
       }
-      current_->hosts = hosts;
+      current_->hosts = servers;
       current_->id_.id = kSession + current_->handles++;
       return reinterpret_cast<zk::Handle*>(current_);
     };
