@@ -28,49 +28,40 @@ TEST(ThreadEpoch, UsesTheRecordsOfEndedThreadsAgain) {
   EXPECT_EQ(records.size(), 1u);
 }
 
-// Looks at its thread's record after the thread has given it back.
-struct LateLook {
-  static inline bool in_use = false;
-  static inline bool is_shared = false;
-  bool looks = false;
-  ~LateLook() {
-    if (!looks) return;
-    const ThreadEpoch::Record& mine = ThreadEpoch::current();
-    in_use = mine.in_use;
-    std::thread([&] { is_shared = &ThreadEpoch::current() == &mine; }).join();
+// Runs after its thread has given its record back, if the thread makes it before it takes the record.
+struct LateDestructor {
+  std::function<void()> body;
+  ~LateDestructor() {
+    if (body) body();
   }
 };
 
 TEST(ThreadEpoch, SharesNoRecordWithADestructorThatRunsLate) {
-  std::thread([] {
-    // Destroyed in the opposite order.
-    static thread_local LateLook late;
-    late.looks = true;
+  bool in_use = false;
+  bool is_shared = true;
+  std::thread([&] {
+    static thread_local LateDestructor late;
+    late.body = [&] {
+      const ThreadEpoch::Record& mine = ThreadEpoch::current();
+      in_use = mine.in_use;
+      std::thread([&] { is_shared = &ThreadEpoch::current() == &mine; }).join();
+    };
     (void)ThreadEpoch::current();
   }).join();
-  EXPECT_TRUE(LateLook::in_use);
-  EXPECT_FALSE(LateLook::is_shared);
+  EXPECT_TRUE(in_use);
+  EXPECT_FALSE(is_shared);
 }
 
-// Takes a record after the thread has given its first one back.
-struct LateUse {
-  static inline std::set<const ThreadEpoch::Record*> records;
-  bool is_last = false;
-  ~LateUse() {
-    if (is_last) records.insert(&ThreadEpoch::current());
-  }
-};
-
 TEST(ThreadEpoch, UsesTheRecordsOfDestructorsThatRunLateAgain) {
+  std::set<const ThreadEpoch::Record*> records;
   for (int i = 0; i < 50; ++i) {
-    std::thread([] {
-      // Destroyed in the opposite order.
-      static thread_local LateUse last, late;
-      last.is_last = late.is_last = true;
+    std::thread([&] {
+      static thread_local LateDestructor last, late;
+      last.body = late.body = [&] { records.insert(&ThreadEpoch::current()); };
       (void)ThreadEpoch::current();
     }).join();
   }
-  EXPECT_EQ(LateUse::records.size(), 1u);
+  EXPECT_EQ(records.size(), 1u);
 }
 
 TEST(ThreadEpoch, CounterIsOddInASectionAlsoWhenSectionsNest) {

@@ -8,19 +8,19 @@
 #include <utility>
 
 #include "remote/session/listener.hpp"
+#include "support/waiting.hpp"
 
 namespace ripc::internal::remote {
 namespace {
 
 constexpr std::uint64_t kContext = 7;
-constexpr Nanoseconds kPatience = 20'000'000'000;
 
 // How a handshake ends for the end that begins it, if the other end answers with this status.
 std::optional<Greeted> greeted_with(ripc_status answer) {
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
   Authenticator authenticator({security::Credentials(), Encryption::automatic}, PeerPolicy());
   auto listener = Listener::open(
-      *loop, authenticator, "127.0.0.1", PortRange(), kPatience,
+      *loop, authenticator, "127.0.0.1", PortRange(), support::kLimit,
       {.find = [](const auto&) { return Result<std::optional<SessionSecret>>(std::optional<SessionSecret>()); },
        .answer = [&](const auto&,
                      int) { return wire::session_control::HelloReply{.context = kContext, .status = answer}; }},
@@ -32,9 +32,10 @@ std::optional<Greeted> greeted_with(ripc_status answer) {
   std::optional<Greeted> end;
   const auto role = static_cast<std::uint32_t>(wire::session_control::Role::control);
   const Greeting greeting{.hello = {.context = 1, .session = 1, .role = role, .port = 1, .offers = {}}, .session = {}};
-  const auto handshake = Handshake::dial(*loop, authenticator, remote, greeting, kContext, Deadline::after(kPatience),
-                                         [&](Greeted greeted) { end.emplace(std::move(greeted)); });
-  (void)loop->run_until([&] { return end.has_value(); }, Deadline::after(kPatience));
+  const auto handshake =
+      Handshake::dial(*loop, authenticator, remote, greeting, kContext, Deadline::after(support::kLimit),
+                      [&](Greeted greeted) { end.emplace(std::move(greeted)); });
+  (void)loop->run_until([&] { return end.has_value(); }, Deadline::after(support::kLimit));
   return end;
 }
 
