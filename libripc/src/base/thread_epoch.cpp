@@ -12,7 +12,8 @@
 #include "base/spin_wait.hpp"
 
 // The compiler's name of this library or program.
-extern "C" [[gnu::visibility("hidden")]] void* __dso_handle;  // NOLINT(bugprone-reserved-identifier): not ours
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the compiler chose it
+extern "C" [[gnu::visibility("hidden")]] void* __dso_handle;
 
 namespace ripc::internal {
 
