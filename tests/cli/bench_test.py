@@ -94,13 +94,17 @@ class Bench(CliTest):
         self.ripc("bench", "calls", "--window", "257", code=2)
 
     def test_symmetric_calls_are_all_answered(self):
-        for window in ("1", "3", "11"):
-            with self.subTest(window=window):
-                result = self.bench("calls", "--transport", TRANSPORT, "--symmetric", "--window", window, "--iterations", "500")
+        for window, callers in (("1", "1"), ("3", "1"), ("11", "20")):
+            with self.subTest(window=window, callers=callers):
+                result = self.bench("calls", "--transport", TRANSPORT, "--symmetric", "--window", window, "--callers", callers,
+                                    "--iterations", "500")
                 self.assertEqual((result["answered"], result["payloads_checked"]), (525, 525), "those of the warm-up, too")
                 self.assertGreater(result["calls_per_second"], 0)
         _, error = self.ripc("bench", "calls", "--symmetric", "--size", "10M", code=1)
         self.assertIn(b"smaller --size", error)
+        _, error = self.ripc("bench", "calls", "--symmetric", "--window", "11", "--callers", "24", code=1)
+        self.assertIn(b"fewer --callers", error)
+        self.ripc("bench", "calls", "--callers", "2", code=2)
 
     def test_runs_are_listed_and_their_medians_reported(self):
         result = self.bench("rate", "--transport", TRANSPORT, "--iterations", "5000", "--runs", "3")

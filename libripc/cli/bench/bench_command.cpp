@@ -222,8 +222,12 @@ void add_calls_options(CLI::App& command, BenchOptions& options) {
       ->capture_default_str();
   command.add_option("--answer", options.answer, "Bytes of the answer, at most the size, which is the default")
       ->transform(CLI::AsSizeValue(false));
-  command.add_flag("--symmetric", options.symmetric,
-                   "Both sides call and answer; the calls of a window begin together");
+  CLI::Option* const symmetric = command.add_flag("--symmetric", options.symmetric,
+                                                  "Both sides call and answer; the calls of a window begin together");
+  command.add_option("--callers", options.callers, "Callers on each side, with a window each")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{RIPC_RPC_MAX_SLOTS}))
+      ->needs(symmetric)
+      ->capture_default_str();
 }
 
 void add_bench(CLI::App& parent, const BenchKind& kind, int& exit_code) {

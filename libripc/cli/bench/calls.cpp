@@ -2,13 +2,15 @@
 // Calls: a window of them is under way all the time. The payload travels there, and all or the beginning of it travels
 // back. It goes in the message if it fits; else it is lent from leased buffers, and comes back into return buffers.
 // Every payload is checked.
-// Symmetric: both sides call and answer, and the calls of a window begin together when the last ones have ended.
+// Symmetric: both sides call and answer. Each side has several callers; the calls of a caller's window begin together
+// when its last ones have ended.
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bench/options.hpp"
@@ -34,6 +36,10 @@ bool is_quiet(const ripc::Error& error) {
   return error.code() == RIPC_TIMEOUT || error.code() == RIPC_EMPTY || error.code() == RIPC_INTERRUPTED;
 }
 
+std::uint64_t under_way_at_most(const BenchOptions& options) {
+  return options.window * (options.symmetric ? options.callers : 1);
+}
+
 // ---- One side ------------------------------------------------------------------------------------------------
 
 // Must outlive the endpoint, which ends its calls.
@@ -56,7 +62,10 @@ class Caller {
 
   ripc::Error prepare() {
     const bool is_returned = library_.kind == "long" && options_.answer > kSmall;
-    for (std::uint64_t index = 0; index < options_.window; ++index) {
+    together_ = options_.symmetric ? options_.window : 1;
+    const std::uint64_t count = under_way_at_most(options_);
+    under_way_of_.assign(count / together_, 0);
+    for (std::uint64_t index = 0; index < count; ++index) {
       slots_.push_back(std::make_unique<Slot>());
       Slot& slot = *slots_.back();
       slot.owner = this;
@@ -144,8 +153,12 @@ class Caller {
   }
 
   void begin_all() {
-    for (const auto& slot : slots_)
-      if (next_ < end_ && failure_.ok()) begin(*slot);
+    for (std::uint64_t caller = 0; caller < under_way_of_.size(); ++caller) begin_together(caller);
+  }
+
+  void begin_together(std::uint64_t caller) {
+    for (std::uint64_t slot = caller * together_; slot < (caller + 1) * together_; ++slot)
+      if (next_ < end_ && failure_.ok()) begin(*slots_[slot]);
   }
 
   // One of the calls of the window.
@@ -187,11 +200,14 @@ class Caller {
         ripc_rpc_call(rpc_.handle(), library_.peer, kEchoMethod, &item, 1, &call_options, &Caller::end, &slot, nullptr);
     if (status != RIPC_OK) return fail_with(ripc::Error::from_last_call(status));
     ++under_way_;
+    ++under_way_of_[slot.index / together_];
   }
 
   void ended(Slot& slot, const ripc::CallResult& result) {
     const std::uint64_t end = slot.is_timed ? clock_.now() : 0;
+    const std::uint64_t caller = slot.index / together_;
     --under_way_;
+    --under_way_of_[caller];
     if (result.answered()) {
       ++answered_;
       if (slot.is_timed) samples_->push_back(clock_.nanoseconds(end - slot.start));
@@ -202,10 +218,8 @@ class Caller {
     }
     if (slot.lent) {
       still_lent_.push_back(&slot);
-    } else if (!options_.symmetric) {
-      if (next_ < end_ && failure_.ok()) begin(slot);
-    } else if (under_way_ == 0) {
-      begin_all();
+    } else if (under_way_of_[caller] == 0) {
+      begin_together(caller);
     }
   }
 
@@ -254,6 +268,8 @@ class Caller {
   std::vector<double>* samples_ = nullptr;
   std::uint64_t next_ = 0;  // sequence number
   std::uint64_t end_ = 0;
+  std::uint64_t together_ = 1;               // calls of one caller, which begin together
+  std::vector<std::uint64_t> under_way_of_;  // by caller
   std::uint64_t under_way_ = 0;
   std::uint64_t answered_ = 0, did_not_run_ = 0, may_have_run_ = 0;
   ripc::Error failure_;
@@ -264,7 +280,7 @@ class Caller {
 
 ripc::Result<ripc::Rpc> make_endpoint(Library& library, const BenchOptions& options) {
   ripc::RpcOptions rpc_options;
-  rpc_options.slots = static_cast<std::uint32_t>(std::bit_ceil(options.window));
+  rpc_options.slots = static_cast<std::uint32_t>(std::bit_ceil(under_way_at_most(options)));
   return ripc::Rpc::create(library.service, rpc_options);
 }
 
@@ -309,6 +325,7 @@ BenchResult measure_calls(Side& side, const BenchOptions& options) {
   json["travels"] = library->kind;
   json["window"] = options.window;
   if (options.symmetric) json["symmetric"] = true;
+  if (options.symmetric) json["callers"] = options.callers;
   json["answer"] = options.answer;
   const double rate = static_cast<double>(caller->answered() - before) * 1e9 / std::max(*nanoseconds, 1.0);
   json["rtt_ns"] = percentiles(samples);
@@ -321,6 +338,10 @@ BenchResult measure_calls(Side& side, const BenchOptions& options) {
 }  // namespace
 
 BenchResult run_calls(const BenchOptions& options) {
+  if (under_way_at_most(options) > RIPC_RPC_MAX_SLOTS)
+    return ripc::Error(RIPC_INVALID_ARGUMENT,
+                       "At most " + std::to_string(RIPC_RPC_MAX_SLOTS) +
+                           " calls can be under way: use fewer --callers, or a smaller --window.");
   BenchOptions actual = options;
   actual.kind = "auto";
   actual.answer = std::min(options.answer, options.size);

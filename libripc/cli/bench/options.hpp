@@ -39,7 +39,8 @@ struct BenchOptions {
   // Calls.
   std::uint64_t window = 1;           // calls under way at once
   std::uint64_t answer = UINT64_MAX;  // bytes of the answer, at most the size
-  bool symmetric = false;             // both sides call, a window at a time
+  bool symmetric = false;             // both sides call
+  std::uint64_t callers = 1;          // on each side, if symmetric; each begins the calls of its window together
   std::string key_file;               // of both sides; empty: from the environment
 
   // The options of a context on the transport to measure.
