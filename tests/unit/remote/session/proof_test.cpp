@@ -12,7 +12,7 @@
 namespace ripc::internal::remote {
 namespace {
 
-unsigned exponentiations = 0;
+thread_local unsigned exponentiations = 0;
 
 using wire::session_control::Confirm;
 using wire::session_control::Frame;
