@@ -324,8 +324,10 @@ BenchResult measure_calls(Side& side, const BenchOptions& options) {
   Json json;
   json["travels"] = library->kind;
   json["window"] = options.window;
-  if (options.symmetric) json["symmetric"] = true;
-  if (options.symmetric) json["callers"] = options.callers;
+  if (options.symmetric) {
+    json["symmetric"] = true;
+    json["callers"] = options.callers;
+  }
   json["answer"] = options.answer;
   const double rate = static_cast<double>(caller->answered() - before) * 1e9 / std::max(*nanoseconds, 1.0);
   json["rtt_ns"] = percentiles(samples);
@@ -346,9 +348,9 @@ BenchResult run_calls(const BenchOptions& options) {
   actual.kind = "auto";
   actual.answer = std::min(options.answer, options.size);
   // A queue that is full costs a wake for each half of it: there is room for all requests and answers.
-  constexpr std::uint32_t kDefaultQueue = 128;
-  const auto messages = static_cast<std::uint32_t>(std::bit_ceil(2 * under_way_at_most(options)));
-  if (messages > kDefaultQueue) actual.queue_messages = messages;
+  constexpr std::uint64_t kDefaultQueue = 128;
+  actual.queue_messages =
+      static_cast<std::uint32_t>(std::max(kDefaultQueue, std::bit_ceil(2 * under_way_at_most(options))));
   if (actual.iterations == 0) {
     const std::uint64_t by_size = (std::uint64_t{4} << 30) / std::max<std::uint64_t>(options.size, 1);
     actual.iterations = std::clamp<std::uint64_t>(by_size, 50, options.transport == "shm" ? 500'000 : 50'000);
