@@ -107,6 +107,25 @@ class Get(CliTest):
             self.ripc("get", "files", "data", "-o", self.fetched)
             self.assert_fetched(content)
 
+    def test_a_small_file_written_while_it_is_read_arrives_as_one_version(self):
+        self.require_strace()
+        old = self.write("data", b"a" * 1000)
+        trace = os.path.join(self.folder, "trace")
+        # Each read of the file begins half a second late.
+        self.prefix = ["strace", "-D", "-f", "-qq", "-P", os.path.join(self.served, "data"), "-e", "trace=pread64",
+                       "-e", "inject=pread64:delay_enter=500000", "-o", trace]
+        self.serve("files")
+        self.prefix = []
+        get = self.start("get", "files", "data", "-o", self.fetched, "--verify")
+        end = time.monotonic() + PATIENCE
+        with open(trace, encoding="utf-8", errors="replace") as calls:
+            while "pread64" not in calls.read() and time.monotonic() < end:
+                time.sleep(0.01)
+        new = self.write("data", b"b" * 2000)
+        self.assertEqual(get.wait(PATIENCE), 0)
+        with open(self.fetched, "rb") as file:
+            self.assertIn(file.read(), [old, new])
+
     def test_control_characters_of_a_path_do_not_reach_the_terminal(self):
         self.serve("files")
         out, errors = self.ripc("get", "files", "--batch", input="a\x1b[1m\u009b1mü\n".encode(), code=5)

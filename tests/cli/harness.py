@@ -54,6 +54,14 @@ class CliTest(unittest.TestCase):
             done.returncode, code, f"ripc {' '.join(arguments)}\n{done.stdout[-2000:]!r}\n{done.stderr.decode()[-2000:]}")
         return done.stdout, done.stderr
 
+    def require_strace(self):
+        """Skips the test where strace is missing or may not trace."""
+        if not shutil.which("strace"):
+            self.skipTest("strace is not installed (`scripts/setup test`)")
+        tried = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
+        if tried.returncode != 0:
+            self.skipTest(f"strace cannot trace here: {tried.stderr.decode().strip()}")
+
     def ripc_json(self, *arguments, code=0):
         """The one JSON object that the command prints with --json."""
         out, _ = self.ripc(*arguments, "--json", code=code)

@@ -7,7 +7,6 @@
 import glob
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -24,14 +23,14 @@ SIZE = 4096
 WAITS = ("epoll_wait(", "poll(", "ppoll(", "futex(")
 
 
-@unittest.skipUnless(shutil.which("strace"), "strace is not installed (`scripts/setup test`)")
 class SystemCalls(harness.CliTest):
+    def setUp(self):
+        super().setUp()
+        self.require_strace()
+
     def trace(self, wait, *shell):
         """The system calls of each thread, as strace writes them, without polls that found nothing."""
         trace = os.path.join(tempfile.mkdtemp(dir=self.folder), "trace")
-        ready = subprocess.run(["strace", "-o", trace, "true"], capture_output=True, check=False)
-        if ready.returncode != 0:
-            self.skipTest(f"strace cannot trace here: {ready.stderr.decode().strip()}")
         bench = [harness.RIPC, "bench", "pingpong", "--transport", "socket", "--kind", "auto", "--size", str(SIZE),
                  "--wait", wait, "--iterations", str(ROUNDS)]
         done = subprocess.run([*shell, "strace", "-ff", "-qq", "-o", trace, *bench], env=self.environment,

@@ -58,20 +58,25 @@ void FileServer::open(const Message& message, const RequestHeader& request) {
   header.version = file.version;
   header.size = file.size;
   const auto limit = service_.short_limit(message.source(), 2);
-  const bool is_inline = (request.flags & RequestHeader::kNoInline) == 0 && limit.ok() && file.size <= kMostInline &&
-                         *limit >= ReplyHeader::kSize && file.size <= *limit - ReplyHeader::kSize;
+  bool is_inline = (request.flags & RequestHeader::kNoInline) == 0 && limit.ok() && file.size <= kMostInline &&
+                   *limit >= ReplyHeader::kSize && file.size <= *limit - ReplyHeader::kSize;
   small_.clear();
   if (is_inline) {
     small_.resize(file.size);
-    if (const FileStatus status = read_exactly(file.descriptor.get(), small_, 0); status != FileStatus::ok)
-      return refuse(message, request.request, status);
-    header.length = file.size;
+    FileStatus status = read_exactly(file.descriptor.get(), small_, 0);
+    if (status == FileStatus::ok) status = ServedDirectory::refresh(file);
+    if (status != FileStatus::ok && status != FileStatus::changed) return refuse(message, request.request, status);
+    // If the file was written meanwhile, the bytes may be of two versions. Requests for pieces start anew then.
+    is_inline = status == FileStatus::ok && file.version == header.version;
+  }
+  if (is_inline) {
+    header.length = header.size;
     if ((request.flags & RequestHeader::kWantDigest) != 0) {
       header.flags = ReplyHeader::kHasDigest;
       header.digest = digest_of(small_);
     }
     ++counters_.files_inline;
-    counters_.bytes += file.size;
+    counters_.bytes += header.size;
   }
   const auto head = encode(header);
   const std::array<Item, 2> items = {ripc::short_item(head), ripc::short_item(small_)};
