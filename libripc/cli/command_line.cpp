@@ -4,9 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "exit_code.hpp"
@@ -90,9 +93,19 @@ bool gives_output_away(const CLI::App& app) {
   });
 }
 
+// CLI11 takes -1 and 99999999999999999999 for the largest number, and 010 for 8.
+std::string why_no_number(const std::string& text) {
+  const bool is_octal = text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9';
+  std::uint64_t number = 0;
+  const bool is_too_large =
+      std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc::result_out_of_range;
+  if (!text.starts_with('-') && !is_octal && !is_too_large) return {};
+  return "'" + text + "' is not understood: give a number from 0, without leading zeros, that fits into 64 bits.";
+}
+
 }  // namespace
 
-void refuse_empty_values(CLI::App& app) {
+void refuse_bad_values(CLI::App& app) {
   // An argument of no bytes, and a member who may call nobody, are meaningful.
   constexpr std::array<std::string_view, 2> kMayBeEmpty = {"--data", "--calls"};
   for (CLI::Option* option : app.get_options()) {
@@ -100,9 +113,15 @@ void refuse_empty_values(CLI::App& app) {
     const std::string what = option->get_required() ? "it is empty: give it a value."
                                                     : "it is empty: give it a value, or leave it out for the default.";
     // As a transformation, because transformations come before all checks.
-    option->transform(CLI::Validator([what](std::string& value) { return value.empty() ? what : std::string(); }, ""));
+    const bool is_number = option->get_type_name().starts_with("UINT");
+    option->transform(CLI::Validator(
+        [what, is_number](std::string& value) {
+          if (value.empty()) return what;
+          return is_number ? why_no_number(value) : std::string();
+        },
+        ""));
   }
-  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
+  for (CLI::App* command : app.get_subcommands({})) refuse_bad_values(*command);
 }
 
 int parse_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {

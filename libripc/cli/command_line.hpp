@@ -9,8 +9,8 @@ class App;
 namespace cli {
 
 // Makes an empty value of any option or argument wrong usage: a script whose variable is empty did not mean the
-// default. Call it when all commands are declared.
-void refuse_empty_values(CLI::App& app);
+// default. So is a number that CLI11 would take for another one. Call it when all commands are declared.
+void refuse_bad_values(CLI::App& app);
 
 // Runs the command that the command line names. `exit_code` is the variable that the add_ functions were given. Returns
 // the command's exit code, or that of a usage error or a help text, which it prints.

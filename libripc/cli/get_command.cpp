@@ -134,6 +134,8 @@ int run_get(const GetOptions& options) {
   if (options.batch != options.path.empty())
     return fail(kUsage, options.batch ? "With --batch the paths come from standard input: leave PATH out."
                                       : "Say which file to fetch: ripc get NAME PATH.");
+  if (options.batch && !options.output.empty())
+    return fail(kUsage, "With --batch each line says where its file goes: leave -o out.");
   if (options.fetch.chunk == 0 || options.fetch.chunk > file::kMaxChunk)
     return fail(kUsage, "--chunk takes 1 byte to " + format_bytes(file::kMaxChunk) + ".");
   // Without -o the content goes to standard output, unless the JSON goes there or it is a terminal.

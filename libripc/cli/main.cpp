@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
     cli::add_key_command(app, exit_code);
     cli::add_trust_command(app, exit_code);
     cli::add_bench_command(app, exit_code);
-    cli::refuse_empty_values(app);
+    cli::refuse_bad_values(app);
     return cli::parse_command_line(app, argc, argv, exit_code);
   } catch (const std::exception& error) {
     cli::print_error(error.what());
