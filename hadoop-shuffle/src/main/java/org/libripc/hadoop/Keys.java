@@ -42,9 +42,11 @@ final class Keys {
 
   private Keys() {}
 
-  /** A number of a configuration, not less than {@code least}. */
+  /**
+   * A number of a configuration, not less than {@code least}. One beyond an int is the largest int.
+   */
   static int atLeast(int least, Configuration conf, String key, int usual) {
-    return Math.max(least, conf.getInt(key, usual));
+    return (int) Math.min(Integer.MAX_VALUE, Math.max(least, conf.getLong(key, usual)));
   }
 
   static int pieceBytes(Configuration conf) {

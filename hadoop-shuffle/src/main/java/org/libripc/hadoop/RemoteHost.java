@@ -20,12 +20,11 @@ import org.libripc.rpc.RpcCall;
  * avoids it. One fetcher at a time, because Hadoop's scheduler gives a host to one.
  */
 final class RemoteHost {
-  private static final int MOST_REFUSALS = 200;
   private static final long PAUSE = 20; // ms, between two refusals
 
   /** Why a request was sent again. */
   static final class Repeats {
-    private int refusals;
+    private Long refusedSince; // ms
     private boolean hasNewSession;
   }
 
@@ -63,6 +62,14 @@ final class RemoteHost {
     avoidedUntil = now() + shuffle.retryMillis();
     avoidedFor = failure.getMessage();
     avoidedBy = failure.why();
+  }
+
+  /**
+   * The way there at the beginning of a visit: a lost connection may be replaced by another way.
+   */
+  ServiceInfo visit() throws ShuffleFailure {
+    way = null;
+    return way();
   }
 
   /** The way there. Looks for it if it is not known. */
@@ -147,7 +154,8 @@ final class RemoteHost {
   /** Whether to repeat the request: too many requests wait there, or the session is gone. */
   boolean isToRepeat(CallResult result, Repeats repeats) throws InterruptedException {
     if (result.outcome() == CallOutcome.DID_NOT_RUN && result.status() == Status.AGAIN) {
-      if (++repeats.refusals > MOST_REFUSALS) return false;
+      if (repeats.refusedSince == null) repeats.refusedSince = now();
+      if (now() - repeats.refusedSince >= shuffle.timeoutMillis()) return false;
       Thread.sleep(PAUSE);
       return true;
     }

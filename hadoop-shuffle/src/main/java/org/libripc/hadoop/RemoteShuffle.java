@@ -70,6 +70,10 @@ final class RemoteShuffle implements AutoCloseable {
     return job;
   }
 
+  long timeoutMillis() {
+    return timeout;
+  }
+
   long retryMillis() {
     return retry;
   }

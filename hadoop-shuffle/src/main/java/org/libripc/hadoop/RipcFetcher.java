@@ -23,6 +23,7 @@ import org.apache.hadoop.mapreduce.task.reduce.MapHost;
 import org.apache.hadoop.mapreduce.task.reduce.MapOutput;
 import org.apache.hadoop.mapreduce.task.reduce.ShuffleClientMetrics;
 import org.apache.hadoop.util.Time;
+import org.libripc.ServiceInfo;
 
 /**
  * Hadoop's fetcher, which tries the files of this host and libripc first. Outputs that do not come
@@ -240,8 +241,9 @@ final class RipcFetcher<K, V> extends Fetcher<K, V> implements RemoteFetch.Targe
     RemoteHost host = shared.remote.host(name);
     while (!left.isEmpty()) {
       try {
-        path = ShufflePath.of(host.way().transport());
-        shared.counters.takes(name, path, host.way().reason());
+        ServiceInfo way = host.visit();
+        path = ShufflePath.of(way.transport());
+        shared.counters.takes(name, path, way.reason());
         return new RemoteFetch<>(shared.remote, host, reduce, this).fetch(List.copyOf(left));
       } catch (ReducerFailure mine) {
         shared.scheduler.reportLocalError(mine);

@@ -212,6 +212,15 @@ class AnswerTest {
     assertNotSame(before, host.way());
   }
 
+  /** The connection may have been lost meanwhile, and another way may have replaced it. */
+  @Test
+  void eachVisitLooksAtTheWay() throws Exception {
+    RemoteHost host = new RemoteHost(shuffle, Wire.serviceName(name));
+    ServiceInfo before = host.visit();
+    assertSame(before, host.way());
+    assertNotSame(before, host.visit());
+  }
+
   @ParameterizedTest
   @ValueSource(ints = {Wire.SIZES, Wire.DATA})
   void aHostThatWasBusyMayHaveLostTheSession(int at) throws Exception {

@@ -45,6 +45,14 @@ class RipcShuffleHandlerTest {
   }
 
   @Test
+  void numbersBeyondAnIntAreTheLargest() {
+    conf.set(Keys.UNDER_WAY, "4294967296");
+    assertEquals(Integer.MAX_VALUE, Keys.atLeast(1, conf, Keys.UNDER_WAY, 1));
+    conf.set(Keys.UNDER_WAY, "-4294967296");
+    assertEquals(1, Keys.atLeast(1, conf, Keys.UNDER_WAY, 7));
+  }
+
+  @Test
   void aPolicyThatIsNoneIsRefused() {
     conf.set(Keys.PEERS, "friends");
     assertThrows(IllegalArgumentException.class, () -> Keys.builder(conf, Ripc.builder()));
