@@ -24,6 +24,7 @@ import org.libripc.stream.ByteStream;
  */
 public final class RipcEndPoint extends AbstractEndPoint {
   private final ByteStream stream;
+  private final boolean client;
   private final RipcAddress local;
   private final RipcAddress remote;
   private final Consumer<RipcEndPoint> whenClosed;
@@ -39,6 +40,7 @@ public final class RipcEndPoint extends AbstractEndPoint {
       Scheduler scheduler, ByteStream stream, boolean client, Consumer<RipcEndPoint> whenClosed) {
     super(scheduler);
     this.stream = stream;
+    this.client = client;
     this.whenClosed = whenClosed;
     ServiceId own = stream.service().id();
     local = new RipcAddress(own, client ? stream.number() : 0);
@@ -98,6 +100,8 @@ public final class RipcEndPoint extends AbstractEndPoint {
       count = stream.read(buffer);
     } catch (IOException broken) {
       shutdownInput();
+      // Jetty's client keeps a connection that fails between two responses, and would use it again.
+      if (client) stream.execute(this::closeConnection);
       throw new EofException(broken);
     } finally {
       BufferUtil.flipToFlush(buffer, position);
@@ -108,6 +112,11 @@ public final class RipcEndPoint extends AbstractEndPoint {
       shutdownInput();
     }
     return count;
+  }
+
+  private void closeConnection() {
+    Connection connection = getConnection();
+    if (connection != null) connection.close();
   }
 
   @Override

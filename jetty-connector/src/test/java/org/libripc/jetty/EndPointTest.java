@@ -22,6 +22,8 @@ import org.eclipse.jetty.util.Callback;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.ItemKind;
+import org.libripc.Outgoing;
 import org.libripc.stream.StreamOptions;
 
 /** What Jetty's EndPoint promises. */
@@ -42,6 +44,21 @@ class EndPointTest extends HttpPairTest {
       assertEquals(-1, endPoint.fill(buffer));
       assertEquals(-1, endPoint.fill(buffer));
     }
+  }
+
+  /** Jetty itself closes no connection that fails while no response is expected. */
+  @Test
+  void anIdleConnectionThatBreaksIsForgotten() throws Exception {
+    start(Handlers.ok());
+    assertEquals(200, request("/").send().getStatus());
+    assertEquals(1, ripcClient.getConnections());
+    RipcEndPoint there = (RipcEndPoint) serverEndPoint();
+    RawFrame reset =
+        new RawFrame(RawFrame.Type.RESET, RawFrame.FILLER, RawFrame.Reason.ABORTED, 0, 0, 0);
+    Outgoing message = new Outgoing().tag(there.stream().number());
+    there.getTransport().send(there.peer(), message.add(reset.encode(), ItemKind.SHORT));
+    assertTrue(eventually(() -> ripcClient.getConnections() == 0));
+    assertEquals(200, request("/").send().getStatus());
   }
 
   // The body is large enough that a write with a callback would send it from where it lies.
