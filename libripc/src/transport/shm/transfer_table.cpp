@@ -22,6 +22,10 @@ constexpr std::uint64_t word(std::uint32_t generation, GrantState state) noexcep
 constexpr std::uint32_t generation_of(std::uint64_t value) noexcept { return static_cast<std::uint32_t>(value >> 32); }
 constexpr std::uint8_t state_of(std::uint64_t value) noexcept { return static_cast<std::uint8_t>(value); }
 
+bool is_done(Key key, std::uint64_t value) noexcept {
+  return generation_of(value) == key.generation && state_of(value) == static_cast<std::uint8_t>(TransferState::done);
+}
+
 ripc_status reported_status(std::uint64_t value) noexcept {
   return spi::checked_outcome(static_cast<ripc_status>(static_cast<std::uint8_t>(value >> 8)));
 }
@@ -32,7 +36,7 @@ ripc_status reported_status(std::uint64_t value) noexcept {
 
 ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) noexcept {
   const std::lock_guard lock(mutex_);
-  if (dead_) return RIPC_PEER_DEAD;
+  if (dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
   std::uint16_t slot = 0;
   while (slot < slots_.size() && slots_[slot].used) ++slot;
   if (slot == kTransferSlots) return RIPC_AGAIN;
@@ -54,18 +58,21 @@ ripc_status TransferOwner::expose(std::span<const ExposedItem> items, Key& key) 
 }
 
 ripc_status TransferOwner::status(Key key) noexcept {
+  // Read first: what the word says afterwards is what was left of the transfer at the end of the peer.
+  const bool dead = dead_.load(std::memory_order_acquire);
   const std::uint64_t value = control_->transfers[key.slot].load(std::memory_order_acquire);
   const bool ours = generation_of(value) == key.generation;
   const auto state = static_cast<TransferState>(state_of(value));
-  if (ours && state != TransferState::done && state != TransferState::drained) return RIPC_PENDING;
+  if (ours && !dead && state != TransferState::done && state != TransferState::drained) return RIPC_PENDING;
   const std::lock_guard lock(mutex_);
-  if (ours && state == TransferState::drained && !slots_[key.slot].revoked) return RIPC_PENDING;
+  if (ours && !dead && state == TransferState::drained && !slots_[key.slot].revoked) return RIPC_PENDING;
   free_slot(key.slot);
   return outcome(key, value);
 }
 
 ripc_status TransferOwner::outcome(Key key, std::uint64_t value) const noexcept {
-  if (generation_of(value) != key.generation) return dead_ ? RIPC_PEER_DEAD : RIPC_CORRUPT;
+  if (!is_done(key, value) && dead_.load(std::memory_order_relaxed)) return RIPC_PEER_DEAD;
+  if (generation_of(value) != key.generation) return RIPC_CORRUPT;
   return slots_[key.slot].revoked ? RIPC_REVOKED : reported_status(value);
 }
 
@@ -75,19 +82,17 @@ ripc_status TransferOwner::revoke(Key key, bool& is_read) noexcept {
   std::atomic<std::uint64_t>& shared = control_->transfers[key.slot];
   std::uint64_t value = shared.load(std::memory_order_acquire);
   for (;;) {
-    if (dead_ && generation_of(value) != key.generation) {
+    if (is_done(key, value)) {
+      free_slot(key.slot);
+      return reported_status(value);
+    }
+    if (dead_.load(std::memory_order_relaxed)) {
       free_slot(key.slot);
       return RIPC_PEER_DEAD;
     }
-    if (generation_of(value) == key.generation) {
-      if (state_of(value) == static_cast<std::uint8_t>(TransferState::done)) {
-        free_slot(key.slot);
-        return reported_status(value);
-      }
-      if (state_of(value) == static_cast<std::uint8_t>(TransferState::lent)) {
-        is_read = true;
-        return RIPC_PENDING;
-      }
+    if (generation_of(value) == key.generation && state_of(value) == static_cast<std::uint8_t>(TransferState::lent)) {
+      is_read = true;
+      return RIPC_PENDING;
     }
     const std::uint64_t revoked = word(key.generation, TransferState::revoked);
     if (shared.compare_exchange_weak(value, revoked, std::memory_order_seq_cst, std::memory_order_acquire)) break;
@@ -101,18 +106,19 @@ ripc_status TransferOwner::revoke(Key key, bool& is_read) noexcept {
 
 void TransferOwner::peer_died() noexcept {
   const std::lock_guard lock(mutex_);
-  dead_ = true;
-  // Spinning waiters look only at the word: any other generation sends them to the lock, under which they learn of the
-  // end. Transfers that the peer had finished stay finished.
+  // With another generation in the word, a receiver that still runs cannot finish the transfer. Transfers that it had
+  // finished stay finished.
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].used && is_finished(slot)) continue;
     control_->transfers[slot].store(word(slots_[slot].generation + 1, TransferState::free), std::memory_order_release);
   }
+  // From here on, only this ends transfers: the peer may write into its words for ever.
+  dead_.store(true, std::memory_order_release);
 }
 
 std::unique_lock<std::mutex> TransferOwner::find(Key key, ExposedItem& item) noexcept {
   std::unique_lock lock(mutex_);
-  if (dead_ || key.slot >= slots_.size()) return {};
+  if (dead_.load(std::memory_order_relaxed) || key.slot >= slots_.size()) return {};
   const Slot& slot = slots_[key.slot];
   if (!slot.used || slot.revoked || slot.generation != key.generation || key.item >= slot.items.size()) return {};
   item = slot.items[key.item];
@@ -121,7 +127,7 @@ std::unique_lock<std::mutex> TransferOwner::find(Key key, ExposedItem& item) noe
 
 bool TransferOwner::is_finished(std::size_t slot) noexcept {
   const std::uint64_t value = control_->transfers[slot].load(std::memory_order_seq_cst);
-  return generation_of(value) != slots_[slot].generation ||
+  return dead_.load(std::memory_order_relaxed) || generation_of(value) != slots_[slot].generation ||
          state_of(value) == static_cast<std::uint8_t>(TransferState::done);
 }
 

@@ -102,7 +102,7 @@ class TransferOwner {
 
   Control* control_;
   std::mutex mutex_;
-  bool dead_ = false;
+  std::atomic<bool> dead_{false};  // written under mutex_
   std::vector<Slot> slots_;
   std::atomic<std::size_t> used_{0};
 };

@@ -306,6 +306,26 @@ TEST(Transfer, EndsWhenThePeerDiesButKeepsWhatItHadFinished) {
   EXPECT_EQ(ends.owner.expose(kNothing, key), RIPC_PEER_DEAD);
 }
 
+// The connection has ended, but the process runs on and has the memory mapped.
+TEST(Transfer, EndsWithThePeerWhateverThePeerWritesIntoItsWordAfterwards) {
+  for (const TransferState forged : {TransferState::exposed, TransferState::pulling, TransferState::lent,
+                                     TransferState::revoked, TransferState::drained}) {
+    SCOPED_TRACE(static_cast<int>(forged));
+    Ends ends;
+    const Key waited = ends.pulling(), revoked = ends.pulling(), draining = ends.pulling();
+    EXPECT_EQ(ends.revoke(draining), RIPC_REVOKED);
+    EXPECT_TRUE(ends.is_draining(draining));
+    ends.owner.peer_died();
+    for (const Key key : {waited, revoked, draining})
+      ends.memory.control().transfers[key.slot].store(std::uint64_t{key.generation} << 32 |
+                                                      static_cast<std::uint8_t>(forged));
+    EXPECT_EQ(ends.owner.collect_finished().count, 3u) << "waiting threads are told";
+    EXPECT_EQ(ends.owner.status(waited), RIPC_PEER_DEAD);
+    EXPECT_EQ(ends.revoke(revoked), RIPC_PEER_DEAD);
+    EXPECT_FALSE(ends.is_draining(draining)) << "its memory is free again";
+  }
+}
+
 TEST(Transfer, WithAForgedWordIsCorruptAndCanBeRevoked) {
   Ends ends;
   const Key forged = ends.expose(), revoked = ends.expose();
