@@ -36,7 +36,7 @@ struct PullEntry {
   PullEntry(const wire::Descriptor& item, EventSet& receiver) : descriptor(item), events(&receiver) {
     // As many segments as can be lost at once.
     constexpr std::uint64_t kMostReturned = 128;
-    returned.reserve(std::min(item.length / RailPace::kLeastSegment + 1, kMostReturned));
+    returned.reserve(std::min(item.length / RailPace::kLeastPart + 1, kMostReturned));
     turn.push_back(static_cast<Derived*>(this));
   }
 
