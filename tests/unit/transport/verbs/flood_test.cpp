@@ -2,6 +2,7 @@
 // More datagrams than a service takes in, from senders that keep to their credit, and from one that does not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <string>
@@ -41,6 +42,17 @@ class Floods : public Nodes {
   static ripc_status send_text(spi::Channel& channel, const std::string& text) {
     const spi::Bytes bytes = std::as_bytes(std::span(text));
     return test::send(channel, bytes);
+  }
+
+  // The server's end of a new link to the service with ID 8.
+  DatagramSource& link_to(spi::Port& service) {
+    channel_ = test::connect(client_->transport(), server_->transport().address(), 8, Deadline::after(kLimit)).value();
+    EXPECT_EQ(send_text(*channel_, "first"), RIPC_OK);
+    EXPECT_TRUE(support::eventually([&] {
+      (void)service.poll(sink_, 64);
+      return !sink_.packets.empty();
+    }));
+    return dynamic_cast<DatagramSource&>(*sink_.source);
   }
 
   AsyncEvents::ListenerId listener_ = 0;
@@ -123,6 +135,74 @@ TEST_F(Floods, ThatIgnoreTheCreditCostOthersDatagramsAndNothingElse) {
   EXPECT_TRUE((*honest)->alive());
   EXPECT_EQ(overruns_, 0);
   ASSERT_EQ(send(8, 'o'), RIPC_OK) << "another service of the same context";
+}
+
+TEST_F(Floods, OfASenderWhoseMessagesWaitTakeNoMoreMemoryThanItsCredit) {
+  const auto service = open(8, 16);
+  ASSERT_NE(service, nullptr);
+  DatagramSource& source = link_to(*service);
+  const std::shared_ptr<DatagramSender> sender = sender_of(*client_);
+  const DatagramAddress target = dynamic_cast<VerbsPort&>(*service).addresses().front();
+  const DatagramRoute route{.handle = sender->find_handle(target.gid, target.lid).value(),
+                            .queue_pair = target.queue_pair,
+                            .queue_key = target.queue_key};
+  std::uint32_t sequence = 1;  // of link_to()
+  for (const std::uint32_t datagrams : {1u, 8u}) {
+    SCOPED_TRACE(datagrams);
+    const std::vector<std::byte> packet(datagrams * datagram_limit(), std::byte{1});
+    const std::uint32_t flood = 4 * source.budget() / datagrams;
+    const std::uint64_t before = service->statistics().corrupt;
+    const std::size_t received = sink_.packets.size();
+    sink_.blocks = true;
+    for (std::uint32_t sent = 1; sent <= flood; ++sent) {
+      const wire::datagram::Header header{.after = static_cast<std::uint8_t>(datagrams - 1),
+                                          .sequence = sequence + 1,
+                                          .token = source.token(),
+                                          .spent = 1};
+      sequence += datagrams;
+      const spi::Bytes bytes = packet;
+      ASSERT_TRUE(support::eventually(
+          [&] { return sender->send_parts(route, header, std::span(&bytes, 1), datagram_limit()) == RIPC_OK; }));
+      ASSERT_TRUE(support::eventually([&] {
+        (void)service->poll(sink_, 64);
+        return source.backlog.size() + service->statistics().corrupt - before == sent;
+      }));
+    }
+    EXPECT_EQ(source.backlog.size(), source.budget() / datagrams);
+    sink_.blocks = false;
+    EXPECT_TRUE(support::eventually([&] {
+      (void)service->poll(sink_, 64);
+      return sink_.packets.size() == received + source.budget() / datagrams;
+    })) << "what was kept is delivered";
+    EXPECT_TRUE(source.backlog.empty());
+  }
+}
+
+TEST_F(Floods, ByTheControlConnectionTakeNoMoreMemoryThanTheCredit) {
+  const auto service = open(8, 16);
+  ASSERT_NE(service, nullptr);
+  DatagramSource& source = link_to(*service);
+  wire::datagram::HeaderBytes header;
+  std::vector<std::byte> datagram(header.size() + 64, std::byte{1});
+  std::uint32_t sequence = 1;
+  sink_.blocks = true;
+  for (int round = 0; round < 20; ++round) {
+    server_->in_responder([&] {
+      for (std::uint32_t count = 0; count < source.budget(); ++count) {
+        wire::datagram::encode({.sequence = ++sequence, .token = source.token(), .spent = 1}, header);
+        std::ranges::copy(header, datagram.begin());
+        dynamic_cast<VerbsPort&>(*service).pass(source, datagram);
+      }
+    });
+    (void)service->poll(sink_, 64);
+  }
+  const std::size_t waiting = source.backlog.size();
+  EXPECT_EQ(waiting, source.budget());
+  sink_.blocks = false;
+  EXPECT_TRUE(support::eventually([&] {
+    (void)service->poll(sink_, 64);
+    return sink_.packets.size() > 1 + waiting;
+  })) << "then comes what waited before it";
 }
 
 }  // namespace

@@ -142,6 +142,33 @@ TEST_F(MovedLinks, GoByTheControlConnectionWhereThereAreNoDevices) { expect_all_
 
 TEST_F(SignedMovedLinks, GoByTheControlConnectionWhereThereAreNoDevices) { expect_all_in_order_without_devices(); }
 
+// What came by the control connection waits behind what came before, and before what comes by a device again.
+TEST_F(MovedLinks, KeepTheirOrderWhileTheirMessagesWait) {
+  sink_.blocks = true;
+  ASSERT_NO_FATAL_FAILURE(send_all('a'));
+  auto& source = dynamic_cast<remote::LinkSource&>(*sink_.source);
+  const auto has_waiting = [&](std::size_t count) {
+    return support::eventually([&] {
+      (void)port_->poll(sink_, 64);
+      return source.backlog.size() == count;
+    });
+  };
+  ASSERT_TRUE(has_waiting(kMessages));
+  ASSERT_NO_FATAL_FAILURE(move_away());
+  ASSERT_NO_FATAL_FAILURE(send_all('b'));
+  ASSERT_TRUE(support::eventually([&] { return source.has_kept(); }));
+  ASSERT_NO_FATAL_FAILURE(move_to(first_));
+  ASSERT_TRUE(goes_by(first_)) << path();
+  ASSERT_NO_FATAL_FAILURE(send_all('c'));
+  ASSERT_TRUE(has_waiting(3 * kMessages));
+  sink_.blocks = false;
+  ASSERT_NO_FATAL_FAILURE(receive(3 * kMessages));
+  std::string order;
+  for (const std::string& packet : sink_.packets) order += packet.front();
+  EXPECT_EQ(order, std::string(kMessages, 'a') + std::string(kMessages, 'b') + std::string(kMessages, 'c'));
+  expect_nothing_lost();
+}
+
 TEST_F(MovedLinks, HaveTheSameCreditByTheControlConnection) {
   ASSERT_NO_FATAL_FAILURE(move_away());
   std::size_t sent = 0;

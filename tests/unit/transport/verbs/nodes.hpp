@@ -84,6 +84,7 @@ class Sink final : public spi::PacketSink {
       ++refused;
       return spi::Delivery::stop;
     }
+    if (blocks) return spi::Delivery::blocked;
     source = from.shared_from_this();
     packets.emplace_back(reinterpret_cast<const char*>(packet.data()), packet.size());
     return spi::Delivery::taken;
@@ -91,6 +92,7 @@ class Sink final : public spi::PacketSink {
   Memory make_room(std::size_t) noexcept override { return {}; }
   void source_gone(spi::Source&) noexcept override {}
   bool refuses = false;  // there is no room
+  bool blocks = false;   // there is none for this sender
   std::size_t refused = 0;
   std::vector<std::string> packets;
   std::shared_ptr<spi::Source> source;  // of the last packet

@@ -189,6 +189,8 @@ class DatagramSource final : public remote::LinkSource {
       : LinkSource(std::move(parts)), port_(port), bulk_(std::move(bulk)), attachment_(std::move(attachment)) {}
 
   std::uint32_t budget() const noexcept { return parts_.budget; }
+  // Receiver. The datagrams of the packets that came since the backlog was last empty.
+  std::uint32_t held = 0;
 
   void handle(const wire::session_control::Frame& frame) override;
 

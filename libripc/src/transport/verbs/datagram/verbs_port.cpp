@@ -2,6 +2,8 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <new>
 
 #include "transport/verbs/datagram/grh.hpp"
@@ -17,6 +19,13 @@ constexpr std::uint32_t kDepth = 32767;
 constexpr std::uint32_t kLeastBudget = 8;
 // Keeps the first bytes of all buffers from falling into the same cache set.
 constexpr std::size_t kPadding = 88;
+// The largest datagram of any device.
+constexpr std::size_t kLargestDatagram = 4096;
+
+// The least that a packet of this size takes.
+constexpr std::uint32_t datagrams_of(std::size_t packet) noexcept {
+  return static_cast<std::uint32_t>(1 + packet / kLargestDatagram);
+}
 
 }  // namespace
 
@@ -229,6 +238,7 @@ void VerbsPort::refresh() noexcept {
   dead_sources_.clear();
   streamed_.clear();
   polled_receivers_.clear();
+  blocked_.reserve(at_.size());
   for (const auto& receiver : receivers_) {
     if (std::exchange(receiver->is_left, false)) receiver->comes_first = true;
     polled_receivers_.push_back(receiver.get());
@@ -327,7 +337,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     last = source.get();
     if (!packet.empty()) {
       if (!source->backlog.empty()) {
-        source->backlog.emplace_back(packet.begin(), packet.end());
+        hold(source, packet);
       } else {
         source->collect_pulls();
         const spi::Delivery delivery = sink.deliver(*source, packet, nullptr);
@@ -337,8 +347,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
           break;
         }
         if (delivery == spi::Delivery::blocked) {
-          source->backlog.emplace_back(packet.begin(), packet.end());
-          blocked_.push_back(source);
+          hold(source, packet);
         } else {
           ++taken;
         }
@@ -427,10 +436,41 @@ void VerbsPort::settle(DatagramSource* source) noexcept {
   if (source->backlog.empty()) source->settle(counters_);
 }
 
+// Puts a packet into the backlog. The sender gets no credit meanwhile, so the packets there take no more datagrams than
+// its budget.
+void VerbsPort::hold(const std::shared_ptr<DatagramSource>& source, spi::Bytes packet) noexcept {
+  const bool is_first = source->backlog.empty();
+  if (is_first) source->held = 0;
+  const std::uint32_t datagrams = datagrams_of(packet.size());
+  if (source->held + datagrams > source->budget()) {
+    remote::increase(counters_.corrupt);
+    return;
+  }
+  try {
+    source->backlog.emplace_back(packet.begin(), packet.end());
+  } catch (const std::bad_alloc&) {
+    remote::increase(counters_.lost);
+    return;
+  }
+  source->held += datagrams;
+  if (is_first) blocked_.push_back(source);
+}
+
+// They were sent before whatever is in the queue now. Of a sender that keeps to its credit, all have room.
 void VerbsPort::take_kept(const std::shared_ptr<DatagramSource>& source) noexcept {
   if (!source->has_kept()) return;
-  if (source->backlog.empty()) blocked_.push_back(source);
+  const std::size_t before = source->backlog.size();
+  if (before == 0) source->held = 0;
+  if (source->held >= source->budget()) return;
   source->take_kept(counters_);
+  for (auto next = std::next(source->backlog.begin(), static_cast<std::ptrdiff_t>(before));
+       next != source->backlog.end(); ++next)
+    source->held += datagrams_of(next->size());
+  if (source->backlog.empty()) {
+    settle(source.get());
+  } else if (before == 0) {
+    blocked_.push_back(source);
+  }
 }
 
 std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {

@@ -191,6 +191,7 @@ class VerbsPort final : public remote::LinkPort {
   void settle(DatagramSource* source) noexcept;
   void restart(Receiver& receiver) noexcept;
   void retire_sources(spi::PacketSink& sink) noexcept;
+  void hold(const std::shared_ptr<DatagramSource>& source, spi::Bytes packet) noexcept;
   void take_kept(const std::shared_ptr<DatagramSource>& source) noexcept;
 
   const Join join_;
