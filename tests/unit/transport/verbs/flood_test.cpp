@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../spi_calls.hpp"
+#include "altered_device.hpp"
 #include "nodes.hpp"
 #include "strangers.hpp"
 #include "support/waiting.hpp"
@@ -203,6 +204,51 @@ TEST_F(Floods, ByTheControlConnectionTakeNoMoreMemoryThanTheCredit) {
     (void)service->poll(sink_, 64);
     return sink_.packets.size() > 1 + waiting;
   })) << "then comes what waited before it";
+}
+
+TEST_F(Floods, WithoutPacketsLeaveTheReceiverItsTurn) {
+  constexpr std::uint64_t kEndless = 1000;
+  constexpr std::uint64_t kMostRounds = 16;
+  const auto service = open(8, 16);
+  ASSERT_NE(service, nullptr);
+  (void)link_to(*service);
+  auto& port = dynamic_cast<VerbsPort&>(*service);
+  StrangeSender stranger(devices_->ports().front());
+  const EndlessQueue endless(port.pairs().front()->recv_cq, kEndless);
+  const std::string garbage(64, 'x');
+  ASSERT_TRUE(stranger.send(port.addresses().front(), std::as_bytes(std::span(garbage))));
+  const std::uint64_t before = service->statistics().corrupt;
+  ASSERT_TRUE(support::eventually([&] {
+    (void)service->poll(sink_, 64);
+    return service->statistics().corrupt != before;
+  }));
+  const std::uint64_t looks = endless.looks();
+  EXPECT_EQ(service->poll(sink_, 64), 0u);
+  EXPECT_LE(endless.looks() - looks, kMostRounds);
+  EXPECT_NE(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_TIMEOUT) << "it is woken for the rest";
+}
+
+TEST_F(Floods, OfASendersCreditLeaveOthersTheirTurn) {
+  constexpr std::uint64_t kEndless = 100;
+  constexpr std::uint64_t kMostRounds = 16;
+  const std::shared_ptr<DatagramSender> sender = sender_of(*client_);
+  StrangeSender stranger(devices_->ports().front());
+  const EndlessQueue endless(sender->pair()->recv_cq, kEndless);
+  const std::string garbage(64, 'x');
+  {
+    const auto pause = client_->pause();
+    const std::uint64_t before = sender->counters().rejected;
+    ASSERT_TRUE(stranger.send(sender->address(), std::as_bytes(std::span(garbage))));
+    ASSERT_TRUE(support::eventually([&] {
+      sender->read_credits();
+      return sender->counters().rejected != before;
+    }));
+    const std::uint64_t looks = endless.looks();
+    sender->read_credits();
+    EXPECT_LE(endless.looks() - looks, kMostRounds);
+  }
+  // No event tells of what was left.
+  EXPECT_TRUE(support::eventually([&] { return endless.looks() > kEndless; })) << "the responder reads on";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "transport/verbs/datagram/datagram_sender.hpp"
 #include "transport/verbs/datagram/grh.hpp"
@@ -13,6 +14,13 @@ namespace ripc::internal::verbs {
 
 using wire::datagram::Header;
 using wire::datagram::Kind;
+
+namespace {
+
+// Batches that are read at a time: a peer that floods this side must not hold up other peers.
+constexpr int kMaxCreditRounds = 16;
+
+}  // namespace
 
 // A datagram longer than its buffer would stop the queue pair, so any peer could stop it.
 void DatagramSender::post_receive(std::uint32_t slot) noexcept {
@@ -48,8 +56,9 @@ void DatagramSender::answer_no_more(std::uint64_t token, const DatagramRoute& ba
   answers_.erase({token, back.queue_pair});
 }
 
-void DatagramSender::read_credits() noexcept {
+bool DatagramSender::read_credits() noexcept {
   bool failed = false;
+  bool is_behind = false;
   std::vector<Answer> answers;
   std::uint64_t restarts = 0;
   {
@@ -57,6 +66,7 @@ void DatagramSender::read_credits() noexcept {
     restarts = counters_.restarts;
     std::array<ibv_wc, 16> completions;
     int count = 0;
+    int rounds = 0;
     do {
       count = ibv_poll_cq(queue_->receives(), static_cast<int>(completions.size()), completions.data());
       for (int index = 0; index < count; ++index) {
@@ -67,14 +77,16 @@ void DatagramSender::read_credits() noexcept {
           failed = true;
         }
       }
-    } while (count == static_cast<int>(completions.size()));
+      is_behind = count == static_cast<int>(completions.size());
+    } while (is_behind && ++rounds < kMaxCreditRounds);
   }
   for (const Answer& answer : answers)
     (void)send(answer.back, {.kind = Kind::greeting, .token = answer.token, .credit_link = answer.link}, {});
-  if (!failed) return;
+  if (!failed) return is_behind;
   const std::lock_guard lock(mutex_);
   // A sender may have restarted it meanwhile: another restart would lose what was posted since.
   if (counters_.restarts == restarts) restart_locked();
+  return is_behind;
 }
 
 void DatagramSender::on_datagram(const ibv_wc& completion, std::vector<Answer>& answers) noexcept {
@@ -143,8 +155,16 @@ void DatagramSender::on_event() noexcept {
     watchers = watchers_;
   }
   queue_->arm(watchers.empty());
-  read_credits();
+  const bool is_behind = read_credits();
   for (const auto& [link, look] : watchers) look();
+  if (!is_behind) return;
+  // No event tells of what is left. Without memory, whoever waits asks the receiver again, and the answer is an event.
+  try {
+    loop_.post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->on_event();
+    });
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 }  // namespace ripc::internal::verbs

@@ -105,8 +105,8 @@ class DatagramSender : public std::enable_shared_from_this<DatagramSender> {
   // about the link. `verifier`: verifies both; null: they must not be signed.
   void listen(std::uint32_t link, std::uint64_t token, std::shared_ptr<DatagramVerifier> verifier, Listener listener);
   void unlisten(std::uint32_t link) noexcept;
-  // Any. Reads what has come.
-  void read_credits() noexcept;
+  // Any. Reads what has come. True: there may be more, because very much has come.
+  bool read_credits() noexcept;
   // Responder. Calls `look` in the loop whenever there may be something for this link.
   Status watch(std::uint32_t link, std::function<void()> look);
   void unwatch(std::uint32_t link) noexcept;

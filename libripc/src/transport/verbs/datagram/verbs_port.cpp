@@ -21,6 +21,8 @@ constexpr std::uint32_t kLeastBudget = 8;
 constexpr std::size_t kPadding = 88;
 // The largest datagram of any device.
 constexpr std::size_t kLargestDatagram = 4096;
+// How often to look for a packet and find only datagrams that bring none.
+constexpr int kMaxEmptyRounds = 16;
 
 // The least that a packet of this size takes.
 constexpr std::uint32_t datagrams_of(std::size_t packet) noexcept {
@@ -275,13 +277,23 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   if (version_.load(std::memory_order_acquire) != seen_version_) [[unlikely]]
     refresh();
   bool stop = false;
+  bool is_behind = false;
   std::size_t taken = blocked_.empty() ? 0 : poll_backlogs(sink, budget, stop);
   for (Receiver* receiver : polled_receivers_) {
     if (stop || taken >= budget) return taken;
     // The device does not report again what a full batch leaves behind, and the batch may contain no message.
+    int empty_rounds = 0;
     do {
-      taken += poll_receiver(*receiver, sink, budget - taken, stop);
-    } while (receiver->count >= (receiver->comes_first ? 1 : kBatch) && !stop && taken < budget);
+      const std::size_t brought = poll_receiver(*receiver, sink, budget - taken, stop);
+      taken += brought;
+      if (brought != 0) empty_rounds = 0;
+    } while (receiver->count >= (receiver->comes_first ? 1 : kBatch) && !stop && taken < budget &&
+             ++empty_rounds < kMaxEmptyRounds);
+    if (empty_rounds == kMaxEmptyRounds) [[unlikely]] {
+      // Someone floods the service with datagrams that are no packets. Other peers get a turn.
+      is_behind = true;
+      events_.wake();
+    }
     if (receiver->comes_first) [[unlikely]]
       receiver->comes_first = receiver->count != 0;
   }
@@ -291,7 +303,7 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
   }
   if (stop || taken >= budget) return taken;
   // All that a dead source sent before its end has been taken in.
-  if (taken == 0 && (!dead_sources_.empty() || some_are_over_)) [[unlikely]]
+  if (taken == 0 && !is_behind && (!dead_sources_.empty() || some_are_over_)) [[unlikely]]
     retire_sources(sink);
   return taken + udp_.poll(sink, budget - taken);
 }
