@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/failing_allocation.hpp"
 #include "transport/verbs/bulk/rdma_bulk.hpp"
 #include "unit/transport/socket/bulk_helpers.hpp"
 
@@ -39,10 +41,12 @@ class End {
     thread_.join();
   }
   void adopt(UniqueFd socket) {
+    in_responder([&] { side->adopt_socket(remote::SecureSocket(std::move(socket))); });
+  }
+  void in_responder(const std::function<void()>& work) {
     Gate done;
-    auto shared = std::make_shared<UniqueFd>(std::move(socket));
-    loop_->post([&, shared] {
-      side->adopt_socket(remote::SecureSocket(std::move(*shared)));
+    loop_->post([&] {
+      work();
       done.open();
     });
     ASSERT_TRUE(done.wait());
@@ -146,6 +150,24 @@ TEST_F(SocketRailsAlone, OneThatIsLostLeavesWhatItOwesAndTheAnswersToTheNext) {
   receiving.join();
   EXPECT_EQ(taken, RIPC_OK);
   EXPECT_TRUE(window == bytes);
+}
+
+// One that is there is not dialed again.
+TEST_F(SocketRailsAlone, OneThatFindsNoMemoryIsNotThere) {
+  bool failed = true;
+  for (std::uint64_t allocation = 1; failed; ++allocation) {
+    SCOPED_TRACE(allocation);
+    auto [near, far] = tcp_pair();
+    remote::SecureSocket socket(std::move(near));
+    receiver_.in_responder([&] {
+      const support::FailingAllocation scarce(allocation);
+      receiver_.side->adopt_socket(std::move(socket));
+      failed = scarce.failed();
+    });
+    EXPECT_EQ(receiver_.side->sockets().empty(), failed);
+  }
+  ASSERT_NO_FATAL_FAILURE(connect());
+  expect_whole(4096);
 }
 
 TEST_F(SocketRailsAlone, NothingIsPushedOverThem) {

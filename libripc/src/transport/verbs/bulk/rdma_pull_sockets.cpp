@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rails of sockets beside those of RDMA: what a table of pulls asks them for, and what they bring.
 #include <algorithm>
+#include <new>
 
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 
@@ -8,14 +9,18 @@ namespace ripc::internal::verbs {
 
 namespace bulk = wire::bulk;
 
-void RdmaPullTable::socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer) {
+ripc_status RdmaPullTable::socket_made(std::shared_ptr<remote::StreamConnection> socket,
+                                       const remote::Endpoint& peer) noexcept try {
   std::list<Lane> lane(1);
   lane.front().peer = peer;
   lane.front().socket = std::move(socket);
   const std::lock_guard lock(mutex_);
-  if (dead_) return;
+  if (dead_) return RIPC_PEER_DEAD;
   lanes_.add(lane);
   read_some();
+  return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 void RdmaPullTable::socket_lost(const remote::StreamConnection& socket) noexcept {

@@ -82,8 +82,8 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   void room(const QueuePairConnection& connection) noexcept;
 
   // Responder. The same for a rail of sockets to this peer. Its frames come as in StreamConnection::Handler.
-  // Throws std::bad_alloc.
-  void socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer);
+  // RIPC_NO_MEMORY, RIPC_PEER_DEAD: it is not used.
+  ripc_status socket_made(std::shared_ptr<remote::StreamConnection> socket, const remote::Endpoint& peer) noexcept;
   void socket_lost(const remote::StreamConnection& socket) noexcept;
   bool begin_data(const remote::StreamConnection& socket, const wire::bulk::Frame& frame,
                   std::shared_ptr<remote::Destination>& destination) noexcept;

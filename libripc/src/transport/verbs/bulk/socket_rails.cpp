@@ -37,8 +37,8 @@ void SocketRails::adopt(remote::SecureSocket socket, std::weak_ptr<Handler> self
     finishes_.connection_lost(*former);
     pulls_.socket_lost(*former);
   }
-  pulls_.socket_made(connection, peer);
-  if (!connection->start().ok()) {
+  // Without a lane it would bring nothing, and a present rail is not dialed again.
+  if (pulls_.socket_made(connection, peer) != RIPC_OK || !connection->start().ok()) {
     connection->close();
     lost(*connection, false);
   } else {
