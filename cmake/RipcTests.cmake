@@ -337,13 +337,13 @@ function(ripc_tests_rdma_lab)
     ripc_add_test(lab.unit lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --
       "$<TARGET_FILE:ripc_unit_tests>"
       "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:SocketRail.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
-:ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:RefusedWindows.*:HalfMade.*\
+:ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:FirstConnection.*:RefusedWindows.*:HalfMade.*\
 :DiagnoseSettings.ASpinTime*:DiagnoseVerbs.*:BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*\
 :MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
     # The tests that use the first device they find run once more, with siw.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"
-      "--gtest_filter=DiagnoseVerbs.*:Transfers.*:SocketRail.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:Forked.*:TakenPorts.*\
+      "--gtest_filter=DiagnoseVerbs.*:Transfers.*:SocketRail.*:Offers.*:ConnectionLimit.*:LockedMemory.*:Redials.*:FirstConnection.*:Forked.*:TakenPorts.*\
 :Strangers.WhoAskForAConnection*:KeyedStrangers.WhoHaveAnotherClusterKey*")
     foreach(test lab.unit lab.unit.siw)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT RIPC_TEST_MAY_CUT=1)

@@ -50,9 +50,10 @@ class Lanes {
   auto end() noexcept { return lanes_.end(); }
   auto begin() const noexcept { return lanes_.begin(); }
   auto end() const noexcept { return lanes_.end(); }
-  void add(std::list<Lane>& made) noexcept {
+  // `is_first`: before all others, instead of after them.
+  void add(std::list<Lane>& made, bool is_first = false) noexcept {
     if (const auto rest = rest_of(made.front()); rest != rests_.end()) made.front().rests_until = rest->until;
-    lanes_.splice(lanes_.end(), made);
+    lanes_.splice(is_first ? lanes_.begin() : lanes_.end(), made);
   }
   // Its connection has ended.
   void remove(const Lane& lane, Nanoseconds now) noexcept {

@@ -101,6 +101,7 @@ void RdmaBulk::flush_all() noexcept {
 void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool dialed) noexcept {
   const remote::Endpoint peer = connection->peer();
   std::shared_ptr<QueuePairConnection> former;
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
     dialing_ = false;
@@ -113,7 +114,7 @@ void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool diale
       first_lost_ = first_lost_ || peer.same_ip(first_peer_);
     }
     if (connections_.size() == remote::kMaxRails) return;
-    const bool is_first = !first_lost_ && peer.same_ip(first_peer_);
+    is_first = !first_lost_ && peer.same_ip(first_peer_);
     connections_.insert(is_first ? connections_.begin() : connections_.end(),
                         {.connection = connection, .local = connection->local(), .peer = peer});
   }
@@ -126,7 +127,7 @@ void RdmaBulk::adopt(std::shared_ptr<QueuePairConnection> connection, bool diale
     connection->cut();
     return;
   }
-  pulls_.connection_made(connection);
+  pulls_.connection_made(connection, is_first);
   recover();
   flush_all();
 }

@@ -322,7 +322,7 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
 
 // ---- Connections and what they bring -------------------------------------------------------------------------
 
-void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept {
+void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connection, bool is_first) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
   std::list<Lane> lane(1);
@@ -332,7 +332,7 @@ void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connect
   lane.front().first_segments = kBatchBytes / remote::kSegmentSize;
   lane.front().first_segment = remote::kSegmentSize;
   lane.front().connection = std::move(connection);
-  lanes_.add(lane);
+  lanes_.add(lane, is_first);
   stands_in_ = false;
   for (const EntryPointer& entry : entries_) {
     if (!entry->is_over()) ask(*entry);

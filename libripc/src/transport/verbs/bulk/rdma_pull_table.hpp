@@ -69,8 +69,9 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   void abandon(spi::Pull& pull) noexcept;
   void died() noexcept;
 
-  // Called by the responder; what a completion brings, by the handler.
-  void connection_made(std::shared_ptr<QueuePairConnection> connection) noexcept;
+  // Called by the responder; what a completion brings, by the handler. `is_first`: small items are asked for on this
+  // connection.
+  void connection_made(std::shared_ptr<QueuePairConnection> connection, bool is_first) noexcept;
   void connection_lost(const QueuePairConnection& connection) noexcept;
   // The peer's answer to a question of this table. Ignores an answer to a question that nobody asked.
   void answered(const QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
