@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "transport/verbs/device/device_list.hpp"
@@ -36,24 +37,49 @@ class Registrations {
  public:
   explicit Registrations(const DeviceList& devices) : library_(const_cast<VerbsLibrary&>(*devices.library())) {
     count_ = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      open_.clear();
+    }
     real_ = std::exchange(library_.reg_mr, counted);
+    real_end_ = std::exchange(library_.dereg_mr, ended);
   }
-  ~Registrations() { library_.reg_mr = real_; }
+  ~Registrations() {
+    library_.reg_mr = real_;
+    library_.dereg_mr = real_end_;
+  }
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
-  // Registrations since construction.
+  // Registrations since construction; and those of them that have not ended.
   std::uint64_t count() const { return count_; }
+  std::size_t open() const {
+    const std::lock_guard lock(mutex_);
+    return open_.size();
+  }
 
  private:
   static ibv_mr* counted(ibv_pd* domain, void* start, std::size_t size, int access) {
     ibv_mr* const made = real_(domain, start, size, access);
-    if (made != nullptr) ++count_;
+    if (made == nullptr) return made;
+    ++count_;
+    const std::lock_guard lock(mutex_);
+    open_.insert(made);
     return made;
+  }
+  static int ended(ibv_mr* registration) {
+    {
+      const std::lock_guard lock(mutex_);
+      open_.erase(registration);
+    }
+    return real_end_(registration);
   }
 
   static inline decltype(VerbsLibrary::reg_mr) real_ = nullptr;
+  static inline decltype(VerbsLibrary::dereg_mr) real_end_ = nullptr;
   static inline std::atomic<std::uint64_t> count_{0};
+  static inline std::mutex mutex_;
+  static inline std::set<const ibv_mr*> open_;  // under mutex_
   VerbsLibrary& library_;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../spi_calls.hpp"
+#include "altered_device.hpp"
 #include "long_items.hpp"
 
 namespace ripc::internal::verbs {
@@ -326,6 +327,22 @@ TEST_F(Offers, AreReadAsSoonAsAFullQueueHasRoom) {
   EXPECT_EQ(finish(item), RIPC_OK);
   EXPECT_EQ(outcome_of(item.transfer), RIPC_OK);
   EXPECT_EQ(server.connections_made(), 1u);
+}
+
+// The device no longer knows the window, so that a peer of iWARP cannot write there.
+TEST_F(Offers, LeaveAWindowThatIsTakenAwayDuringTheReadUnregistered) {
+  ASSERT_NO_FATAL_FAILURE(make_connection());
+  const Item item = expose(std::byte{2});
+  ASSERT_TRUE(becomes([&] { return offers_to(bulk_of(*server_)) == 1; }));
+  std::vector<std::byte> window(kSize);
+  spi::Pull pull{.descriptor = item.descriptor, .destination = window.data()};
+  const Registrations made(*devices_);
+  // Nobody learns that the read has ended.
+  const auto pause = server_->pause();
+  ASSERT_EQ(sink_.source->pull(pull), RIPC_PENDING);
+  ASSERT_EQ(made.open(), 1u);
+  sink_.source->abandon(pull);
+  EXPECT_EQ(made.open(), 0u);
 }
 
 }  // namespace

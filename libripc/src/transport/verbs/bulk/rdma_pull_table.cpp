@@ -2,6 +2,7 @@
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/loop_wait.hpp"
 
@@ -86,6 +87,10 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
     }
     lock.unlock();
     for (const auto& connection : connections) connection->cut();
+    // An iWARP peer may write there as long as the memory is registered.
+    lock.lock();
+    const std::vector<LocalMemory> ended = std::exchange(entry->registrations, {});
+    lock.unlock();
     return;
   }
   end(*entry, RIPC_CANCELLED);
