@@ -104,25 +104,27 @@ class BulkBackend : public Bulk {
     return connections;
   }
   std::vector<spi::RailReport> rails() const override {
-    std::vector<spi::RailReport> rails;
+    std::vector<Member> members;
     {
       const std::lock_guard lock(mutex_);
-      for (const Member& member : connections_) {
-        const std::string peer = member.peer.ip();
-        auto rail =
-            std::find_if(rails.begin(), rails.end(), [&](const spi::RailReport& one) { return one.peer == peer; });
-        if (rail == rails.end()) {
-          rail = rails.insert(rails.end(), spi::RailReport());
-          rail->device = device_of(member);
-          rail->local = member.local.ip();
-          rail->peer = peer;
-        }
-        const Connection& connection = *member.connection;
-        rail->rate += rate_of(connection);
-        rail->bytes_sent += connection.sent();
-        rail->bytes_received += connection.received();
-        ++rail->connections;
+      members = connections_;
+    }
+    std::vector<spi::RailReport> rails;
+    for (const Member& member : members) {
+      const std::string peer = member.peer.ip();
+      auto rail =
+          std::find_if(rails.begin(), rails.end(), [&](const spi::RailReport& one) { return one.peer == peer; });
+      if (rail == rails.end()) {
+        rail = rails.insert(rails.end(), spi::RailReport());
+        rail->device = device_of(member);
+        rail->local = member.local.ip();
+        rail->peer = peer;
       }
+      const Connection& connection = *member.connection;
+      rail->rate += rate_of(connection);
+      rail->bytes_sent += connection.sent();
+      rail->bytes_received += connection.received();
+      ++rail->connections;
     }
     mark_spares(rails);
     return rails;
