@@ -15,8 +15,10 @@ std::string what_it_is(const ServiceRecord& record) {
 
 bool has_right_to_displace(const ServiceRecord& record, const ServiceRecord& former,
                            const security::Credentials& credentials) {
-  if (!credentials.trust || former.member == record.member || former.context == record.context) return true;
+  if (!credentials.trust || former.member == record.member) return true;
   const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
+  // It was removed, or has another name now.
+  if (!former.member.empty() && trust->member_named(former.member) == nullptr) return true;
   const security::Trust::Member* const member = trust->member_named(record.member);
   return member != nullptr && trust->is_given(*member, record.name, record.id);
 }

@@ -33,7 +33,8 @@ bool keep_permitted(std::span<const std::byte> bytes, MulticastPacket& packet, c
                     std::string_view purpose, Refusals& refusals);
 
 // Whether `record`, which keep_permitted() has kept, may take the ID from `former`. A member to which the trust file
-// gives the ID may; otherwise only the former holder may. Refusals are counted. True without a trust file.
+// gives the ID may; otherwise only the former holder may, whatever context the record names. A former holder that is
+// not in the trust file any more keeps nothing. Refusals are counted. True without a trust file.
 bool may_displace(const ServiceRecord& record, const ServiceRecord& former, const security::Credentials& credentials);
 
 // Whether others let `record`, which this context wants to publish, take the ID from `holder`, by the same rule. The

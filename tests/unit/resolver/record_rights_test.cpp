@@ -137,10 +137,10 @@ TEST_F(RecordRights, ASealWithoutServicesIsMalformed) {
   EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), spi::DecodeStatus::malformed);
 }
 
+// The records name the same context, which any member can write into its own.
 TEST_F(RecordRights, AMemberTakesAnIdFromAnotherOneOnlyIfTheFileGivesItThatId) {
   const auto may = [&](const char* taker, const char* holder, ripc_service_id id, const std::string& name) {
     spi::ServiceRecord record = record_of(id, name);
-    record.context = 1;
     record.member = taker;
     spi::ServiceRecord former = record_of(id, name);
     former.member = holder;
@@ -150,6 +150,8 @@ TEST_F(RecordRights, AMemberTakesAnIdFromAnotherOneOnlyIfTheFileGivesItThatId) {
   EXPECT_FALSE(may("bob", "alice", kBank, "bank"));
   EXPECT_FALSE(may("bob", "alice", kRandomId, ""));
   EXPECT_TRUE(may("alice", "alice", kRandomId, ""));
+  EXPECT_FALSE(may("bob", "", kRandomId, "")) << "of no member";
+  EXPECT_TRUE(may("bob", "robert", kRandomId, "")) << "of a member that was removed, or renamed";
   receiver_.trust.reset();
   EXPECT_TRUE(may("bob", "alice", kRandomId, ""));
 }
