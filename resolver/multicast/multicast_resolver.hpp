@@ -177,8 +177,9 @@ class MulticastResolver final : public spi::Resolver {
   void read_all(spi::MulticastNetwork& network, int fd);
   void ask_again();
   void process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received);
-  bool is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header);
-  bool is_fresh(const spi::PacketHeader& header);
+  bool is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header,
+                   const ReplayGuard::Sender& sender);
+  bool is_fresh(const ReplayGuard::Sender& sender, std::uint64_t timestamp);
   void reply_without_key(const spi::PacketHeader& header, spi::MulticastNetwork& network, const spi::PeerAddress& from);
   bool is_authorized(spi::MulticastNetwork& network, const spi::PeerAddress& from, spi::MulticastPacket& packet);
   void learn(const spi::MulticastPacket& packet);

@@ -106,6 +106,7 @@ void MulticastResolver::ask_again() {
 void MulticastResolver::process(spi::MulticastNetwork& network, const spi::ReceivedPacket& received) {
   spi::PacketHeader header;
   const spi::DecodeStatus decoded = spi::decode_header(received.bytes, header);
+  ReplayGuard::Sender sender;
   bool has_other_key = false;
   {
     const std::lock_guard lock(mutex_);
@@ -122,7 +123,8 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
     }
     has_other_key = header.is_signed != (options_.credentials.keys != nullptr) &&
                     received.to_group != (header.type == spi::PacketType::reply);
-    if (!is_expected(received, header) && !has_other_key) return;
+    sender = {header.context, spi::stated_signer(received.bytes, header)};
+    if (!is_expected(received, header, sender) && !has_other_key) return;
   }
   if (!has_other_key && header.is_signed && !spi::verify_packet(received.bytes, *options_.credentials.keys)) {
     const std::lock_guard lock(mutex_);
@@ -154,7 +156,7 @@ void MulticastResolver::process(spi::MulticastNetwork& network, const spi::Recei
   if (!is_authorized(network, received.from, packet)) return;
   // Only now: a packet that is not authentic must not make later packets look like copies.
   if (header.type != spi::PacketType::reply)
-    static_cast<void>(guard_.accept(header.context, header.timestamp, options_.wall_clock()));
+    static_cast<void>(guard_.accept(sender, header.timestamp, options_.wall_clock()));
   {
     const std::lock_guard lock(mutex_);
     learn(packet);
@@ -208,7 +210,8 @@ bool MulticastResolver::is_authorized(spi::MulticastNetwork& network, const spi:
 }
 
 // All checks that need neither the MAC nor the services, the cheapest first. The lock is held.
-bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header) {
+bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const spi::PacketHeader& header,
+                                    const ReplayGuard::Sender& sender) {
   if (received.to_group == (header.type == spi::PacketType::reply)) {
     ++counters_.malformed;
     return false;
@@ -217,7 +220,7 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const s
     ++(header.is_signed ? counters_.signed_ones : counters_.unsigned_ones);
     return false;
   }
-  if (header.type != spi::PacketType::reply) return is_fresh(header);
+  if (header.type != spi::PacketType::reply) return is_fresh(sender, header.timestamp);
   const auto question = questions_.find(header.nonce);
   if (question != questions_.end() && question->second->id == header.id) return true;
   ++counters_.unsolicited;
@@ -225,8 +228,8 @@ bool MulticastResolver::is_expected(const spi::ReceivedPacket& received, const s
 }
 
 // The lock is held.
-bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
-  const ReplayGuard::Verdict verdict = guard_.check(header.context, header.timestamp, options_.wall_clock());
+bool MulticastResolver::is_fresh(const ReplayGuard::Sender& sender, std::uint64_t timestamp) {
+  const ReplayGuard::Verdict verdict = guard_.check(sender, timestamp, options_.wall_clock());
   switch (verdict) {
     case ReplayGuard::Verdict::fresh:
       return true;
@@ -238,7 +241,7 @@ bool MulticastResolver::is_fresh(const spi::PacketHeader& header) {
       ++(verdict == ReplayGuard::Verdict::stale ? counters_.stale : counters_.replayed);
       if (options_.credentials.keys) security::Counters::add(options_.credentials.counters->packets_replayed);
       break;
-    case ReplayGuard::Verdict::full:  // more contexts than max_peers are active
+    case ReplayGuard::Verdict::full:  // more senders than the guard remembers are active
       break;
   }
   return false;

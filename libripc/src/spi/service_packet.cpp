@@ -258,6 +258,13 @@ DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& heade
   return is_sized && zero == 0 && flags <= kAllFlags && is_valid(header) ? DecodeStatus::ok : DecodeStatus::malformed;
 }
 
+security::PublicKey stated_signer(std::span<const std::byte> bytes, const PacketHeader& header) noexcept {
+  security::PublicKey key{};
+  if (!header.has_signer || bytes.size() < kHeaderSize + seal_size(header)) return key;
+  std::copy_n(bytes.end() - static_cast<std::ptrdiff_t>(seal_size(header)), key.size(), key.begin());
+  return key;
+}
+
 DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet) {
   if (const DecodeStatus status = decode_header(bytes, packet.header); status != DecodeStatus::ok) return status;
   packet.services.clear();
@@ -283,8 +290,7 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
   if (packet.header.has_signer) {
     // A signature would only say who sent the packet, and would be valid for every other packet without services.
     if (packet.services.empty()) return DecodeStatus::malformed;
-    security::PublicKey& key = packet.signer.emplace();
-    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(end), key.size(), key.begin());
+    packet.signer = stated_signer(bytes, packet.header);
   }
   return DecodeStatus::ok;
 }

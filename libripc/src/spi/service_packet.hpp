@@ -119,6 +119,9 @@ enum class DecodeStatus : std::uint8_t { ok, other_version, malformed };
 // Only the header, checked: enough to decide whether the rest is worth the work.
 DecodeStatus decode_header(std::span<const std::byte> bytes, PacketHeader& header) noexcept;
 
+// Whose signature a packet, whose header was decoded, says it has; not verified. Zeros: no one's.
+security::PublicKey stated_signer(std::span<const std::byte> bytes, const PacketHeader& header) noexcept;
+
 // Any bytes are allowed. Checks every rule of docs/wire.md except the MAC; checks names with hash_name. Signed or not,
 // the services belong to the sender: their context and pid are the header's.
 DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& hash_name, MulticastPacket& packet);

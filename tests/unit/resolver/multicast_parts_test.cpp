@@ -306,79 +306,89 @@ constexpr Nanoseconds kNow = 1'000'000;
 
 TEST(MulticastReplayGuard, APacketIsFreshOnce) {
   ReplayGuard guard(10, 1000);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::copy);
-  EXPECT_EQ(guard.accept(2, kNow, kNow), ReplayGuard::Verdict::fresh) << "of another context";
-  EXPECT_EQ(guard.accept(1, kNow - 5, kNow), ReplayGuard::Verdict::fresh) << "overtaken on its way";
-  EXPECT_EQ(guard.accept(1, kNow - 5, kNow), ReplayGuard::Verdict::copy);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::copy);
+  EXPECT_EQ(guard.accept({2}, kNow, kNow), ReplayGuard::Verdict::fresh) << "of another context";
+  EXPECT_EQ(guard.accept({1}, kNow - 5, kNow), ReplayGuard::Verdict::fresh) << "overtaken on its way";
+  EXPECT_EQ(guard.accept({1}, kNow - 5, kNow), ReplayGuard::Verdict::copy);
+}
+
+TEST(MulticastReplayGuard, PacketsWithTheContextOfAnotherSignerDoNotMakeItsOwnLookOld) {
+  ReplayGuard guard(2, 1000);
+  const ReplayGuard::Sender holder{1, {std::byte{7}}};
+  const ReplayGuard::Sender thief{1, {std::byte{8}}};
+  for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
+    EXPECT_EQ(guard.accept(thief, kNow + 900 + i, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept(holder, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept(holder, kNow, kNow), ReplayGuard::Verdict::copy);
 }
 
 TEST(MulticastReplayGuard, APacketOlderThanAllRememberedOnesWasReplayed) {
   ReplayGuard guard(10, 1000);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
-    EXPECT_EQ(guard.accept(1, kNow + i, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::replayed);
+    EXPECT_EQ(guard.accept({1}, kNow + i, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::replayed);
 }
 
 TEST(MulticastReplayGuard, ACopyByAnotherWayComesWithinASecond) {
   constexpr Nanoseconds kSecond = 1'000'000'000;
   ReplayGuard guard(10, 10 * kSecond);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow + kSecond), ReplayGuard::Verdict::copy);
-  EXPECT_EQ(guard.accept(1, kNow, kNow + kSecond + 1), ReplayGuard::Verdict::replayed);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow + kSecond), ReplayGuard::Verdict::copy);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow + kSecond + 1), ReplayGuard::Verdict::replayed);
 }
 
 TEST(MulticastReplayGuard, TimesFarFromOursAreStale) {
   ReplayGuard guard(10, 1000);
-  EXPECT_EQ(guard.accept(1, kNow - 1001, kNow), ReplayGuard::Verdict::stale);
-  EXPECT_EQ(guard.accept(1, kNow + 1001, kNow), ReplayGuard::Verdict::stale);
-  EXPECT_EQ(guard.accept(1, UINT64_MAX, kNow), ReplayGuard::Verdict::stale);
-  EXPECT_EQ(guard.accept(1, kNow + 1000, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow - 1001, kNow), ReplayGuard::Verdict::stale);
+  EXPECT_EQ(guard.accept({1}, kNow + 1001, kNow), ReplayGuard::Verdict::stale);
+  EXPECT_EQ(guard.accept({1}, UINT64_MAX, kNow), ReplayGuard::Verdict::stale);
+  EXPECT_EQ(guard.accept({1}, kNow + 1000, kNow), ReplayGuard::Verdict::fresh);
 }
 
 TEST(MulticastReplayGuard, AContextIsForgottenOnlyWhenItsPacketsAreStale) {
   ReplayGuard guard(2, 1000);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(2, kNow, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(3, kNow, kNow), ReplayGuard::Verdict::full);
-  EXPECT_EQ(guard.accept(3, kNow + 1001, kNow + 1001), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow + 1001), ReplayGuard::Verdict::stale);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({2}, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({3}, kNow, kNow), ReplayGuard::Verdict::full);
+  EXPECT_EQ(guard.accept({3}, kNow + 1001, kNow + 1001), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow + 1001), ReplayGuard::Verdict::stale);
 }
 
 TEST(MulticastReplayGuard, AfterOurClockWasSetBackEachPacketIsFreshOnceAgain) {
   constexpr Nanoseconds kBack = kNow - 5000;
   ReplayGuard guard(1, 1000);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
-    EXPECT_EQ(guard.accept(1, kNow + i, kNow), ReplayGuard::Verdict::fresh);
+    EXPECT_EQ(guard.accept({1}, kNow + i, kNow), ReplayGuard::Verdict::fresh);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i) {
-    EXPECT_EQ(guard.accept(1, kBack + i, kBack), ReplayGuard::Verdict::fresh) << i;
-    EXPECT_EQ(guard.accept(1, kBack + i, kBack), ReplayGuard::Verdict::copy) << i;
+    EXPECT_EQ(guard.accept({1}, kBack + i, kBack), ReplayGuard::Verdict::fresh) << i;
+    EXPECT_EQ(guard.accept({1}, kBack + i, kBack), ReplayGuard::Verdict::copy) << i;
   }
-  EXPECT_EQ(guard.accept(1, kBack, kBack), ReplayGuard::Verdict::replayed);
-  EXPECT_EQ(guard.accept(1, kNow, kBack), ReplayGuard::Verdict::stale);
+  EXPECT_EQ(guard.accept({1}, kBack, kBack), ReplayGuard::Verdict::replayed);
+  EXPECT_EQ(guard.accept({1}, kNow, kBack), ReplayGuard::Verdict::stale);
 }
 
 TEST(MulticastReplayGuard, AfterOurClockWasSetBackALittleAnOlderPacketIsStillOld) {
   ReplayGuard guard(1, 1000);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
-    EXPECT_EQ(guard.accept(1, kNow + 2 * i, kNow), ReplayGuard::Verdict::fresh);
+    EXPECT_EQ(guard.accept({1}, kNow + 2 * i, kNow), ReplayGuard::Verdict::fresh);
   constexpr Nanoseconds kBack = kNow + ReplayGuard::kRemembered - 1000;  // half of them are too far ahead now
-  EXPECT_EQ(guard.accept(1, kNow + 3, kBack), ReplayGuard::Verdict::fresh) << "overtaken on its way";
-  EXPECT_EQ(guard.accept(1, kNow, kBack), ReplayGuard::Verdict::replayed);
+  EXPECT_EQ(guard.accept({1}, kNow + 3, kBack), ReplayGuard::Verdict::fresh) << "overtaken on its way";
+  EXPECT_EQ(guard.accept({1}, kNow, kBack), ReplayGuard::Verdict::replayed);
 }
 
 TEST(MulticastReplayGuard, AContextFromBeforeOurClockWasSetBackGivesItsPlaceToAnother) {
   ReplayGuard guard(1, 1000);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(2, kNow - 5000, kNow - 5000), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({2}, kNow - 5000, kNow - 5000), ReplayGuard::Verdict::fresh);
 }
 
 TEST(MulticastReplayGuard, WithoutAuthenticTimesOneFromTheFutureDoesNotSilenceItsContext) {
   ReplayGuard guard(2, 0);
   for (std::size_t i = 0; i <= ReplayGuard::kRemembered; ++i)
-    EXPECT_EQ(guard.accept(1, UINT64_MAX - i, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::fresh);
-  EXPECT_EQ(guard.accept(1, kNow, kNow), ReplayGuard::Verdict::copy);
+    EXPECT_EQ(guard.accept({1}, UINT64_MAX - i, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::fresh);
+  EXPECT_EQ(guard.accept({1}, kNow, kNow), ReplayGuard::Verdict::copy);
 }
 
 }  // namespace

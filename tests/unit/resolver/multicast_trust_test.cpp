@@ -73,6 +73,23 @@ TEST_F(MulticastTrust, TheIdOfAnotherMemberIsNotTakenOverEvenWithoutAName) {
   EXPECT_EQ(alice_->resolve(kMulticastRandomId, Deadline::after(0))->incarnation, own.incarnation);
 }
 
+// The context is in the header of each packet, and a member may write any there.
+TEST_F(MulticastTrust, AMemberThatStatesTheContextOfAnotherOneNeitherTakesItsIdNorSilencesIt) {
+  spi::ServiceRecord own = alice_.publish(kMulticastRandomId);
+  ASSERT_TRUE(victim_.resolve(kMulticastRandomId).ok());
+  PacketHeader header = outsider_.header(PacketType::announcement);
+  header.context = alice_.id();
+  header.timestamp += victim_options_.clock_tolerance / 2;
+  const security::Credentials bob = member_credentials(shared_.credentials.keys, 2);
+  for (std::size_t index = 0; index <= resolver::ReplayGuard::kRemembered; ++index, ++header.timestamp)
+    outsider_.send(outsider_.packet(header, {claim(kMulticastRandomId, "", own.incarnation)}, spi::Seal(bob)));
+  EXPECT_TRUE(eventually([&] { return not_permitted() > resolver::ReplayGuard::kRemembered; }));
+  EXPECT_EQ(victim_.look(kMulticastRandomId)->addresses, own.addresses);
+  own.addresses.front().locator += "0";
+  ASSERT_TRUE(alice_->update(own).ok());
+  EXPECT_TRUE(eventually([&] { return victim_.look(kMulticastRandomId)->addresses == own.addresses; }));
+}
+
 TEST_F(MulticastTrust, ARecordStolenBeforeATakeoverDoesNotBringTheFormerHolderBack) {
   alice_.publish(kMulticastBank, "bank");
   ASSERT_TRUE(victim_.resolve(kMulticastBank).ok());
