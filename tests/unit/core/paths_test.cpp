@@ -95,9 +95,10 @@ TEST_F(FindingPaths, ASearchThatFailsForWantOfMemoryLetsOthersSearch) {
 TEST_F(FindingPaths, AFormerHolderIsNotifiedAtTheFirstAddressThatAnswersAndNeverInThisContext) {
   spi::ServiceRecord former;
   former.context = 2;
+  former.member = "bank";
   former.addresses = {{"unknown", "a"}, {"fake", "silent"}, {"fake", "b"}, {"fake", "c"}};
   paths_.fence_former(former, 9);
-  EXPECT_EQ(transport_.fenced, (std::vector<std::string>{"silent", "b"}));
+  EXPECT_EQ(transport_.fenced, (std::vector<std::string>{"bank@silent", "bank@b"}));
   former.context = parts_.id;
   paths_.fence_former(former, 9);
   EXPECT_EQ(transport_.fenced.size(), 2u);

@@ -71,7 +71,7 @@ class ScriptedTransport final : public FakeTransport {
     return way;
   }
   Status fence(const spi::Address& address, ripc_service_id, std::uint64_t, Deadline) override {
-    fenced.push_back(address.locator);
+    fenced.push_back(address.member + "@" + address.locator);
     return address.locator == "silent" ? Status(RIPC_TIMEOUT) : Status();
   }
 

@@ -247,8 +247,10 @@ void Paths::fence_former(const spi::ServiceRecord& former, std::uint64_t incarna
     // A former holder that is stopped or gone needs no answer: peers ask the resolver, and the former holder learns of
     // it when it runs again.
     try {
+      spi::Address expected = address;
+      expected.member = former.member;
       if (transport != nullptr &&
-          transport->fence(address, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
+          transport->fence(expected, former.id, incarnation, Deadline::after(kFenceTimeout)).ok())
         return;
     } catch (const std::bad_alloc&) {
       // Treated like a former holder that does not answer.

@@ -86,6 +86,10 @@ struct Session {
 
   // ---- Any thread ----
 
+  // Once greeted: whether the peer can be this member. Empty: any, or not known.
+  bool may_be(const std::string& member) const noexcept {
+    return member.empty() || peer_entry->identity.empty() || peer_entry->identity == member;
+  }
   // The ends of the control connection, or of the last one; empty before the first.
   Endpoint local() const;
   Endpoint remote() const;

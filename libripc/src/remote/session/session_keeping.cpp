@@ -67,8 +67,8 @@ Greeting SessionTransport::greeting(const SessionPointer& session, Role role, st
 
 // ---- Ours ----------------------------------------------------------------------------------------------------
 
-Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> locators, Deadline deadline,
-                                                      bool greeted) {
+Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> locators, const std::string& member,
+                                                      Deadline deadline, bool greeted) {
   std::string text;
   std::vector<Endpoint> endpoints;
   for (const Locator& locator : locators) {
@@ -82,7 +82,7 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return RIPC_CLOSED;
-      session = known_session(locators, text);
+      session = known_session(locators, member, text);
       if (!session) {
         Result<SessionPointer> begun = begin_session(locators, text, endpoints);
         if (!begun.ok()) return begun;
@@ -101,10 +101,13 @@ Result<SessionPointer> SessionTransport::session_with(std::span<const Locator> l
   return session;
 }
 
-SessionPointer SessionTransport::known_session(std::span<const Locator> locators, const std::string& text) const {
+// A peer states its context itself, so another one may have stated this context.
+SessionPointer SessionTransport::known_session(std::span<const Locator> locators, const std::string& member,
+                                               const std::string& text) const {
   const auto known = std::find_if(sessions_.begin(), sessions_.end(), [&](const SessionPointer& session) {
-    return session->greeted && std::any_of(locators.begin(), locators.end(),
-                                           [&](const Locator& locator) { return locator.context == session->context; });
+    return session->greeted && session->may_be(member) &&
+           std::any_of(locators.begin(), locators.end(),
+                       [&](const Locator& locator) { return locator.context == session->context; });
   });
   if (known != sessions_.end()) return *known;
   const auto under_way = outgoing_.find(text);

@@ -20,6 +20,15 @@ constexpr Nanoseconds kSettle = 20'000'000;
 // How long to wait for peers to read messages from connections; a peer that has not read them by then loses them.
 constexpr Nanoseconds kStopTimeout = 1'000'000'000;
 
+// The member reached at an address need not be the one that holds the service.
+Status other_member(const Session& session, const std::string& expected) {
+  std::string text = session.peer_entry->identity;
+  text += " is at the address of the service, but ";
+  text += expected;
+  text += " holds it: the address is wrong, or has another host now.";
+  return Status(RIPC_REFUSED, text);
+}
+
 }  // namespace
 
 SessionTransport::SessionTransport(std::string_view name, SessionOptions options)
@@ -250,23 +259,15 @@ Result<spi::Connected> SessionTransport::connect(std::span<const spi::Address> a
     indices.push_back(index);
   }
   while (!locators.empty()) {
-    Result<SessionPointer> session = session_with(locators, deadline);
+    const std::string& member = addresses[indices.front()].member;
+    Result<SessionPointer> session = session_with(locators, member, deadline);
     if (!session.ok()) return session.status();
     const auto leads_there = [&](const Locator& locator) {
       return locator.leads_to((*session)->context, (*session)->remote(), host_identity_);
     };
     const auto chosen = std::find_if(locators.begin(), locators.end(), leads_there);
     const bool is_known = chosen != locators.end();
-    // The member reached at this address need not be the one that holds the service.
-    const std::string& expected = addresses[indices.front()].member;
-    const std::string& found = (*session)->peer_entry->identity;
-    if (!expected.empty() && !found.empty() && expected != found) {
-      std::string text = found;
-      text += " is at the address of the service, but ";
-      text += expected;
-      text += " holds it: the address is wrong, or has another host now.";
-      return Status(RIPC_REFUSED, text);
-    }
+    if (!(*session)->may_be(member)) return other_member(**session, member);
     Result<std::shared_ptr<spi::Channel>> channel = connect_over(*session, id, deadline);
     if (channel.ok()) {
       const spi::Address& address =
@@ -348,11 +349,14 @@ Status SessionTransport::fence(const spi::Address& address, ripc_service_id id, 
   // Sent at once, so that a stopped holder finds it when it runs again.
   const Result<Locator> locator = Locator::parse(address.locator);
   if (!locator.ok()) return locator.status();
-  Result<SessionPointer> session = session_with({&*locator, 1}, deadline, false);
+  Result<SessionPointer> session = session_with({&*locator, 1}, address.member, deadline, false);
   if (!session.ok()) return session.status();
-  return ask<wire::session_control::Fenced>(
-             *session, wire::session_control::Fence{.service = id, .incarnation = incarnation}, deadline)
-      .status();
+  Status status = ask<wire::session_control::Fenced>(
+                      *session, wire::session_control::Fence{.service = id, .incarnation = incarnation}, deadline)
+                      .status();
+  // An answer follows the greeting.
+  if (status.ok() && !(*session)->may_be(address.member)) return other_member(**session, address.member);
+  return status;
 }
 
 void SessionTransport::close_link(LinkChannel& channel, ripc_status why) noexcept {

@@ -207,11 +207,14 @@ class SessionTransport : public spi::Transport {
   void say_goodbye() noexcept;
 
   // ---- Sessions (session_keeping.cpp) ----
-  // The session with the context that the locators lead to, greeted; all their addresses are tried concurrently.
-  // Without `greeted`, perhaps before the greeting: what is sent then follows it.
-  Result<SessionPointer> session_with(std::span<const Locator> locators, Deadline deadline, bool greeted = true);
+  // The session with the context that the locators lead to, greeted; all their addresses are tried concurrently. It is
+  // with that member, unless another one is there. Without `greeted`, perhaps before the greeting: what is sent then
+  // follows it.
+  Result<SessionPointer> session_with(std::span<const Locator> locators, const std::string& member, Deadline deadline,
+                                      bool greeted = true);
   // Under the mutex. `text`: the locators, as they are written.
-  SessionPointer known_session(std::span<const Locator> locators, const std::string& text) const;
+  SessionPointer known_session(std::span<const Locator> locators, const std::string& member,
+                               const std::string& text) const;
   Result<SessionPointer> begin_session(std::span<const Locator> locators, const std::string& text,
                                        std::vector<Endpoint> endpoints);
   void dial(const SessionPointer& session, Deadline deadline);

@@ -127,8 +127,39 @@ TEST(SessionTrust, ATrueRecordDoesNotLeadToAnotherMemberAtItsAddress) {
   EXPECT_NE(refused.status().text().find("me is at the address of the service, but other holds it"),
             std::string_view::npos)
       << refused.status().text();
+  EXPECT_EQ(client.transport().fence(address, 7, 1, Deadline::after(kLimit)).code(), RIPC_REFUSED);
   address.member = "me";
   EXPECT_TRUE(test::connect(client.transport(), address, 7, Deadline::after(kLimit)).ok());
+  EXPECT_TRUE(client.transport().fence(address, 7, 1, Deadline::after(kLimit)).ok());
+}
+
+// The peer that begins a session states its context itself.
+TEST(SessionTrust, AMemberThatStatesTheContextOfAnotherOneNeitherKeepsThisHostFromItNorTakesItsFences) {
+  TransportOptions options;
+  options.credentials.keys = security::keys_of("1");
+  options.context = 4711;
+  options.credentials.identity = security::identity_of(1);
+  Node victim(options);
+  EventSet events = make_events();
+  const auto port = victim.open_port(events, 7);
+  options.credentials.identity = security::identity_of(2);
+  Node thief(options);
+  TransportOptions serving;
+  serving.credentials.keys = options.credentials.keys;
+  serving.credentials.identity = security::identity_of(3);
+  serving.credentials.trust = std::make_shared<security::TrustFile>(security::trust_of(
+      "victim " + security::key_of(1) + "\nthief " + security::key_of(2) + "\nserver " + security::key_of(3) + "\n"));
+  Node server(serving);
+  EventSet own_events = make_events();
+  const auto own_port = server.open_port(own_events, 8);
+  ASSERT_TRUE(thief.connect(server, 8).ok());
+  spi::Address address = victim.transport().address();
+  address.member = "victim";
+  EXPECT_TRUE(server.transport().fence(address, 7, 1, Deadline::after(kLimit)).ok());
+  EXPECT_EQ(thief.host().fences(), 0);
+  EXPECT_EQ(victim.host().fences(), 1);
+  const auto connected = test::connect(server.transport(), address, 7, Deadline::after(kLimit));
+  EXPECT_TRUE(connected.ok()) << connected.status().text();
 }
 
 TEST(SessionTrust, ASourceIsKnownAndBelievedOnlyWhatItsMemberMayHold) {
