@@ -18,6 +18,8 @@ constexpr std::size_t kControlReserve = 48 * datagram_bytes(wire::datagram::kHea
 constexpr int kMaxErrors = 4;
 // How many batches without a packet are read in one turn.
 constexpr int kMaxEmptyBatches = 8;
+// How many records without a packet are read in one turn.
+constexpr int kMaxEmptyRecords = 128;
 // How long datagrams that were sent before a connection was there may still be on their way.
 constexpr Nanoseconds kReorderTimeout = 10'000'000;
 
@@ -312,6 +314,7 @@ void UdpReceiver::end_stream(UdpSource& source) noexcept {
 std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink,
                                      std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
+  int refused = 0;
   spi::Bytes datagram;
   while (taken < budget) {
     if (stream.packet.empty()) {
@@ -326,9 +329,15 @@ std::size_t UdpReceiver::poll_stream(UdpSource& source, StreamReceiver& stream, 
         if ((taken != 0 && !stream.has_buffered()) || !fill(source, stream, sink)) return taken;
         continue;
       }
+      // As in fetch().
+      if (refused >= kMaxEmptyRecords) {
+        port_.events().wake();
+        break;
+      }
       stream.packet = source.accept(datagram, source.token(), port_.counters());
       if (stream.packet.empty()) {
         stream.pop();
+        ++refused;
         continue;
       }
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links that get their own connection, for packets that are larger than a datagram.
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <set>
 #include <string>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "link_ends.hpp"
+#include "wire/bytes.hpp"
 
 namespace ripc::internal::socket {
 namespace {
@@ -290,6 +293,46 @@ TEST_F(MediumLink, ABlockedSourceWaitsAndOthersHaveTheirTurn) {
   std::vector<std::string> texts;
   for (const auto& [source, text] : sink_.packets) texts.push_back(text);
   EXPECT_EQ(texts, (std::vector<std::string>{"by the other", "one", "two", "three"}));
+}
+
+TEST_F(MediumLink, AConnectionThatBringsOnlyRefusedRecordsLeavesOthersTheirTurn) {
+  constexpr std::size_t kRecords = 1000;
+  const auto other = sender_.channel(receiver_);
+  ASSERT_NE(other, nullptr);
+  const std::set<int> before = streams();
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  // A packet of one byte, without the token of the link.
+  std::vector<std::byte> records;
+  wire::datagram::HeaderBytes head;
+  wire::datagram::encode({.sequence = 2}, head);
+  std::array<std::byte, remote::kRecordPrefix> prefix;
+  wire::store_le<std::uint32_t>(prefix.data(), head.size() + 1);
+  for (std::size_t count = 0; count < kRecords; ++count) {
+    records.insert(records.end(), prefix.begin(), prefix.end());
+    records.insert(records.end(), head.begin(), head.end());
+    records.push_back(std::byte{'x'});
+  }
+  const std::uint16_t listening = remote::Locator::parse(receiver_.transport().address().locator)->port;
+  int to = -1;
+  int from = -1;
+  for (const int fd : streams()) {
+    if (!before.contains(fd)) (remote::Endpoint::remote_of(fd).port() == listening ? to : from) = fd;
+  }
+  ASSERT_EQ(::send(to, records.data(), records.size(), MSG_NOSIGNAL), static_cast<ssize_t>(records.size()));
+  ASSERT_TRUE(eventually([&] {
+    int arrived = 0;
+    return ioctl(from, FIONREAD, &arrived) == 0 && arrived == static_cast<int>(records.size());
+  }));
+  ASSERT_EQ(send_text(*other, "by the other"), RIPC_OK);
+  (void)port_->poll(sink_, 64);
+  EXPECT_LT(port_->statistics().corrupt, kRecords);
+  EXPECT_TRUE(poll_until(1));
+  while (port_->statistics().corrupt < kRecords) {
+    ASSERT_EQ(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
+    events_.drain();
+    (void)port_->poll(sink_, 64);
+  }
 }
 
 TEST_F(MediumLink, IsReceivedBesideMoreLinksThanAreReadDirectly) {
