@@ -49,11 +49,11 @@ std::uint32_t UdpReceiver::budget(std::size_t buffer) const noexcept {
   return static_cast<std::uint32_t>(std::max(usable - std::min(usable, kControlReserve), least) / kCreditUnit);
 }
 
-Status UdpReceiver::watch_locked(const UdpSource& source, int fd) noexcept {
+Status UdpReceiver::watch(const UniqueFd& set, const UdpSource& source, int fd) noexcept {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = const_cast<UdpSource*>(&source);
-  if (epoll_ctl(ready_set_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  if (epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
   return system_error(errno, "epoll_ctl", "raise fs.epoll.max_user_watches");
 }
 
@@ -65,19 +65,18 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
   if (sources_.capacity() < count) sources_.reserve(2 * count);
   if (polled_capacity_ < count && spare_.capacity() < count) spare_.reserve(2 * count);
   if (!buffers_) buffers_ = std::make_unique_for_overwrite<std::byte[]>(kBatch * kStride);  // untouched before use
-  if (sources_.size() >= kDirect) {
-    if (!ready_set_) {
-      ready_set_.reset(epoll_create1(EPOLL_CLOEXEC));
-      if (!ready_set_) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
-      for (const auto& present : sources_) {
-        Status status = watch_locked(*present, present->socket().fd());
-        if (status.ok() && present->stream_fd >= 0) status = watch_locked(*present, present->stream_fd);
-        if (!status.ok()) return status;
-      }
+  if (sources_.size() >= kDirect && !ready_set_) {
+    UniqueFd set(epoll_create1(EPOLL_CLOEXEC));
+    if (!set) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
+    for (const auto& present : sources_) {
+      Status status = watch(set, *present, present->socket().fd());
+      if (status.ok() && present->stream_fd >= 0) status = watch(set, *present, present->stream_fd);
+      if (!status.ok()) return status;
     }
+    ready_set_ = std::move(set);
   }
   if (ready_set_) {
-    if (Status status = watch_locked(*source, source->socket().fd()); !status.ok()) return status;
+    if (Status status = watch(ready_set_, *source, source->socket().fd()); !status.ok()) return status;
   }
   Status status = port_.events().add(source->socket().fd(), EventSet::Kind::packets);
   if (!status.ok()) {
@@ -107,7 +106,7 @@ void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, Secur
 Status UdpReceiver::watch_stream(UdpSource& source, int fd) noexcept {
   Status status = port_.events().add(fd, EventSet::Kind::packets);
   if (!status.ok() || !ready_set_) return status;
-  status = watch_locked(source, fd);
+  status = watch(ready_set_, source, fd);
   if (!status.ok()) port_.events().remove(fd);
   return status;
 }
@@ -188,7 +187,7 @@ std::size_t UdpReceiver::poll_ready(spi::PacketSink& sink, std::size_t budget, b
     }
     const bool last = !more && ready_count_ < ready_.size();
     while (ready_next_ < ready_count_ && taken < budget && !stop) {
-      auto* const source = static_cast<UdpSource*>(ready_[ready_next_].data.ptr);  // as watch_locked() gave it
+      auto* const source = static_cast<UdpSource*>(ready_[ready_next_].data.ptr);  // as watch() gave it
       ++ready_next_;
       taken += poll_source(std::shared_ptr<UdpSource>(source->shared_from_this(), source), sink, budget - taken, stop);
     }

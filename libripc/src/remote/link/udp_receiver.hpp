@@ -62,7 +62,7 @@ class UdpReceiver {
   bool set_aside() noexcept;
   void take_kept(UdpSource& source) noexcept;
   void remove(const std::shared_ptr<UdpSource>& source) noexcept;
-  Status watch_locked(const UdpSource& source, int fd) noexcept;
+  static Status watch(const UniqueFd& set, const UdpSource& source, int fd) noexcept;
   Status watch_stream(UdpSource& source, int fd) noexcept;
   void unwatch(int fd) noexcept;
   void end_stream(UdpSource& source) noexcept;

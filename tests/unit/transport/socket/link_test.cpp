@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets from a channel to a port, and the credits that keep them from being lost.
+#include <dlfcn.h>
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <array>
+#include <atomic>
+#include <climits>
 #include <future>
 #include <map>
 #include <string>
@@ -10,6 +16,29 @@
 
 #include "link_ends.hpp"
 #include "support/failing_allocation.hpp"
+
+namespace {
+
+// Of the sockets for datagrams.
+std::atomic<int> sockets_that_can_be_watched{INT_MAX};
+
+}  // namespace
+
+// The executable's function takes precedence over that of the C library.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the names of the C library are reserved
+extern "C" int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
+  static const auto kReal =
+      reinterpret_cast<int (*)(int, int, int, epoll_event*)>(::dlsym(RTLD_NEXT, "epoll_ctl"));  // NOLINT: dlsym
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (operation == EPOLL_CTL_ADD && sockets_that_can_be_watched != INT_MAX &&
+      getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_DGRAM &&
+      sockets_that_can_be_watched-- <= 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return kReal(set, operation, fd, event);
+}
 
 namespace ripc::internal::socket {
 namespace {
@@ -259,6 +288,26 @@ TEST_F(LinkTest, ManySendersHaveTheirTurns) {
   EXPECT_EQ(shares.size(), kSenders) << "nobody waits until the others are through";
   ASSERT_TRUE(poll_until(kSenders * kEach));
   channels.clear();
+}
+
+TEST_F(LinkTest, ALinkThatCannotBeWatchedIsRefusedAndTheOthersAreStillRead) {
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<std::shared_ptr<remote::UdpChannel>> channels;
+  for (int count = 0; count < 6; ++count) nodes.push_back(std::make_unique<Node>(options(false, false)));
+  for (int count = 0; count < 4; ++count) {
+    channels.push_back(nodes[static_cast<std::size_t>(count)]->channel(receiver_));
+    ASSERT_NE(channels.back(), nullptr);
+  }
+  // From the fifth on, the system is asked which sockets are ready. It has room for one of them.
+  sockets_that_can_be_watched = 1;
+  EXPECT_FALSE(nodes[4]->connect(receiver_).ok());
+  sockets_that_can_be_watched = INT_MAX;
+  channels.push_back(nodes[5]->channel(receiver_));
+  ASSERT_NE(channels.back(), nullptr);
+  for (std::size_t packets = 1; packets <= 20; ++packets) {
+    ASSERT_EQ(send_text(*channels[packets % channels.size()], "x"), RIPC_OK);
+    ASSERT_TRUE(poll_until(packets)) << packets;
+  }
 }
 
 TEST_F(LinkTest, AClosedChannelIsDrainedAndThenGone) {
