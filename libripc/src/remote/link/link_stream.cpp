@@ -56,11 +56,18 @@ Result<std::shared_ptr<StreamSender>> StreamSender::create(SecureSocket connecti
   connection.keep_alive(kIdle);
   std::shared_ptr<StreamSender> made(new StreamSender(std::move(connection), loop, std::move(notify)));
   made->out_.reserve(kMostWaiting);
+  EventLoop::Handler handler = [made](std::uint32_t events) { made->on_event(events); };
+  made->end_of_patience_ = loop.make_timer([weak = std::weak_ptr<StreamSender>(made)] {
+    const auto alive = weak.lock();
+    if (!alive) return;
+    const std::lock_guard lock(alive->mutex_);
+    alive->close_locked();
+  });
   // Edge-triggered: an event comes only after the socket was full, or when the connection ends.
-  Status status =
-      loop.add(fd, EPOLLOUT | EPOLLRDHUP | EPOLLET, [made](std::uint32_t events) { made->on_event(events); });
-  if (!status.ok()) return status;
-  return made;
+  Status status = loop.add(fd, EPOLLOUT | EPOLLRDHUP | EPOLLET, std::move(handler));
+  if (status.ok()) return made;
+  loop.cancel_timer(made->end_of_patience_);
+  return status;
 }
 
 ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept {
@@ -210,16 +217,18 @@ void StreamSender::lose_locked() noexcept {
   (void)shutdown(connection_.fd(), SHUT_RDWR);
 }
 
-void StreamSender::finish() noexcept {
+void StreamSender::finish(Nanoseconds patience) noexcept {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true)) return;
   notify_ = nullptr;
   flush_locked();
-  if (lost_ || waiting() == 0) close_locked();
+  if (lost_ || waiting() == 0 || patience == 0) return close_locked();
+  loop_.set_timer(end_of_patience_, monotonic_now() + patience);
 }
 
 void StreamSender::close_locked() noexcept {
   if (!connection_) return;
+  loop_.cancel_timer(end_of_patience_);
   loop_.remove(connection_.fd());
   connection_.close();
   lost_ = true;

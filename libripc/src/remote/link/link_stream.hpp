@@ -50,11 +50,13 @@ class StreamSender {
   // Called now and then: gives back the memory that a large record took while it waited, and ends a connection on which
   // nothing arrives any more.
   void look() noexcept;
-  // Nothing more is sent. The responder writes what waits, and closes the connection then.
-  void finish() noexcept;
+  // Nothing more is sent. The responder writes what waits, and closes the connection then, or after `patience`: a peer
+  // that does not read keeps nothing open.
+  void finish(Nanoseconds patience = kPatience) noexcept;
 
  private:
   static constexpr std::size_t kMostWaiting = 2 * kMaxCopied;
+  static constexpr Nanoseconds kPatience = 10'000'000'000;
   // Bytes of small packets that are worth a system call.
   static constexpr std::size_t kTogether = std::size_t{16} << 10;
 
@@ -67,6 +69,7 @@ class StreamSender {
   void close_locked() noexcept;
 
   EventLoop& loop_;
+  EventLoop::TimerId end_of_patience_ = 0;
   std::mutex mutex_;
   SecureSocket connection_;
   std::function<void()> notify_;

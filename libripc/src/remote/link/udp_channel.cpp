@@ -89,7 +89,8 @@ void UdpChannel::on_end() noexcept {
   stream_timer_.cancel();
   flush_timer_.cancel();
   const std::lock_guard lock(mutex_);
-  if (stream_) stream_->finish();
+  // The peer does not take what waits: it has closed the link, or is gone.
+  if (stream_) stream_->finish(0);
   proven_.notify_all();
 }
 

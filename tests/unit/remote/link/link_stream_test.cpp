@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -192,6 +193,13 @@ TEST_F(LinkStream, FinishWritesWaitingPacketsAndClosesTheConnection) {
   std::vector<std::string> received;
   ASSERT_TRUE(receive_until(received, sent));
   EXPECT_TRUE(eventually([&] { return receiver_->fill(sink_) == StreamReceiver::Outcome::ended; }));
+}
+
+TEST_F(LinkStream, FinishClosesTheConnectionOfAPeerThatDoesNotRead) {
+  for (std::uint32_t sent = 0; send(sent + 1, std::string(50'000, 'x')) == RIPC_OK;) ++sent;
+  std::exchange(sender_, nullptr)->finish(1'000'000);
+  pollfd end{receiver_->fd(), 0, 0};
+  EXPECT_TRUE(eventually([&] { return poll(&end, 1, 0) == 1 && (end.revents & POLLHUP) != 0; }));
 }
 
 TEST_F(LinkStream, ALostConnectionIsReportedAndRefusesWhatComesAfter) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links whose datagrams go over the session's control connection, because UDP does not get through.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -215,6 +216,14 @@ TEST_F(LoneLink, AConnectionThatIsCutWhileUdpIsProvenAgainLeavesThatQuestionAndI
   ASSERT_TRUE(eventually([&] { return channel_->ready_limit() < limit; }));
   channel_->check_path();
   EXPECT_TRUE(eventually(is_asked));
+}
+
+TEST_F(LoneLink, APeerThatHasClosedTheLinkKeepsNoConnectionOpenByNotReading) {
+  ASSERT_EQ(channel_->widen(100'000), RIPC_OK);
+  while (send_text(*channel_, std::string(100'000, 'x')) == RIPC_OK) continue;
+  ASSERT_TRUE(channel_->end(RIPC_CLOSED));
+  pollfd end{peer_.get(), 0, 0};
+  EXPECT_TRUE(eventually([&] { return poll(&end, 1, 0) == 1 && (end.revents & POLLHUP) != 0; }));
 }
 
 class LoneLinkWithMuchCredit : public LoneLink {
