@@ -20,6 +20,8 @@ constexpr std::size_t kMostStreamDialers = 32;
 
 void SessionTransport::connect_stream(const SessionPointer& session, std::uint32_t link, StreamTaker taker) {
   if (session->lost) return;
+  // A peer that has closed a link makes no connection for it.
+  std::erase_if(session->stream_takers, [&](const auto& entry) { return !session->channel(entry.first); });
   session->stream_takers[link] = std::move(taker);
   // The side that began the session makes them, so only one side needs to be reachable.
   if (session->incoming) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <future>
 #include <set>
 #include <string>
 #include <thread>
@@ -138,6 +139,37 @@ TEST_F(MediumLink, LinksOfTheSideThatAcceptedTheSessionWidenToo) {
     return sink.packets.size() == 1;
   }));
   EXPECT_EQ(sink.packets[0].second, large);
+}
+
+// The peer's responder does not run, so nobody answers the question for a connection.
+TEST_F(MediumLink, ALinkThatHasEndedIsForgottenThoughItsConnectionWasNeverMade) {
+  TransportOptions options;
+  options.peer_timeout = 400'000'000;
+  Node impatient(options);
+  EventSet events = make_events();
+  const auto port = impatient.open_port(events, 8);
+  const auto there = sender_.channel(impatient, 8);
+  ASSERT_NE(there, nullptr);
+  const auto back_port = sender_.open_port(events, 9);
+  auto ending = impatient.channel(sender_, 9);
+  const auto lasting = impatient.channel(sender_, 9);
+  ASSERT_TRUE(ending != nullptr && lasting != nullptr);
+  const remote::SessionPointer session = lasting->session();
+  ASSERT_TRUE(session->incoming) << "the peer makes the connections";
+  std::atomic<bool> halted{false};
+  std::atomic<bool> go_on{false};
+  sender_.loop().post([&] {
+    halted = true;
+    while (!go_on) std::this_thread::yield();
+  });
+  ASSERT_TRUE(eventually([&] { return halted.load(); }));
+  EXPECT_FALSE(grows(*ending));
+  ending.reset();
+  EXPECT_FALSE(grows(*lasting));
+  std::promise<std::size_t> waiting;
+  impatient.loop().post([&] { waiting.set_value(session->stream_takers.size()); });
+  EXPECT_EQ(waiting.get_future().get(), 1u);
+  go_on = true;
 }
 
 TEST_F(MediumLink, PacketsOfAllSizesArriveOnceWholeAndInOrderAlsoThoseFromBeforeTheConnection) {
