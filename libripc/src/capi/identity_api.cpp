@@ -163,6 +163,10 @@ Status change_trust(const char* file, const char* name, const char* line, const 
     if (!old.ok()) return old.status();
     if (Status status = Trust::check_end(old->view(), path); !status.ok()) return status;
     text = Trust::unsigned_part(old->view());
+    // A new signature would make true what someone has changed unseen. Whoever signs a file as it is has looked at it.
+    if (name != nullptr && reading->signer && text.size() != old->view().size()) {
+      if (const auto trust = Trust::parse(old->view(), path, *reading); !trust.ok()) return trust.status();
+    }
   }
   if (name != nullptr) {
     if (Status status = changed_text(text, name, line, change, path).move_to(text); !status.ok()) return status;

@@ -77,6 +77,22 @@ TEST_F(TrustChange, TheSignatureIsAskedForWhateverTheNetworkIs) {
   }
 }
 
+TEST_F(TrustChange, AFileThatWasChangedSinceItWasSignedIsOnlySignedAsItIs) {
+  const std::string key = cluster_key(9);
+  const Environment named("RIPC_CLUSTER_KEY_FILE", key.c_str());
+  const std::string signer = identity(9);
+  ASSERT_EQ(change("alice", key_of(1).c_str(), signer.c_str()), RIPC_OK) << ripc_last_error();
+  ASSERT_EQ(change("bob", key_of(2).c_str(), signer.c_str()), RIPC_OK) << "the signature is right";
+  const std::string forged = "mallory " + key_of(3) + " holds=*\n" + content();
+  security::write_file(trust_, forged);
+  EXPECT_EQ(change("carol", key_of(4).c_str(), signer.c_str()), RIPC_REFUSED);
+  EXPECT_THAT(ripc_last_error(), HasSubstr("ripc trust sign"));
+  EXPECT_EQ(change("bob", nullptr, signer.c_str()), RIPC_REFUSED);
+  EXPECT_EQ(content(), forged);
+  EXPECT_EQ(change(nullptr, nullptr, signer.c_str()), RIPC_OK) << ripc_last_error();
+  EXPECT_EQ(change("carol", key_of(4).c_str(), signer.c_str()), RIPC_OK) << ripc_last_error();
+}
+
 TEST_F(TrustChange, AFileThatMayBeCutOffIsNeitherChangedNorSigned) {
   const std::string text = "alice " + key_of(1) + "\n# members";
   security::write_file(trust_, text);
