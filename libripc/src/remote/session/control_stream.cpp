@@ -131,8 +131,8 @@ void ControlStream::finish(Deadline deadline) noexcept {
     ssize_t got = 0;
     do {
       got = recv(fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    if (got == 0 || errno != EAGAIN) return;
+    } while ((got > 0 || (got < 0 && errno == EINTR)) && !deadline.expired());
+    if (got >= 0 || errno != EAGAIN) return;
     (void)poll(&ready, 1, deadline.remaining_milliseconds());
   } while (!deadline.expired());
 }
