@@ -45,10 +45,10 @@ std::vector<std::byte> bound_reply(HelloReply reply) {
   return bound(reply);
 }
 
-Secret identity_secret(const security::Identity& identity) noexcept {
-  security::ExchangeKey key = identity.exchange_secret();
-  Secret secret(key);
-  sodium_memzero(key.data(), key.size());
+// Overwrites what it was given.
+Secret secret_of(Secret::Bytes bytes) noexcept {
+  Secret secret(bytes);
+  sodium_memzero(bytes.data(), bytes.size());
   return secret;
 }
 
@@ -88,13 +88,13 @@ std::vector<Secret> Proof::shared_secrets() const {
   if (session_) return {session_->secret.derive(kConnectionPurpose)};
   std::vector<Secret> all;
   for (std::size_t key = 0; key < options_.credentials.keys->size(); ++key)
-    all.emplace_back(options_.credentials.keys->mac(kKeyPurpose, {}, key));
+    all.push_back(secret_of(options_.credentials.keys->mac(kKeyPurpose, {}, key)));
   return all;
 }
 
 Noise Proof::begin(Pattern pattern, bool initiator, const Secret& shared) const {
   Noise::Options options{.pattern = pattern, .initiator = initiator, .prologue = prologue_, .psk = shared};
-  if (pattern == Pattern::xx) options.own = identity_secret(*options_.credentials.identity);
+  if (pattern == Pattern::xx) options.own = secret_of(options_.credentials.identity->exchange_secret());
   return Noise(options);
 }
 
