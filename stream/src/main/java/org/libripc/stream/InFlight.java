@@ -42,6 +42,10 @@ final class InFlight {
   private final Deque<Write> writes = new ArrayDeque<>();
   private long read;
 
+  boolean isEmpty() {
+    return writes.isEmpty();
+  }
+
   boolean isFull() {
     return writes.size() >= MOST;
   }

@@ -63,7 +63,7 @@ final class WriterWait {
       case NOTHING -> true;
       case CREDIT -> credit.allows();
       case ROOM -> !roomRequested;
-      case TICKET -> false;
+      case TICKET -> inFlight.isEmpty(); // the writer has got back what was in the way
     };
   }
 

@@ -112,6 +112,20 @@ class StreamTest extends StreamFixture {
     }
   }
 
+  // All of its messages are copies, and no event reports their end.
+  @Test
+  void aWriteOfMorePiecesThanMayBeUnderWayIsComplete() throws Exception {
+    StreamOptions large = StreamOptions.DEFAULT.withWindow(8 << 20);
+    serve(builder -> builder.options(large));
+    restartClient(large);
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    ByteBuffer all = ByteBuffer.wrap(bytes(pattern(6 << 20)));
+    CompletableFuture<Void> written = there.write(all);
+    assertArrayEquals(all.array(), read(here, 6 << 20));
+    get(written);
+  }
+
   @Test
   void givenMemoryIsWrittenAtOnce() throws Exception {
     serve(builder -> {});
