@@ -341,9 +341,9 @@ final class Endpoint implements RpcEndpoint {
 
   // One native wait. Returns the number of records, or a status as a negative number.
   private int runOnce(long timeout) {
+    boolean looks = service.sender().settle() != 0 && (timeout < 0 || timeout > LOOK);
     enter();
     try {
-      boolean looks = service.sender().settle() != 0 && (timeout < 0 || timeout > LOOK);
       int status =
           binding.rpcRunRecords(
               handle,

@@ -32,6 +32,7 @@ final class Sender {
   private final Queue<Long> beingSentTo = new ConcurrentLinkedQueue<>();
   private final Queue<Ticket> quiet = new ConcurrentLinkedQueue<>();
   private final AtomicInteger quietCount = new AtomicInteger();
+  private volatile boolean dropped; // the service is gone
 
   Sender(ServiceCore service) {
     this.service = service;
@@ -149,7 +150,6 @@ final class Sender {
       if (status == 0 && ticket != null && message.memory.ticketHandle() != 0) {
         ticket.sent(message.memory.ticketHandle());
         kept = true;
-        if (ticket.user() == 0) keepQuiet(ticket);
       }
     } finally {
       service.guard().leave();
@@ -158,18 +158,23 @@ final class Sender {
       CountedMemory.releaseAll(memory.used);
       Reference.reachabilityFence(memory);
     }
+    // Outside: an action of a ticket that completes now may close the service.
+    if (kept && ticket.user() == 0) keepQuiet(ticket);
     if (status == Status.AGAIN.code()) return null;
     RipcException.check(status);
     return kept ? ticket : Ticket.DONE;
   }
 
   void keepQuiet(Ticket ticket) {
-    settle();
     quietCount.incrementAndGet();
     quiet.add(ticket);
+    settle();
   }
 
-  /** Checks some quiet messages. Returns how many are not known to have been taken. */
+  /**
+   * Checks some quiet messages. Returns how many are not known to have been taken. The caller need
+   * not have entered the service, and should not: tickets complete here.
+   */
   int settle() {
     for (int looked = 0; looked < LOOKED_AT && quietCount.get() > 0; ++looked) {
       Ticket ticket = quiet.poll();
@@ -180,7 +185,15 @@ final class Sender {
         quiet.add(ticket);
       }
     }
+    if (dropped) endQuiet(); // drop() has not seen what was added since
     return quietCount.get();
+  }
+
+  private void endQuiet() {
+    for (Ticket each = quiet.poll(); each != null; each = quiet.poll()) {
+      quietCount.decrementAndGet();
+      each.poll();
+    }
   }
 
   private int prepared(
@@ -335,8 +348,8 @@ final class Sender {
 
   /** Called when the service is gone: no reply will come, and no message is under way. */
   void drop() {
-    for (Ticket each = quiet.poll(); each != null; each = quiet.poll()) each.poll();
-    quietCount.set(0);
+    dropped = true;
+    endQuiet();
     for (Long request : requests.keySet()) {
       ReturnBuffer[] buffers = requests.remove(request);
       if (buffers != null) for (ReturnBuffer buffer : buffers) buffer.returned();

@@ -3,8 +3,11 @@ package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -62,6 +65,41 @@ class QuietSendTest extends PairTest {
     }
     client.close();
     for (Ticket each : tickets) assertEquals(Status.CLOSED, finalStatus(each));
+  }
+
+  // The action runs in the thread that settles.
+  @Test
+  void anActionOfATicketMayCloseTheService() throws Exception {
+    server.lending(true);
+    try (RegisteredBuffer memory = clientContext.lease(SIZE)) {
+      Ticket first = send(memory);
+      Ticket second = send(memory);
+      first.thenRun(client::close);
+      receive(server).close();
+      assertTrue(
+          eventually(
+              () -> {
+                client.settle();
+                return first.isDone();
+              }));
+      assertTrue(client.isClosed());
+      assertEquals(0, client.settle());
+      assertTrue(eventually(second::isDone));
+    }
+  }
+
+  // The action runs in the thread that sends.
+  @Test
+  void anActionOfATicketMayCloseTheServiceOfASend() throws Exception {
+    assumeTrue(isShm(), "elsewhere nobody knows when the ticket can end");
+    server.lending(true);
+    try (RegisteredBuffer memory = clientContext.lease(SIZE)) {
+      send(memory).thenRun(client::close);
+      receive(server).close();
+      Ticket second = assertTimeoutPreemptively(Duration.ofSeconds(LIMIT), () -> send(memory));
+      assertTrue(client.isClosed());
+      assertEquals(Status.CLOSED, finalStatus(second));
+    }
   }
 
   @Test
