@@ -31,6 +31,11 @@ final class Connecting {
       stream = new ByteStream(multiplexer, server, multiplexer.nextNumber(), this, null);
     } while (!multiplexer.add(stream));
     if (!multiplexer.isOpen()) stream.close(); // the end may not have seen it
+    // Nobody else closes the stream of a future that its owner has cancelled.
+    result.whenComplete(
+        (opened, problem) -> {
+          if (problem != null && stream.isOpen()) multiplexer.execute(stream::close);
+        });
     if (timeoutNanos > 0) {
       timeout =
           multiplexer.executor.schedule(

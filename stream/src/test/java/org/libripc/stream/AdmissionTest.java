@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.stream;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -54,6 +55,27 @@ class AdmissionTest extends StreamFixture {
     assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
     server.refuseAll();
     assertInstanceOf(ConnectException.class, failure(second));
+  }
+
+  @Test
+  void aConnectThatIsCancelledLeavesNoStream() throws Exception {
+    serve(builder -> builder.accepting(false));
+    CompletableFuture<ByteStream> late = client.connect(SERVER, LIMIT, TimeUnit.SECONDS);
+    assertTrue(ReceivingThreadsFixture.eventually(() -> server.waitingClients() == 1));
+    late.cancel(false);
+    server.setAccepting(true);
+    assertEquals(0, read(accepted(), 1).length);
+    assertTrue(ReceivingThreadsFixture.eventually(() -> client.streams().isEmpty()));
+  }
+
+  @Test
+  void aConnectThatIsCancelledEndsAtOnce() throws Exception {
+    try (Service deaf = serverContext.register()) {
+      CompletableFuture<ByteStream> never = client.connect(deaf.id(), 0, TimeUnit.SECONDS);
+      assertEquals(1, client.streams().size());
+      never.cancel(false);
+      assertTrue(ReceivingThreadsFixture.eventually(() -> client.streams().isEmpty()));
+    }
   }
 
   @Test
