@@ -198,6 +198,10 @@ public final class ByteStream implements AutoCloseable {
       }
     } catch (IOException | RuntimeException problem) {
       broken = problem;
+    } catch (Error problem) { // nobody knows what was sent
+      IOException failure = new IOException(problem);
+      fail(failure);
+      broken = failure;
     }
     writes.set(false);
     if (broken == null) {

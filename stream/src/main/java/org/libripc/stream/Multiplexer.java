@@ -266,7 +266,7 @@ final class Multiplexer implements TaskSource {
       selector.awaitEvent();
     } catch (InterruptedException interrupted) {
       LOG.debug("interrupted", interrupted);
-    } catch (RipcException problem) {
+    } catch (Throwable problem) {
       if (threads.isRunning()) failed(problem);
     }
   }

@@ -211,7 +211,14 @@ final class ReceivingThreads {
   }
 
   private void waitForEvent() {
-    source.await();
+    try {
+      source.await();
+    } finally {
+      waited();
+    }
+  }
+
+  private void waited() {
     try (AutoLock l = lock.held()) {
       --waiting;
       woken = false;

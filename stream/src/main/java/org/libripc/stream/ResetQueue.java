@@ -39,23 +39,38 @@ final class ResetQueue {
       if (sending) return;
       sending = true;
     }
-    multiplexer.execute(this::sendAll);
+    try {
+      multiplexer.execute(this::sendAll);
+    } catch (Throwable problem) {
+      synchronized (this) {
+        sending = false; // the next answer takes this one with it
+      }
+      throw problem;
+    }
   }
 
   private void sendAll() {
     for (Map.Entry<Key, Frame.Reason> next = next(); next != null; next = next()) {
       Key key = next.getKey();
-      Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, next.getValue(), 0, 0, 0);
-      Outgoing message =
-          multiplexer.messages.take().tag(key.number).add(frame.encode(), ItemKind.SHORT);
       try {
-        multiplexer.service.trySend(key.peer, message);
+        send(key, next.getValue());
       } catch (RipcException gone) {
         LOG.debug("{} is gone", key.peer, gone);
         drop(key.peer);
-      } finally {
-        multiplexer.messages.giveBack(message.clear());
+      } catch (Throwable problem) { // such as a lack of memory: the others get theirs
+        LOG.warn("{} gets no answer", key.peer, problem);
       }
+    }
+  }
+
+  private void send(Key key, Frame.Reason reason) {
+    Frame frame = new Frame(Frame.Type.RESET, Frame.FILLER, reason, 0, 0, 0);
+    Outgoing message =
+        multiplexer.messages.take().tag(key.number).add(frame.encode(), ItemKind.SHORT);
+    try {
+      multiplexer.service.trySend(key.peer, message);
+    } finally {
+      multiplexer.messages.giveBack(message.clear());
     }
   }
 

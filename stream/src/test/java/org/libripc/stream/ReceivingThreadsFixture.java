@@ -27,6 +27,7 @@ abstract class ReceivingThreadsFixture {
     private final Semaphore guestEvents = new Semaphore(0);
     private boolean paused; // guarded by this
     volatile boolean needed; // by those that wait
+    volatile Error failure; // of the next wait that ends
     final AtomicInteger wakes = new AtomicInteger();
     private boolean timeStandsStill; // guarded by this
     private Runnable held; // a look that is due when time goes on; guarded by this
@@ -54,6 +55,9 @@ abstract class ReceivingThreadsFixture {
     @Override
     public void await() {
       events.acquireUninterruptibly();
+      Error thrown = failure;
+      failure = null;
+      if (thrown != null) throw thrown;
     }
 
     @Override

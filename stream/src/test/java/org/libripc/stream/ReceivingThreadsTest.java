@@ -2,6 +2,7 @@
 package org.libripc.stream;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -130,6 +131,14 @@ class ReceivingThreadsTest extends ReceivingThreadsFixture {
     tasks.offered.add(second::countDown);
     tasks.events.release();
     await(followed);
+  }
+
+  @Test
+  void aThreadWhoseWaitFailsDoesNotCountAsWaiting() throws Exception {
+    assertTrue(eventually(() -> threads.toString().contains("waiting=1")));
+    tasks.failure = new InternalError("as a test wants it");
+    tasks.events.release();
+    assertTrue(eventually(() -> threads.toString().contains("waiting=0")), threads::toString);
   }
 
   @Test

@@ -15,11 +15,14 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.libripc.Message;
 import org.libripc.RegisteredBuffer;
+import org.libripc.Service;
 
 /** Streams as a program without Jetty uses them. */
 @ParameterizedClass(name = "{0}")
@@ -302,6 +305,59 @@ class StreamTest extends StreamFixture {
       }
     }
     client.close();
+    threads.close();
+  }
+
+  /** Threads that throw an error instead of running a task, once after each {@code fails}. */
+  private static final class FailingThreads extends CachedThreads {
+    final AtomicBoolean fails = new AtomicBoolean();
+
+    @Override
+    public void execute(Runnable task) {
+      if (fails.getAndSet(false)) throw new InternalError("as a test wants it");
+      super.execute(task);
+    }
+  }
+
+  @Test
+  void anErrorDuringAWriteBreaksTheStream() throws Exception {
+    StreamOptions large = StreamOptions.DEFAULT.withWindow(8 << 20);
+    serve(builder -> builder.options(large));
+    client.close();
+    FailingThreads threads = new FailingThreads();
+    client =
+        StreamService.builder(clientContext.service()).executor(threads).options(large).start();
+    ByteStream there = connect();
+    ByteStream here = accepted();
+    threads.fails.set(true);
+    // The rest, after the pieces that may be under way, is a task of its own.
+    CompletableFuture<Void> written = there.write(ByteBuffer.wrap(bytes(pattern(6 << 20))));
+    assertInstanceOf(IOException.class, failure(written));
+    assertInstanceOf(IOException.class, failure(there.write(pattern(1))));
+    there.close();
+    assertThrows(IOException.class, () -> read(here, 6 << 20));
+    threads.close();
+  }
+
+  @Test
+  void anErrorBeforeAnAnswerToAnUnknownStreamStopsNoLaterAnswer() throws Exception {
+    FailingThreads threads = new FailingThreads();
+    serve(builder -> builder.executor(threads));
+    try (Service stranger = clientContext.register()) {
+      ByteBuffer data = new Frame(Frame.Type.DATA, 0, Frame.Reason.NONE, 0, 0, 0).encode();
+      threads.fails.set(true);
+      stranger.send(SERVER, data, 1);
+      assertTrue(ReceivingThreadsFixture.eventually(() -> !threads.fails.get()));
+      stranger.send(SERVER, data, 2);
+      for (int tag = 0; tag != 2; ) {
+        try (Message answer = stranger.receive(LIMIT, TimeUnit.SECONDS)) {
+          assertTrue(answer != null, "an answer came");
+          assertEquals(Frame.Type.RESET, Frame.decode(answer.item(0)).type());
+          tag = answer.tag();
+        }
+      }
+    }
+    server.close();
     threads.close();
   }
 
