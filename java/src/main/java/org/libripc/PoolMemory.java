@@ -12,10 +12,10 @@ import org.libripc.internal.Leaks;
  */
 final class PoolMemory extends CountedMemory {
   private final BufferPool pool;
-  private ByteBuffer root;
+  private volatile ByteBuffer root; // null: dropped
   private Cleaner.Cleanable nativeLease;
   private volatile boolean abandoned;
-  private boolean shown; // whether a buffer over it was ever given to the application
+  private volatile boolean shown; // whether a buffer over it was ever given to the application
 
   /** The caller has entered the context for it already. */
   PoolMemory(BufferPool pool, long address, int capacity) {
@@ -36,7 +36,9 @@ final class PoolMemory extends CountedMemory {
 
   @Override
   ByteBuffer slice(int size) {
-    return root.slice(0, size);
+    ByteBuffer known = root;
+    if (known == null) throw RegisteredBuffer.released();
+    return known.slice(0, size);
   }
 
   /** The root buffer, for uses that do not outlive a lease. */

@@ -75,6 +75,16 @@ class BufferTest extends PairTest {
   }
 
   @Test
+  void memoryThatIsGivenBackMeanwhileShowsNoBuffer() {
+    try (Ripc ripc = context(options -> options.keepReleased(0))) {
+      RegisteredBuffer buffer = ripc.lease(100);
+      CountedMemory memory = buffer.memory();
+      buffer.release();
+      assertThrows(IllegalStateException.class, () -> memory.slice(100));
+    }
+  }
+
+  @Test
   void closingItTwiceTakesNobodyElsesUse() throws Exception {
     RegisteredBuffer buffer = clientContext.lease(70_000).retain();
     List<Thread> closers = new ArrayList<>();
