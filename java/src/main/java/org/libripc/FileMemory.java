@@ -13,6 +13,8 @@ import org.libripc.internal.LibC;
  * memory is gone.
  */
 final class FileMemory {
+  private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
+
   private FileMemory() {}
 
   /**
@@ -29,6 +31,14 @@ final class FileMemory {
     } catch (IndexOutOfBoundsException mapped) {
       return true;
     }
+  }
+
+  /**
+   * Throws if a buffer's memory segment is closed, or belongs to another thread. Touches no byte,
+   * which may be gone.
+   */
+  static void checkOpen(ByteBuffer direct) {
+    NOTHING.put(0, direct, 0, 0);
   }
 
   /**
@@ -56,6 +66,8 @@ final class FileMemory {
     } else if (!from.isDirect()) {
       copy(to, ByteBuffer.allocateDirect(size).put(from).flip());
     } else {
+      checkOpen(to);
+      checkOpen(from);
       copy(addressOf(to), addressOf(from), size);
       to.position(to.position() + size);
     }

@@ -50,6 +50,7 @@ abstract class NativeMessage {
     int most = (int) Math.min(item.size - from, to.remaining());
     ByteBuffer target = to.isDirect() ? to.slice() : ByteBuffer.allocateDirect(most);
     int count = Math.min(most, target.capacity());
+    FileMemory.checkOpen(target);
     enter();
     try {
       NativeBinding binding = ripc.binding();

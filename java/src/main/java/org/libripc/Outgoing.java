@@ -356,6 +356,7 @@ public final class Outgoing {
     ByteBuffer source = sources[index];
     int position = positions[index];
     if (source == null || size > source.capacity() - position) throw mixture();
+    FileMemory.checkOpen(source);
     boolean mapped = kind != LONG && FileMemory.isMapped(source);
     boolean copies = mapped || !source.isDirect();
     // A copy made here is lent, so that the library makes no second one.
@@ -374,8 +375,6 @@ public final class Outgoing {
       memory.item(index, copy.address, size, kind, returnIndexes[index]);
       return;
     }
-    // This throws if the memory segment is closed, or belongs to another thread.
-    if (kind != LONG && size != 0) source.get(position);
     long start = ripc.binding().addressOf(source);
     RegisteredBuffer lease = leases[index];
     CountedMemory known = lease != null ? lease.retainedMemory() : ripc.pool().findAndRetain(start);

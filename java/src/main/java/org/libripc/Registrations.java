@@ -38,6 +38,7 @@ final class Registrations {
   /** Registers a direct buffer from its position to its limit. The range has one user. */
   RegisteredRange add(ByteBuffer direct) {
     ByteBuffer root = direct.slice();
+    FileMemory.checkOpen(root);
     long address = ripc.binding().addressOf(root);
     RegisteredRange range = new RegisteredRange(this, address, root);
     range.lend();

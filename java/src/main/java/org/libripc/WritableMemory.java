@@ -46,6 +46,7 @@ final class WritableMemory {
 
   /** From here on the memory is the library's. */
   void hold(RipcCore ripc) {
+    FileMemory.checkOpen(buffer);
     if (registered != null) held = registered.retainedMemory();
     try {
       if (FileMemory.isMapped(buffer)) landing = ripc.pool().lease(size());

@@ -95,6 +95,35 @@ final class SurvivalMemoryCases {
             "a small item in a memory segment that was closed",
             STATE,
             world -> world.from.send(world.to.id(), SurvivalWorld.closedSegment(30))),
+        refused(
+            "a borrowed item in a memory segment that was closed",
+            STATE,
+            world ->
+                world.from.send(
+                    world.to.id(), new Outgoing().borrow(SurvivalWorld.closedSegment(LARGE)))),
+        refused(
+            "a lent item copied into a memory segment that was closed",
+            STATE,
+            world -> {
+              world.to.lending(true);
+              world.from.send(world.to.id(), new Outgoing().borrow(direct(LARGE)));
+              world.receive(world.to).copyTo(0, 0, SurvivalWorld.closedSegment(LARGE));
+            }),
+        refused(
+            "a window in a memory segment that was closed",
+            STATE,
+            world -> world.to.post(new ReceiveWindow(SurvivalWorld.closedSegment(LARGE)))),
+        refused(
+            "a return buffer in a memory segment that was closed",
+            STATE,
+            world ->
+                world.from.send(
+                    world.to.id(),
+                    new Outgoing().attach(new ReturnBuffer(SurvivalWorld.closedSegment(LARGE))))),
+        refused(
+            "a memory segment that was closed, registered",
+            STATE,
+            world -> world.ripc.registerMemory(SurvivalWorld.closedSegment(LARGE))),
         refused("no byte registered", ARGUMENT, world -> world.ripc.registerMemory(direct(0))),
         refused(
             "memory registered with a closed context",
