@@ -137,7 +137,7 @@ public final class Message implements AutoCloseable {
       switch (bytes.getInt(view + View.KIND)) {
         case View.WINDOW -> takeWindow(core, index, view);
         case View.SHORT -> {
-          if (address != 0 && !isInRecords(view)) takeBytes(core, index, view);
+          if (address != 0 && !isInRecords(view)) takeBytesOf(core, index, view);
         }
         default -> {}
       }
@@ -150,7 +150,7 @@ public final class Message implements AutoCloseable {
     if (window == null) return;
     if (windows == null) windows = new ReceiveWindow[itemCount];
     windows[index] = window;
-    if (!window.landed(bytes.getLong(view + View.SIZE))) lost(view);
+    if (!window.landed(bytes.getLong(view + View.SIZE))) lost(view, Status.CANCELLED);
     window.returned();
   }
 
@@ -161,15 +161,15 @@ public final class Message implements AutoCloseable {
       int view = viewAt(index);
       if (bytes.getInt(view + View.KIND) != View.RETURNED) continue;
       ReturnBuffer buffer = returned[bytes.getInt(view + View.RETURN_INDEX)];
-      if (!buffer.landed(bytes.getLong(view + View.SIZE))) lost(view);
+      if (!buffer.landed(bytes.getLong(view + View.SIZE))) lost(view, Status.CANCELLED);
     }
     for (ReturnBuffer buffer : returned) buffer.returned();
   }
 
   // The view looks as native code leaves it when memory is gone.
-  private void lost(int view) {
+  private void lost(int view, Status why) {
     bytes.putInt(view + View.KIND, View.FAILED);
-    bytes.putInt(view + View.STATUS, Status.CANCELLED.code());
+    bytes.putInt(view + View.STATUS, why.code());
   }
 
   /** The bytes of the short items that found no room in the record. */
@@ -183,6 +183,17 @@ public final class Message implements AutoCloseable {
   private boolean isInRecords(int view) {
     long at = bytes.getLong(view + View.DATA) - chunk.block.address;
     return at >= 0 && at <= bytes.capacity();
+  }
+
+  private void takeBytesOf(ServiceCore core, int index, int view) {
+    try {
+      takeBytes(core, index, view);
+    } catch (OutOfMemoryError none) {
+      // A receive that returns one message finds it again. In other records the others, and the
+      // ends of calls, would be lost with it.
+      if (!reused) throw none;
+      lost(view, Status.NO_MEMORY);
+    }
   }
 
   private void takeBytes(ServiceCore core, int index, int view) {

@@ -10,7 +10,8 @@ import org.libripc.internal.Layout.Record;
  * Messages received with one native call, without garbage: {@link Service#batch} makes a batch, and
  * {@link Service#receive(MessageBatch, long, java.util.concurrent.TimeUnit)} fills it again and
  * again. Its {@link Message} objects belong to the batch and are reused. They, and the buffers they
- * returned, are valid until the next receive into the batch, or {@link #close}.
+ * returned, are valid until the next receive into the batch, or {@link #close}. A short item for
+ * which there is neither room nor other memory is missing, with {@link Status#NO_MEMORY}.
  *
  * <p>One thread at a time.
  */

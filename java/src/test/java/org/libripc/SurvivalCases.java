@@ -12,6 +12,8 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.libripc.SurvivalWorld.Case;
+import org.libripc.rpc.Rpc;
+import org.libripc.rpc.RpcCall;
 
 /** Messages that were received, threads and callbacks: the order of things, and who uses them. */
 final class SurvivalCases {
@@ -19,6 +21,7 @@ final class SurvivalCases {
   private static final Class<? extends Throwable> STATE = IllegalStateException.class;
   private static final Class<? extends Throwable> CLOSED = RipcException.Closed.class;
   private static final int LARGE = 1_200_000;
+  private static final int MORE_THAN_A_CHUNK = 1_000_000;
 
   private SurvivalCases() {}
 
@@ -28,6 +31,10 @@ final class SurvivalCases {
     cases.addAll(threads());
     cases.addAll(callbacks());
     return cases;
+  }
+
+  private static void checkNoMemory(Status status) {
+    check(status == Status.NO_MEMORY, status.toString());
   }
 
   private static List<Case> received() {
@@ -73,6 +80,53 @@ final class SurvivalCases {
             world -> {
               world.to.lending(true);
               world.message(direct(LARGE)).copyTo(0, 0, direct(LARGE).asReadOnlyBuffer());
+            }),
+        fine(
+            "a batch with a message for which there is no memory",
+            world -> {
+              Service to = world.otherRipc.service().queueBytes(4 << 20).register();
+              MessageBatch batch = to.batch(4, 0);
+              Outgoing large = new Outgoing().add(direct(MORE_THAN_A_CHUNK), ItemKind.SHORT);
+              world.from.send(to.id(), large);
+              world.from.send(to.id(), new Outgoing().tag(7));
+              world.withoutMemory(
+                  same -> {
+                    for (int tag = 0; tag != 7; tag = batch.get(batch.size() - 1).tag()) {
+                      int count = to.receive(batch, PairTest.LIMIT, TimeUnit.SECONDS);
+                      check(count != 0, "nothing came");
+                      if (batch.get(0).tag() == 0) checkNoMemory(batch.get(0).status(0));
+                    }
+                  });
+            }),
+        fine(
+            "calls for whose arguments and answers there is no memory",
+            world -> {
+              try (Rpc caller = Rpc.open(world.ripc.service().queueBytes(4 << 20).register());
+                  Rpc answerer =
+                      Rpc.open(world.otherRipc.service().queueBytes(4 << 20).register())) {
+                Outgoing large = new Outgoing().add(direct(MORE_THAN_A_CHUNK), ItemKind.SHORT);
+                Outgoing small = new Outgoing().add(direct(1));
+                Outgoing none = new Outgoing();
+                answerer
+                    .on(1, request -> request.reply(request.status(0).code(), none))
+                    .on(2, request -> request.reply(large));
+                caller.run(0, TimeUnit.SECONDS);
+                answerer.run(0, TimeUnit.SECONDS);
+                ServiceId to = answerer.service().id();
+                RpcCall received = caller.call(to, 1, large);
+                RpcCall answered = caller.call(to, 2, small);
+                RpcCall last = caller.call(to, 1, small);
+                world.withoutMemory(
+                    same -> {
+                      while (!received.isDone() || !answered.isDone() || !last.isDone()) {
+                        answerer.run(1, TimeUnit.MILLISECONDS);
+                        caller.run(1, TimeUnit.MILLISECONDS);
+                      }
+                    });
+                checkNoMemory(Status.of(received.join().code()));
+                checkNoMemory(answered.join().status(0));
+                check(last.join().code() == Status.OK.code(), last.toString());
+              }
             }),
         refused(
             "a short item written",

@@ -3,12 +3,15 @@ package org.libripc;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileChannel.MapMode;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
@@ -155,6 +158,21 @@ final class SurvivalWorld implements AutoCloseable {
     for (ByteBuffer item : items) message.add(item);
     from.send(to.id(), message);
     return receive(to);
+  }
+
+  /** Runs a body while no direct memory is left. */
+  void withoutMemory(Body body) throws Throwable {
+    List<ByteBuffer> all = new ArrayList<>();
+    // What earlier cases have lost ends step by step.
+    for (int size : new int[] {1 << 20, 1 << 10, 1 << 20, 1 << 10}) {
+      try {
+        while (true) all.add(direct(size));
+      } catch (OutOfMemoryError full) {
+        // as it should be
+      }
+    }
+    body.run(this);
+    Reference.reachabilityFence(all);
   }
 
   static ByteBuffer direct(int size) {
