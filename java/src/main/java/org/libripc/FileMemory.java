@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
 import org.libripc.internal.Binding;
@@ -69,6 +70,7 @@ final class FileMemory {
       checkOpen(to);
       checkOpen(from);
       copy(addressOf(to), addressOf(from), size);
+      Reference.reachabilityFence(from);
       to.position(to.position() + size);
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
@@ -213,6 +214,7 @@ public final class Outgoing {
 
   private static void copyMapped(long to, ByteBuffer mapped, int position, int size) {
     FileMemory.copy(to, Binding.get().addressOf(mapped) + position, size);
+    Reference.reachabilityFence(mapped);
   }
 
   /**

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.rpc;
 
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.concurrent.TimeUnit;
 import org.libripc.ItemKind;
@@ -112,7 +113,11 @@ public final class Request extends CallItems {
    *     org.libripc.Service#send}
    */
   public Ticket reply(int code, Outgoing answer) {
-    return request.reply(code, answer);
+    try {
+      return request.reply(code, answer);
+    } finally {
+      Reference.reachabilityFence(this); // the collector would drop a lost request
+    }
   }
 
   /** The same with code 0. */
@@ -149,7 +154,11 @@ public final class Request extends CallItems {
   }
 
   private void end(Status status, boolean ran) {
-    if (!request.end(status, ran)) request.method(); // throws
+    try {
+      if (!request.end(status, ran)) request.method(); // throws
+    } finally {
+      Reference.reachabilityFence(this);
+    }
   }
 
   /**
