@@ -5,6 +5,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
+import java.nio.ReadOnlyBufferException;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 import org.libripc.internal.Layout.View;
@@ -358,6 +359,7 @@ public final class Message implements AutoCloseable {
    */
   public int copyTo(int index, long from, ByteBuffer to) {
     int view = open(index);
+    if (to.isReadOnly()) throw new ReadOnlyBufferException(); // a mapped one would not notice
     if (bytes.getInt(view + View.KIND) == View.LENT) return lent().copyTo(index, from, to);
     long size = bytes.getLong(view + View.SIZE);
     NativeMessage.checkFrom(from, size);

@@ -2,7 +2,6 @@
 package org.libripc;
 
 import java.nio.ByteBuffer;
-import java.nio.ReadOnlyBufferException;
 import org.libripc.internal.Leaks;
 import org.libripc.internal.NativeBinding;
 import org.libripc.internal.NativeBlock;
@@ -46,7 +45,6 @@ abstract class NativeMessage {
   int copyTo(int index, long from, ByteBuffer to) {
     Lent item = lent(index);
     checkFrom(from, item.size);
-    if (to.isReadOnly()) throw new ReadOnlyBufferException();
     int most = (int) Math.min(item.size - from, to.remaining());
     ByteBuffer target = to.isDirect() ? to.slice() : ByteBuffer.allocateDirect(most);
     int count = Math.min(most, target.capacity());

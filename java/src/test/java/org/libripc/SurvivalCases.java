@@ -129,6 +129,13 @@ final class SurvivalCases {
               }
             }),
         refused(
+            "a short item copied to a read-only buffer of a file",
+            java.nio.ReadOnlyBufferException.class,
+            world -> {
+              ByteBuffer mapped = world.mapped(10).asReadOnlyBuffer();
+              world.message(direct(10)).copyTo(0, 0, mapped);
+            }),
+        refused(
             "a short item written",
             java.nio.ReadOnlyBufferException.class,
             world -> world.message(direct(10)).item(0).put(0, (byte) 1)),
