@@ -43,9 +43,9 @@ public final class MessageBatch implements Iterable<Message>, AutoCloseable {
 
   void load(int received) {
     int at = 0;
-    for (int index = 0; index < received; ++index)
-      at += messages[index].load(service.core(), chunk, at);
-    count = received;
+    // What was loaded before a failure is closed by the next receive.
+    for (count = 0; count < received; ++count)
+      at += messages[count].load(service.core(), chunk, at);
   }
 
   /** How many messages the last receive has brought. */
