@@ -2,6 +2,7 @@
 // Calls and endpoints: the threads that run them, how they end, and servers that come back.
 #include <poll.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>

@@ -315,6 +315,7 @@ void Server::wait_for_room(ripc_service_id client, const Header& header) noexcep
   }
   ask_for_room(client);
   lower(send_at_, messenger_.now() + TimerWheel::kTick);
+  messenger_.wake();  // this may be another thread
 }
 
 Header Server::state_of(const ServerSession& session, const Slot& slot) noexcept {

@@ -150,7 +150,6 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
   }
   if (ticket != nullptr) *ticket = std::move(own_ticket);
   self = free(request);
-  if (waits) messenger_.wake();
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <future>
+#include <utility>
 #include <vector>
 
 #include "fake_calls.hpp"
@@ -99,6 +100,21 @@ TEST_F(CallLifetimes, AnAnswerWaitsForRoomAsLongAsItsCallWaits) {
   network_.weather.without_room = 0;
   network_.run(100 * kMillisecond);
   EXPECT_EQ(code, 3u);
+}
+
+TEST_F(CallLifetimes, TheEndOfARequestThatIsDroppedElsewhereIsReportedOnceThereIsRoom) {
+  begin({}, nullptr, nullptr);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  ripc_rpc_statistics before{}, after{};
+  client_.client->add_to(before);
+  network_.weather.without_room = 100;
+  kept_[0]->server->drop(*kept_[0], RIPC_CANCELLED, wire::call::State::may_have_run);
+  kept_.clear();
+  network_.weather.without_room = 0;
+  network_.run(100 * kMillisecond);
+  client_.client->add_to(after);
+  EXPECT_EQ(after.may_have_run - before.may_have_run, 1u);
 }
 
 TEST_F(CallLifetimes, ForAClientThatDoesNotReadABoundedNumberOfMessagesWaits) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <queue>
 #include <random>
 #include <set>
@@ -156,11 +157,11 @@ class FakeNode final : public Messenger {
     if (network_.now >= next_look_) next_look_ = network_.now + 10'000'000;
     if (!has_ended_) server->progress(network_.now);
     client->progress(network_.now);
+    sleeps_until_ = std::min(client->sleep_until(), has_ended_ ? UINT64_MAX : server->next_due());
   }
   Nanoseconds next_due() {
     if (is_woken_) return network_.now;
-    const Nanoseconds server_due = has_ended_ ? UINT64_MAX : server->next_due();
-    return std::min({client->sleep_until(), server_due, searches_.empty() ? UINT64_MAX : next_look_, read_at_});
+    return std::min({sleeps_until_, searches_.empty() ? UINT64_MAX : next_look_, read_at_});
   }
 
   std::uint64_t incarnation() const noexcept override { return incarnation_; }
@@ -186,6 +187,7 @@ class FakeNode final : public Messenger {
     if (!failures.empty()) {
       const ripc_status failure = failures.front();
       failures.pop_front();
+      if (failure == RIPC_NO_MEMORY) throw std::bad_alloc();
       return failure;
     }
     if (ticket) {
@@ -246,7 +248,7 @@ class FakeNode final : public Messenger {
   Nanoseconds patience = 1'000'000'000;
   ripc_service_id just_ended = 0;        // a peer that send() no longer finds
   int sends = 0;                         // of items that do not travel short
-  std::deque<ripc_status> failures;      // of the next of those sends
+  std::deque<ripc_status> failures;      // of the next of those sends; for lack of memory they throw
   std::shared_ptr<core::Ticket> ticket;  // of such items, which then never arrive
   bool reads = true;                     // whether messages that arrive are read
   Nanoseconds reading_time = 0;          // between its look at the clock and the handler of the message that came
@@ -280,6 +282,7 @@ class FakeNode final : public Messenger {
   Nanoseconds read_at_ = UINT64_MAX;
   bool has_ended_ = false;
   bool is_woken_ = true;
+  Nanoseconds sleeps_until_ = 0;  // unless it is woken
 };
 
 inline void FakeNetwork::send(ripc_service_id from, ripc_service_id to, std::span<const ripc_item> items) {
