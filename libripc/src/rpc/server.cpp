@@ -366,11 +366,7 @@ bool Server::send_waiting(ripc_service_id client, Header& header) noexcept {
   if (session == nullptr) return true;
   Slot& slot = session->slot(header.number);
   if (slot.number != header.number || slot.state != Slot::State::waiting) return true;
-  Status status = RIPC_NO_MEMORY;
-  try {
-    status = send_kept(*session, slot);
-  } catch (const std::bad_alloc&) {
-  }
+  const Status status = send_kept(*session, slot);
   if (status == RIPC_AGAIN) ask_for_room(session->client);
   if (const ripc_status code = status.code(); code == RIPC_AGAIN || code == RIPC_NO_MEMORY) return false;
   session->used_at = slot.answer->kept_at = messenger_.now();

@@ -125,7 +125,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void end(ServerSession& session, Slot& slot, wire::call::State outcome, ripc_status status) noexcept;
   // False: the kept answers of the session would take more than `most` bytes.
   bool keep(ServerSession& session, Slot& slot, std::span<const ripc_item> items, Nanoseconds now, std::size_t most);
-  Status send_kept(ServerSession& session, Slot& slot);
+  Status send_kept(ServerSession& session, Slot& slot) noexcept;
   // Never waits. RIPC_AGAIN while the path is searched for; RIPC_NO_SERVICE if that has taken the resolve timeout.
   ripc_status find_path(ripc_service_id client) noexcept;
   void ask_for_room(ripc_service_id client) noexcept;

@@ -170,14 +170,19 @@ bool Server::keep(ServerSession& session, Slot& slot, std::span<const ripc_item>
 }
 
 // Items that do not fit travel from their own copy, so the kept one is not needed any more.
-Status Server::send_kept(ServerSession& session, Slot& slot) {
+Status Server::send_kept(ServerSession& session, Slot& slot) noexcept {
   const Header header{.kind = Kind::answer,
                       .number = slot.number,
                       .session = session.name,
                       .incarnation = slot.answer->returned,
                       .code = slot.code};
   std::shared_ptr<core::Ticket> ticket;
-  Status status = send(session.client, CallMessage(header, std::as_const(slot.answer->items).items()), &ticket);
+  Status status;
+  try {
+    status = send(session.client, CallMessage(header, std::as_const(slot.answer->items).items()), &ticket);
+  } catch (const std::bad_alloc&) {
+    status = RIPC_NO_MEMORY;
+  }
   if (!ticket) return status;
   forget(session, slot);
   slot.answer->ticket = std::move(ticket);

@@ -228,6 +228,28 @@ TEST_F(LossyLifetimes, AGivenItemOfAnAnswerIsRepeatedAsItWasSent) {
   EXPECT_EQ(answer, sent_);
 }
 
+TEST_F(LossyLifetimes, ALostAnswerIsRepeatedOnceThereIsMemory) {
+  bool ended = false;
+  const ripc_call_done done = [](void* user, const ripc_call_result* result) {
+    *static_cast<bool*>(user) = result->outcome == RIPC_CALL_ANSWERED;
+    ripc_message_release(result->message);
+  };
+  begin({}, done, &ended);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  network_.weather.lost = 100;
+  server_.during_send = [this] {
+    if (std::exchange(network_.weather.lost, 0) != 0) server_.failures = {RIPC_NO_MEMORY};  // of the next send
+  };
+  const std::vector<std::byte> large(kMostRepeated + 1);
+  const ripc_item item{large.data(), large.size(), RIPC_ITEM_SHORT, 0};
+  EXPECT_TRUE(kept_[0]->server->reply(*kept_[0], 3, {&item, 1}, nullptr).ok());
+  kept_.clear();
+  network_.run(1000 * kMillisecond);
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(server_.failures.empty());
+}
+
 TEST_F(LossyLifetimes, ALostCallWithManyShortBytesIsSentAgain) {
   lose_once(client_);
   std::vector<std::byte> large(kMostRepeated + 1);
