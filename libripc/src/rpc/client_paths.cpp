@@ -21,7 +21,9 @@ constexpr Nanoseconds kFresh = 1'000'000;
 
 ClientSession& Client::session_of(ripc_service_id to) {
   if (ClientSession* const known = find_session(to)) return *known;
-  return *(sessions_[to] = std::make_unique<ClientSession>(to));
+  ClientSession& made = *(sessions_[to] = std::make_unique<ClientSession>(to));
+  timers_.set(made, messenger_.now() + wire::call::kSessionTime);  // until then it is used, or forgotten
+  return made;
 }
 
 ClientSession* Client::find_session(ripc_service_id to) noexcept {

@@ -197,6 +197,23 @@ TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
   EXPECT_EQ(calls.runs, 1);
 }
 
+TEST(CallModel, AClientForgetsTheGroupMembersThatItHasOnlyCompared) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  calls.to = kGroup;
+  for (int call = 0; call < 20; ++call) {
+    // The one that exists has answered long ago, so both count as equal.
+    network.groups[kGroup] = {kServer, kServer + 100 + static_cast<ripc_service_id>(call)};
+    calls.begin();
+    network.run(5000 * kMillisecond);
+  }
+  EXPECT_EQ(calls.ended.size(), 20u);
+  network.run(60'000 * kMillisecond);
+  EXPECT_EQ(client.client->sessions(), 0u);
+}
+
 TEST(CallModel, CallsAreAnsweredThoughTheServerLearnsLaterThanTheClientThatAPathThatLosesIsGone) {
   FakeNetwork network(7, {.may_lose = true, .has_two_paths = true});
   FakeNode client(network, kClient);
