@@ -329,6 +329,10 @@ Status Endpoint::call_and_wait(const CallRequest& request, ripc_call_result& res
     const Status status = run_some(UINT64_MAX, events);
     if (status.code() == RIPC_INTERRUPTED) is_interrupted = true;
     leave();
+    if (status.ok() || status.code() == RIPC_TIMEOUT || status.code() == RIPC_INTERRUPTED) continue;
+    // For lack of messages or memory, the next receive would fail at once, too.
+    std::unique_lock lock(turn_mutex_);
+    turn_changed_.wait_for(lock, std::chrono::nanoseconds(kAbsence), [&wait] { return wait.is_over; });
   }
   if (is_interrupted) service_.interrupt();  // is for the next run()
   return {};
