@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <string>
 #include <thread>
 #include <vector>
@@ -175,6 +176,27 @@ TEST_P(RemoteCalls, WhoseRequestIsUnreadWhenTheEndpointEndsDidNotRunAndEndAtOnce
     EXPECT_TRUE(outcome.status == RIPC_CLOSED || (size > 5 && outcome.status == RIPC_REFUSED))
         << ripc_status_name(outcome.status);
   }
+}
+
+TEST_P(RemoteCalls, WhoseAnswersWaitForRoomWhenTheEndpointEndsAreAnswered) {
+  ripc_rpc_options options = rpc_options();
+  options.slots = RIPC_RPC_MAX_SLOTS;
+  const Service service = make_service(context_, [](ripc_service_options& small) { small.queue_messages = 16; });
+  const Rpc rpc = make_rpc(service, options);
+  std::deque<Begun> calls;
+  std::vector<ripc_request*> requests;
+  for (int number = 0; number < 24; ++number) {
+    calls.emplace_back(rpc, server_.id(), CallServer::kKeep);
+    requests.push_back(server_.take(rpc));
+    ASSERT_NE(requests.back(), nullptr);
+  }
+  server_.stop();
+  for (ripc_request* const request : requests) EXPECT_EQ(ripc_request_reply(request, 0, nullptr, 0, nullptr), RIPC_OK);
+  // Makes room that the server's endpoint does not use before it ends.
+  while (ripc_rpc_run(rpc.get(), 0, nullptr) == RIPC_OK) {
+  }
+  server_.rpc().reset();
+  for (const Begun& one : calls) EXPECT_EQ(one.end(rpc).outcome, kAnswered) << ripc_status_name(one.outcome.status);
 }
 
 TEST_P(RemoteCalls, AreNotTakenByASecondEndpointThatIsRefused) {

@@ -30,7 +30,8 @@ constexpr std::size_t kMostRefused = 65536;
 // checks for that less and less often.
 constexpr Nanoseconds kAbsence = 1'000'000;
 constexpr Nanoseconds kLongestAbsence = 16'000'000;
-// How long an ending endpoint waits for long arguments that are on their way, so that their calls can be answered.
+// How long an ending endpoint waits for long arguments that are on their way, so that their calls can be answered, and
+// for room for answers.
 constexpr Nanoseconds kLastPatience = 100'000'000;
 
 }  // namespace
@@ -76,13 +77,19 @@ Endpoint::~Endpoint() {
 }
 
 void Endpoint::refuse_unread() noexcept {
-  const Nanoseconds now = messenger_.now();
+  Nanoseconds now = messenger_.now();
   Arrival arrival(messenger_, now);
   const Deadline patience = Deadline::after(kLastPatience, now);
   std::array<core::Message*, kBatch> messages;
   for (std::size_t refused = 0; refused < kMostRefused; refused += kBatch) {
     std::size_t count = 0;
-    const Nanoseconds timeout = service_.has_incomplete() ? patience.remaining() : 0;
+    now = messenger_.now();
+    server_->progress(now);
+    const Nanoseconds left = patience.remaining(now);
+    const Nanoseconds until_due = elapsed(now, server_->next_due());
+    const Nanoseconds timeout = server_->has_waiting()      ? std::min(left, until_due)
+                                : service_.has_incomplete() ? left
+                                                            : 0;
     (void)service_.receive(RIPC_RECEIVE_LEND, timeout, messages, count);
     for (core::Message* message : std::span(messages).first(count)) {
       wire::call::Header header;
@@ -92,7 +99,8 @@ void Endpoint::refuse_unread() noexcept {
         core::MessagePool::release(message);
       }
     }
-    if (count != 0 || (timeout == 0 && service_.has_incomplete() && !patience.expired())) continue;
+    const bool waits = server_->has_waiting() || service_.has_incomplete();
+    if (count != 0 || (waits && !patience.expired())) continue;
     // Other messages wait behind them.
     if (!service_.refuse_incomplete()) return;
   }

@@ -456,10 +456,11 @@ void Server::refuse_all() noexcept {
 void Server::close() noexcept {
   std::unique_lock lock(mutex_);
   sent_.wait(lock, [this] { return sending_ == 0; });
-  // The requests that handlers still hold.
+  // The requests that handlers still hold, and the answers that found no room.
   for (const auto& session : sessions_) {
     for (Slot& slot : session->slots) {
-      if (slot.request == nullptr) continue;
+      if (slot.request == nullptr && slot.state != Slot::State::waiting) continue;
+      forget(*session, slot);
       end(*session, slot, State::may_have_run, RIPC_CLOSED);
       notify_state(*session, slot);
     }

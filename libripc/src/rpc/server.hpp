@@ -90,6 +90,8 @@ class Server : public std::enable_shared_from_this<Server> {
   void add_to(std::map<std::uint32_t, ripc_rpc_method_statistics>& methods) const;
   // Called when the endpoint ends. Refuses the ready requests, and every one that received() gets from here on.
   void refuse_all() noexcept;
+  // Whether something waits for room or a path, so that progress() has to be called.
+  bool has_waiting() const noexcept { return send_at_.load(std::memory_order_relaxed) != UINT64_MAX; }
   // Called after refuse_all(). Waits for the answers that are being sent. No message is sent from here on.
   void close() noexcept;
 

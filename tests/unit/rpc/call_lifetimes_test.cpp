@@ -117,6 +117,22 @@ TEST_F(CallLifetimes, TheEndOfARequestThatIsDroppedElsewhereIsReportedOnceThereI
   EXPECT_EQ(after.may_have_run - before.may_have_run, 1u);
 }
 
+TEST_F(CallLifetimes, AnAnswerThatWaitsWhenItsEndpointEndsLeavesACallThatMayHaveRun) {
+  ripc_call_result end{};
+  begin(
+      {}, [](void* user, const ripc_call_result* result) { *static_cast<ripc_call_result*>(user) = *result; }, &end);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(kept_.size(), 1u);
+  network_.weather.without_room = 100;
+  EXPECT_TRUE(kept_[0]->server->reply(*kept_[0], 3, {}, nullptr).ok());
+  kept_.clear();
+  network_.weather.without_room = 0;
+  server_.end_server();
+  network_.run(100 * kMillisecond);
+  EXPECT_EQ(end.outcome, std::uint32_t{RIPC_CALL_MAY_HAVE_RUN});
+  EXPECT_EQ(end.status, RIPC_CLOSED);
+}
+
 TEST_F(CallLifetimes, ForAClientThatDoesNotReadABoundedNumberOfMessagesWaits) {
   begin({}, nullptr, nullptr);
   network_.run(100 * kMillisecond);
