@@ -147,7 +147,7 @@ Status Client::cancel(std::uint64_t name) {
 
 void Client::give_up(Call& call, ripc_status why) noexcept {
   const bool was_sent = call.state == Call::State::sent;
-  if (was_sent && call.session->state == ClientSession::State::open) send_about(call, Kind::cancel);
+  if (was_sent && call.session->state == ClientSession::State::open) (void)send_about(call, Kind::cancel);
   call.is_final = true;
   finish(call, was_sent ? RIPC_CALL_MAY_HAVE_RUN : RIPC_CALL_DID_NOT_RUN, why);
 }

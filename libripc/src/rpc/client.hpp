@@ -131,7 +131,11 @@ class Client : public std::enable_shared_from_this<Client> {
   void session_over(ClientSession& session, ripc_status why) noexcept;
   void refused(ClientSession& session, ripc_status why) noexcept;
   static wire::call::Header request_header(const Call& call, Nanoseconds now) noexcept;
-  void send_about(const Call& call, wire::call::Kind kind) noexcept;
+  ripc_status send_about(const Call& call, wire::call::Kind kind) noexcept;
+  // Asks the server for the state of a call. One that was withdrawn is cancelled first.
+  ripc_status ask_about(const Call& call) noexcept;
+  // Sets the time of a question about a call that was sent: nobody knows whether the server has it.
+  void ask_again(Call& call, Nanoseconds at) noexcept;
   ripc_status send_header(const ClientSession& session, const wire::call::Header& header) noexcept;
 
   Messenger& messenger_;

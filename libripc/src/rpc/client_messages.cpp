@@ -107,8 +107,7 @@ Call* Client::state_received(ClientSession& session, const Header& header, Nanos
       // The call was lost with a path that loses nothing, so nothing was kept to be sent again. Once the server knows
       // that nobody waits, it never runs the call, and says so.
       call->is_withdrawn = true;
-      send_about(*call, Kind::cancel);
-      send_about(*call, Kind::ask);
+      if (ask_about(*call) != RIPC_OK) ask_again(*call, now);
       break;
     default:
       end_with_state(*call, header);
@@ -137,11 +136,15 @@ void Client::end_with_state(Call& call, const Header& header) noexcept {
   }
 }
 
-// Without room, the message counts as lost.
-void Client::send_about(const Call& call, Kind kind) noexcept {
+ripc_status Client::send_about(const Call& call, Kind kind) noexcept {
   const ClientSession& session = *call.session;
-  (void)send_header(session,
-                    {.kind = kind, .number = call.number, .session = session.name, .incarnation = session.incarnation});
+  return send_header(
+      session, {.kind = kind, .number = call.number, .session = session.name, .incarnation = session.incarnation});
+}
+
+ripc_status Client::ask_about(const Call& call) noexcept {
+  const ripc_status status = call.is_withdrawn ? send_about(call, Kind::cancel) : RIPC_OK;
+  return status == RIPC_OK ? send_about(call, Kind::ask) : status;
 }
 
 ripc_status Client::send_header(const ClientSession& session, const Header& header) noexcept {

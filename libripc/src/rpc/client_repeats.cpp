@@ -73,9 +73,10 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
     if (is_undelivered(status)) return finish(call, RIPC_CALL_DID_NOT_RUN, status);
   }
   if (session.state != ClientSession::State::open) return;
-  // On a path that loses nothing, a question is asked only once.
-  if (!session.may_lose) call.repeat_at = UINT64_MAX;
-  if (!session.may_lose && !call.is_with_server) return;
+  if (!session.may_lose && !call.is_with_server) {
+    call.repeat_at = UINT64_MAX;
+    return;
+  }
   if (call.repeats == 0 && session.may_lose) {
     session.window.lost(call.number, now, session.round_trip.overdue());
     session.round_trip.back_off();
@@ -85,7 +86,14 @@ void Client::repeat(Call& call, Nanoseconds now) noexcept {
     const CallMessage message(request_header(call, now), call.arguments.items());
     if (messenger_.send_short(session.to, message.items()) != RIPC_PENDING) return;
   }
-  send_about(call, Kind::ask);  // also for one that is too large to be repeated unasked
+  // Also for one that is too large to be repeated unasked. On a path that loses nothing, a question is sent only once.
+  if (ask_about(call) == RIPC_OK && !session.may_lose) call.repeat_at = UINT64_MAX;
+}
+
+void Client::ask_again(Call& call, Nanoseconds at) noexcept {
+  call.session->set_with_server(call, true);
+  call.repeat_at = at;
+  set_timer(call);
 }
 
 void Client::note_repeated(Call& call) noexcept {
@@ -98,11 +106,13 @@ void Client::note_repeated(Call& call) noexcept {
 void Client::send_again(Lock& lock, Call& call) {
   note_repeated(call);
   call.session->set_with_server(call, false);
-  const CallMessage message(request_header(call, messenger_.now()), call.arguments.items());
-  if (call.returns.empty() && messenger_.send_short(call.session->to, message.items()) != RIPC_PENDING) return;
-  // Without room or a path, the answer to the next question leads here again.
-  (void)send_any(lock, call, message.items());
+  const Nanoseconds now = messenger_.now();
+  const CallMessage message(request_header(call, now), call.arguments.items());
+  ripc_status status = call.returns.empty() ? messenger_.send_short(call.session->to, message.items()) : RIPC_PENDING;
+  if (status == RIPC_PENDING) status = send_any(lock, call, message.items()).code();
   if (call.state == Call::State::sending) call.state = Call::State::sent;
+  // Without room or a path, the answer to the next question leads here again.
+  if (status != RIPC_OK && call.state == Call::State::sent) ask_again(call, now + call.repeat_pause);
 }
 
 }  // namespace ripc::internal::rpc
