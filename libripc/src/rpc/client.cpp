@@ -170,6 +170,7 @@ Status Client::enqueue(Call& call, ClientSession& session, Nanoseconds now) {
 Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items, Nanoseconds now) {
   ClientSession& session = *call.session;
   const std::uint64_t name = session.name;
+  const std::uint64_t path_changes = session.path_changes;
   // Once they are sent, the leases of GIVEN items may have other holders.
   if (session.may_lose && core::has_kind(items, RIPC_ITEM_GIVEN)) keep(call, items);
   session.take_slot(call, now);
@@ -205,6 +206,7 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
     }
   }
   note_sent(call, now);
+  if (session.path_changes != path_changes) ask_again(call, now);  // it may have been lost with its path
   return {};
 }
 

@@ -107,6 +107,8 @@ class Client : public std::enable_shared_from_this<Client> {
   void end_sent(ClientSession& session, ripc_status why) noexcept;
   void end_queued(ClientSession& session, ripc_status why) noexcept;
   void path_found(ClientSession& session, ripc_status status, Nanoseconds now) noexcept;
+  static void take_path(ClientSession& session, const Messenger::Path& path) noexcept;
+  void path_changed(ClientSession& session, const Messenger::Path& path, Nanoseconds now) noexcept;
   void check_path(ClientSession& session, Nanoseconds now) noexcept;
 
   // True: the call has taken the message.

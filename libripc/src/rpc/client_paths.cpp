@@ -39,6 +39,12 @@ void Client::note_path(ClientSession& session, const Messenger::Path& path) noex
   session.may_lose = path.loses || (session.may_lose && !is_other);
 }
 
+void Client::take_path(ClientSession& session, const Messenger::Path& path) noexcept {
+  note_path(session, path);
+  session.way = path.way;
+  ++session.path_changes;
+}
+
 // Called before a call: the path of an idle session may be broken by now, without anyone having noticed.
 void Client::prepare(ClientSession& session, Nanoseconds now) {
   if (session.state == ClientSession::State::closed) {
@@ -81,7 +87,7 @@ void Client::open(ClientSession& session, Nanoseconds now) noexcept {
   }
   session.state = ClientSession::State::opening;
   session.search.reset();
-  note_path(session, path);
+  take_path(session, path);
   session.name = 0;
   session.is_stale = false;
   const ripc_status status =
@@ -134,21 +140,19 @@ void Client::path_found(ClientSession& session, ripc_status status, Nanoseconds 
   const Messenger::Path path = messenger_.path(session.to);
   if (!path.is_known) return find_path(session);
   const bool is_same = path.incarnation == 0 || path.incarnation == session.incarnation;
-  if (session.name != 0 && is_same) {
-    // The same server over another path: messages in progress may have been lost with the former path.
-    session.state = ClientSession::State::open;
-    note_path(session, path);
-    for (const ClientSession::Slot& slot : session.slots) {
-      if (slot.call == nullptr || slot.call->state != Call::State::sent) continue;
-      session.set_with_server(*slot.call, true);  // asked for, as nobody knows whether it still has its arguments
-      slot.call->repeat_at = now;
-      set_timer(*slot.call);
-    }
-    timers_.set(session, now + wire::call::kSessionTime);
-    return;
-  }
+  if (session.name != 0 && is_same) return path_changed(session, path, now);
   end_sent(session, RIPC_PEER_DEAD);
   open(session, now);
+}
+
+// The same server over another path: messages in progress may have been lost with the former path.
+void Client::path_changed(ClientSession& session, const Messenger::Path& path, Nanoseconds now) noexcept {
+  session.state = ClientSession::State::open;
+  take_path(session, path);
+  for (const ClientSession::Slot& slot : session.slots) {
+    if (slot.call != nullptr && slot.call->state == Call::State::sent) ask_again(*slot.call, now);
+  }
+  timers_.set(session, now + wire::call::kSessionTime);
 }
 
 void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
@@ -157,8 +161,11 @@ void Client::check_path(ClientSession& session, Nanoseconds now) noexcept {
   const Messenger::Path path = messenger_.path(session.to);
   const bool is_same = path.incarnation == 0 || session.name == 0 || path.incarnation == session.incarnation;
   if (!path.is_known || !is_same) return find_path(session);
+  // Somebody else may have made the path again.
+  const bool is_other = session.way.owner_before(path.way) || path.way.owner_before(session.way);
+  if (is_other && session.name != 0) path_changed(session, path, now);
+  if ((is_other && session.name == 0) || (session.is_stale && session.is_idle())) return open(session, now);
   note_path(session, path);
-  if (session.is_stale && session.is_idle()) open(session, now);
 }
 
 void Client::session_over(ClientSession& session, ripc_status why) noexcept {

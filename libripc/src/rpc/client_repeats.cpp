@@ -106,13 +106,15 @@ void Client::note_repeated(Call& call) noexcept {
 void Client::send_again(Lock& lock, Call& call) {
   note_repeated(call);
   call.session->set_with_server(call, false);
+  const std::uint64_t path_changes = call.session->path_changes;
   const Nanoseconds now = messenger_.now();
   const CallMessage message(request_header(call, now), call.arguments.items());
   ripc_status status = call.returns.empty() ? messenger_.send_short(call.session->to, message.items()) : RIPC_PENDING;
   if (status == RIPC_PENDING) status = send_any(lock, call, message.items()).code();
   if (call.state == Call::State::sending) call.state = Call::State::sent;
+  if (call.state != Call::State::sent) return;
   // Without room or a path, the answer to the next question leads here again.
-  if (status != RIPC_OK && call.state == Call::State::sent) ask_again(call, now + call.repeat_pause);
+  if (status != RIPC_OK || call.session->path_changes != path_changes) ask_again(call, now + call.repeat_pause);
 }
 
 }  // namespace ripc::internal::rpc

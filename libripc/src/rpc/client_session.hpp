@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/group_id.hpp"
@@ -38,6 +39,8 @@ struct ClientSession : TimerWheel::Timer {
   std::uint32_t nonce = 0;
   std::uint64_t name = 0;         // of the session, given by the server; 0: there is none
   std::uint64_t incarnation = 0;  // of the server
+  std::weak_ptr<const void> way;  // the path that its messages took last: Messenger::Path::way
+  std::uint64_t path_changes = 0;
   std::vector<Slot> slots;
   std::vector<std::uint16_t> free_slots;
   std::size_t in_flight = 0;  // calls with a slot that the server has not reported on; only these count in the window

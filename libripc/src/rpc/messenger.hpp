@@ -22,9 +22,10 @@ inline constexpr std::size_t kMostRepeated = std::size_t{128} << 10;
 class Messenger {
  public:
   struct Path {
-    bool is_known = false;          // messages can be sent without waiting
-    bool loses = false;             // a message may be lost on the way
-    std::uint64_t incarnation = 0;  // of the service that the path leads to; 0: unknown
+    bool is_known = false;               // messages can be sent without waiting
+    bool loses = false;                  // a message may be lost on the way
+    std::uint64_t incarnation = 0;       // of the service that the path leads to; 0: unknown
+    std::weak_ptr<const void> way = {};  // what it is: another path to the same service has another one
   };
   virtual ~Messenger() = default;
 

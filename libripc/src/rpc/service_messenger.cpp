@@ -11,7 +11,7 @@ Messenger::Path ServiceMessenger::path(ripc_service_id to) noexcept {
   const ThreadEpoch::Section section(ThreadEpoch::current());
   const std::shared_ptr<spi::Channel>* const channel = service_.context().paths().routes().find(to);
   if (channel == nullptr || !(*channel)->alive()) return {};
-  return {.is_known = true, .loses = (*channel)->loses(), .incarnation = (*channel)->incarnation()};
+  return {.is_known = true, .loses = (*channel)->loses(), .incarnation = (*channel)->incarnation(), .way = *channel};
 }
 
 Status ServiceMessenger::check_given(std::span<const ripc_item> items) {

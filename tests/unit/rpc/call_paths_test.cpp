@@ -30,6 +30,35 @@ class CallPaths : public testing::Test {
   Calls calls_{network_, client_, *server_.server};
 };
 
+TEST_F(CallPaths, ACallThatIsLostWithAPathThatSomebodyElseMakesAgainEndsSoon) {
+  open_session();
+  calls_.begin();
+  client_.lose_and_remake_path(kServer);
+  EXPECT_EQ(end(2), RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(calls_.runs, 1);
+}
+
+TEST_F(CallPaths, ASessionIsAskedForAgainWhenSomebodyElseMakesItsPathAgain) {
+  calls_.begin();
+  while (network_.messages == 0) ASSERT_TRUE(network_.step(UINT64_MAX));
+  client_.lose_and_remake_path(kServer);
+  EXPECT_EQ(end(1), RIPC_CALL_ANSWERED);
+}
+
+TEST_F(CallPaths, ACallThatIsLostWithAPathDuringItsSendEndsSoon) {
+  open_session();
+  std::array<std::byte, 8> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  calls_.returns = {&room, 1};
+  client_.during_send = [&] {
+    client_.lose_and_remake_path(kServer);
+    network_.run(kMillisecond);
+  };
+  calls_.begin();
+  EXPECT_EQ(end(2), RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(calls_.runs, 1);
+}
+
 // The path is lost after a call was sent. Then all messages of the client find its queue full, from `since` until it
 // has room again.
 class WithoutRoom : public CallPaths {

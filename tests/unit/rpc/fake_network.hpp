@@ -150,7 +150,7 @@ class FakeNode final : public Messenger {
     // Like a resolver, reports what is there.
     for (const auto& [to, report] : std::map(searches_)) {
       const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
-      if (is_there && !is_group(to)) connected_.insert(to);
+      if (is_there && !is_group(to)) connect(to);
       if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_)
         (*still->second)(is_there ? RIPC_OK : RIPC_NO_SERVICE);
     }
@@ -172,8 +172,9 @@ class FakeNode final : public Messenger {
   Nanoseconds rough_now() const noexcept override { return network_.now / kKernelTick * kKernelTick; }
   Nanoseconds resolve_timeout() const noexcept override { return patience; }
   Path path(ripc_service_id to) noexcept override {
-    if (!connected_.contains(to) || !network_.nodes.contains(to)) return {};
-    return {true, loses(to), network_.nodes.at(to)->incarnation_};
+    const auto way = connected_.find(to);
+    if (way == connected_.end() || !network_.nodes.contains(to)) return {};
+    return {true, loses(to), network_.nodes.at(to)->incarnation_, way->second};
   }
   ripc_status send_short(ripc_service_id to, std::span<const ripc_item> items, bool& loses) noexcept override {
     if (!network_.nodes.contains(id_)) return RIPC_CLOSED;
@@ -195,7 +196,7 @@ class FakeNode final : public Messenger {
       return {};
     }
     if (!network_.nodes.contains(arguments.to) || arguments.to == just_ended) return RIPC_NO_SERVICE;
-    connected_.insert(arguments.to);
+    connect(arguments.to);
     const ripc_status status = transmit(arguments.to, arguments.items);
     if (status == RIPC_OK && !arguments.returns.empty()) requests.insert(*arguments.request_id = ++last_request_);
     if (during_send) during_send();
@@ -236,6 +237,14 @@ class FakeNode final : public Messenger {
   // This end switches to the other of two paths. Its client is not notified.
   void change_path(ripc_service_id to) {
     if (lossy_.erase(to) == 0) lossy_.insert(to);
+    if (connected_.erase(to) != 0) connect(to);
+  }
+  // The path is gone with what was under way, and somebody else has made it again before the client looks.
+  void lose_and_remake_path(ripc_service_id to) {
+    network_.cut(id_, to, 100);
+    connected_.erase(to);
+    connect(to);
+    client->changed();
   }
   bool loses(ripc_service_id to) const {
     const Weather& weather = network_.weather;
@@ -256,6 +265,9 @@ class FakeNode final : public Messenger {
   std::set<std::uint64_t> requests;      // those that hold return buffers
 
  private:
+  void connect(ripc_service_id to) {
+    if (!connected_.contains(to)) connected_[to] = std::make_shared<int>();
+  }
   ripc_status transmit(ripc_service_id to, std::span<const ripc_item> items) {
     if (network_.chance(network_.weather.without_room)) return RIPC_AGAIN;
     network_.send(id_, to, items);
@@ -273,8 +285,8 @@ class FakeNode final : public Messenger {
   FakeNetwork& network_;
   const ripc_service_id id_;
   const std::uint64_t incarnation_;
-  std::set<ripc_service_id> connected_;
-  std::set<ripc_service_id> lossy_;  // peers to which the second of two paths is used
+  std::map<ripc_service_id, std::shared_ptr<const void>> connected_;  // Path::way of each path
+  std::set<ripc_service_id> lossy_;                                   // peers to which the second of two paths is used
   std::map<ripc_service_id, std::shared_ptr<std::function<void(ripc_status)>>> searches_;
   Nanoseconds next_look_ = 0;
   std::uint64_t last_request_ = 0;

@@ -52,6 +52,7 @@ class Schedule {
       if (what >= 70 && what < 74) cancel_one();
       if (what >= 74 && what < 76) client_.disconnect(kServer + any_server());
       if (what == 76) restart();
+      if (what == 77) client_.lose_and_remake_path(kServer + any_server());
       network_.run(network_.up_to(5 * kMillisecond));
     }
     while (!requests_.empty()) answer_one();
