@@ -52,6 +52,7 @@ struct Call : TimerWheel::Timer {
   bool is_idempotent = false;
   bool perhaps_ran = false;  // at a group member that it has left
   bool is_final = false;     // it moves to no other member
+  bool had_session = false;  // there was one with its server when it ended
   bool was_held_back = false;
   bool is_probe = false;  // counts in the session's ProbeWindow
   bool is_timed = false;  // `begun` and `sent_at` are exact, and how long it takes counts

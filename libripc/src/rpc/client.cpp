@@ -310,6 +310,7 @@ void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) n
   }
   timers_.remove(call);
   call.state = Call::State::ended;
+  call.had_session = session.name != 0;
   if (call.perhaps_ran && outcome == RIPC_CALL_DID_NOT_RUN) outcome = RIPC_CALL_MAY_HAVE_RUN;
   call.result.outcome = outcome;
   call.result.status = status;

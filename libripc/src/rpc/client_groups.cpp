@@ -90,7 +90,6 @@ Status Client::wait_for_member(Call& call, Nanoseconds now) {
   call.tried.clear();
   if (group.state == ClientSession::State::open) {
     group.state = ClientSession::State::finding;
-    group.finding_since = now;
     timers_.set(group, now + kMemberPause);
   }
   prepare(group, now);
@@ -128,6 +127,9 @@ void Client::move(Lock& lock, Call& call) noexcept {
   sent_.notify_all();
   call.ticket.reset();
   call.start_anew();
+  // The search for members begins now, unless this one could not be reached either.
+  if (ClientSession* const group = find_session(call.group); group != nullptr && call.had_session)
+    group->finding_since = messenger_.now();
   try {
     call.tried.push_back(call.session->to);
   } catch (const std::bad_alloc&) {

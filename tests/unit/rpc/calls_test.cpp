@@ -197,6 +197,44 @@ TEST(CallModel, ACallThatIsLostWithAPathThatLosesNothingEndsSoonAndNeverRuns) {
   EXPECT_EQ(calls.runs, 1);
 }
 
+TEST(CallModel, ACallToAGroupWhoseListNamesOnlyAnUnreachableMemberEndsWhenTheSearchDoes) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  network.groups[kGroup] = {kServer};
+  FakeNode elsewhere(network, kServer + 1);
+  Calls calls(network, client, *elsewhere.server);
+  calls.to = kGroup;
+  calls.begin();
+  network.run(client.patience + 500 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u) << "its deadline is a minute away";
+  EXPECT_EQ(calls.ended[0].outcome, std::uint32_t{RIPC_CALL_DID_NOT_RUN});
+  EXPECT_EQ(calls.ended[0].status, RIPC_NO_SERVICE);
+}
+
+TEST(CallModel, ACallThatALongReachableGroupMemberLeavesWaitsForAnotherMember) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  auto first = std::make_unique<FakeNode>(network, kServer);
+  network.groups[kGroup] = {kServer};
+  Calls calls(network, client, *first->server);
+  calls.to = kGroup;
+  calls.begin();  // finds the group
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  first->reads = false;
+  calls.begin();
+  network.run(2 * client.patience);
+  first->end_server();  // refuses the unread call
+  network.groups[kGroup] = {kServer + 1};
+  network.run(client.patience / 2);
+  EXPECT_EQ(calls.ended.size(), 1u);
+  FakeNode other(network, kServer + 1);
+  const Calls answers(network, client, *other.server);
+  network.run(client.patience);
+  ASSERT_EQ(calls.ended.size(), 2u);
+  EXPECT_EQ(calls.ended[1].outcome, std::uint32_t{RIPC_CALL_ANSWERED});
+}
+
 TEST(CallModel, AClientForgetsTheGroupMembersThatItHasOnlyCompared) {
   FakeNetwork network(7);
   FakeNode client(network, kClient);
