@@ -119,7 +119,7 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   const auto newest = newest_.find(message.source);
   ServerSession* const known = newest != newest_.end() ? session_of(newest->second) : nullptr;
   const bool is_repeated = known != nullptr && known->nonce == header.number;
-  if (is_repeated && known->slots.size() == header.code && known->is_unused()) {
+  if (is_repeated && known->slot_count == header.code && known->is_unused()) {
     known->used_at = now;
     return notify_opened(*known);
   }
@@ -136,9 +136,8 @@ void Server::open(const core::Message& message, const Header& header, Nanosecond
   }
   const std::uint32_t index = free_sessions_.back();
   ServerSession& session = *sessions_[index];
-  session.slots = std::vector<Slot>(header.code);
   std::uint64_t& name = newest_[message.source];
-  for (std::uint32_t number = 0; number < header.code; ++number) session.slots[number].number = number;
+  session.slot_count = header.code;
   free_sessions_.pop_back();
   session.generation += session.generation == UINT32_MAX ? 2 : 1;  // never 0
   session.name = std::uint64_t{session.generation} << 32 | index;
@@ -161,6 +160,7 @@ Handler* Server::handler_of(std::uint32_t method) noexcept {
 }
 
 ripc_request* Server::take(ServerSession& session, core::Message& message, const Header& header, Arrival& arrival) {
+  if (session.slots.empty() && !session.make_slots()) return nullptr;  // as if it had been lost
   Slot& slot = session.slot(header.number);
   const auto newer = static_cast<std::int32_t>(header.number - slot.number);
   if (newer < 0) return nullptr;  // the client no longer waits for it

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -45,13 +46,22 @@ struct ServerSession {
   std::uint32_t nonce = 0;       // of the client's request for the session
   std::uint64_t name = 0;        // 0: the session is not in use
   std::uint32_t generation = 0;  // of the name
-  std::vector<Slot> slots;
+  std::uint32_t slot_count = 0;
+  std::vector<Slot> slots;  // none until the first request comes: a session that is only asked for takes little memory
   std::uint32_t running = 0;
   std::size_t kept_bytes = 0;
   Nanoseconds used_at = 0;
 
   bool is_unused() const noexcept {
     return std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.state == Slot::State::unused; });
+  }
+  // False: there is no memory.
+  bool make_slots() noexcept try {
+    slots = std::vector<Slot>(slot_count);
+    for (std::uint32_t number = 0; number < slot_count; ++number) slots[number].number = number;
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
   Slot& slot(std::uint32_t number) noexcept { return slots[number & (slots.size() - 1)]; }
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long calls, sessions, requests and their memory last, in cases where two ends meet.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -324,6 +325,20 @@ TEST(CallSessions, AnIdleClientCountsOnceTowardsTheirLimit) {
   EXPECT_TRUE(other.client->begin(request, nullptr).ok());
   network.run(100 * kMillisecond);
   EXPECT_EQ(status, RIPC_LIMIT);
+}
+
+TEST_F(CallLifetimes, ASessionThatIsOnlyAskedForTakesLittleMemory) {
+  constexpr std::uint32_t kSessions = 1000;
+  const std::size_t before = mallinfo2().uordblks;
+  for (std::uint32_t nonce = 1; nonce <= kSessions; ++nonce) {
+    const CallMessage open({.kind = wire::call::Kind::open, .number = nonce, .code = wire::call::kMaxSlots});
+    const auto* const bytes = static_cast<const std::byte*>(open.items()[0].data);
+    server_.received(kClient, {{bytes, bytes + open.items()[0].size}});
+  }
+  EXPECT_LT(mallinfo2().uordblks - before, kSessions * 4096u);
+  ripc_rpc_statistics statistics{};
+  server_.server->add_to(statistics);
+  EXPECT_EQ(statistics.sessions_served, kSessions);
 }
 
 TEST_F(CallLifetimes, AnItemOfARepeatedAnswerThatCouldNotBeReadStaysFailed) {
