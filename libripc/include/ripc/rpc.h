@@ -87,7 +87,7 @@ RIPC_API ripc_status ripc_request_get_item(const ripc_request *request, size_t i
 RIPC_API size_t ripc_request_get_return_count(const ripc_request *request);
 RIPC_API size_t ripc_request_get_return_size(const ripc_request *request, size_t index);
 /* For how long the caller still waits, in nanoseconds. 0: that time is over, or the caller has cancelled; nobody waits
- * for the answer. */
+ * for the answer. UINT64_MAX: without limit, or for more than 71 minutes when it called. */
 RIPC_API uint64_t ripc_request_time_left(const ripc_request *request);
 
 /* Answers with a code of the application's choice and up to RIPC_RPC_MAX_ITEMS items, of any kind that ripc_reply()

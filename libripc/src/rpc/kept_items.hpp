@@ -10,7 +10,7 @@
 
 namespace ripc::internal::rpc {
 
-// Keeps its memory when it is emptied, so that using it again takes none; release() gives it back.
+// Keeps its memory when it is emptied, so that using it again takes none.
 class KeptItems {
  public:
   // Copies the items. LONG items are not copied, but stay where they are. May throw std::bad_alloc; then it is empty.
@@ -21,7 +21,6 @@ class KeptItems {
     items_.clear();
     bytes_.clear();
   }
-  void release() noexcept { *this = KeptItems(); }
 
   std::span<ripc_item> items() noexcept { return items_; }
   std::span<const ripc_item> items() const noexcept { return items_; }

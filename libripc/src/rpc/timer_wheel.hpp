@@ -25,7 +25,6 @@ class TimerWheel {
     explicit Timer(Of what) noexcept : of_(what) {}
     Of of() const noexcept { return of_; }
     bool is_set() const noexcept { return next_ != nullptr; }
-    Nanoseconds due() const noexcept { return due_; }
 
    private:
     friend class TimerWheel;
