@@ -27,8 +27,7 @@ std::atomic<int> sockets_that_can_be_watched{INT_MAX};
 // The executable's function takes precedence over that of the C library.
 // NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the names of the C library are reserved
 extern "C" int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
-  static const auto kReal =
-      reinterpret_cast<int (*)(int, int, int, epoll_event*)>(::dlsym(RTLD_NEXT, "epoll_ctl"));  // NOLINT: dlsym
+  static const auto kReal = reinterpret_cast<decltype(&::epoll_ctl)>(::dlsym(RTLD_NEXT, "epoll_ctl"));
   int type = 0;
   socklen_t size = sizeof type;
   if (operation == EPOLL_CTL_ADD && sockets_that_can_be_watched != INT_MAX &&
