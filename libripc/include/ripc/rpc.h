@@ -153,9 +153,10 @@ typedef struct ripc_call_options {
 RIPC_API void ripc_call_options_init(ripc_call_options *options);
 
 /* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
- * (may be NULL) names it for ripc_rpc_cancel(). Never waits for the network. After RIPC_OK, `done` (may be NULL) will
- * run. After any other status nothing was sent, and neither `done` nor loan_ended will run. Memory is as for
- * ripc_send().
+ * (may be NULL) names it for ripc_rpc_cancel(). Waits for the network in one case: over sockets, the first argument on a
+ * link that is larger than a datagram waits for the link's connection, at most for the peer timeout. After RIPC_OK,
+ * `done` (may be NULL) will run. After any other status nothing was sent, and neither `done` nor loan_ended will run.
+ * Memory is as for ripc_send().
  *
  * `to` may be a group. The call then goes to one living member: of two picked at random, the one with fewer calls in
  * progress, weighted by its answer time. If that member dies or refuses before the call ran, another one gets the call,
@@ -164,7 +165,8 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
  *
  * RIPC_AGAIN: as many calls to this server wait as options.queue allows; run, then call again. RIPC_TIMEOUT: the call
  * or its parent has no time left. RIPC_TOO_LARGE: short items exceed ripc_short_limit(). RIPC_INVALID_ARGUMENT,
- * RIPC_NO_MEMORY, RIPC_FENCED, RIPC_CLOSED. Otherwise the result's status says how the call ended:
+ * RIPC_NO_MEMORY, RIPC_FENCED, RIPC_CLOSED, or what else ripc_send() gives. Otherwise the result's status says how the
+ * call ended:
  *
  *   did not run   RIPC_NO_SERVICE (no path was found within the context's resolve_timeout), RIPC_UNSUPPORTED (no such
  *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions),

@@ -370,7 +370,7 @@ class Rpc {
   }
 
   // Begins a call to a service, or to one member of a group (ripc_rpc_call() says which), to be awaited: auto result =
-  // co_await rpc.call(...). It never waits for the network. A call that cannot begin has ended when this returns:
+  // co_await rpc.call(...). It waits only as ripc_rpc_call() may. A call that cannot begin has ended when this returns:
   // RIPC_AGAIN (too many wait: run(), then call again), RIPC_TIMEOUT (the parent has no time left), RIPC_TOO_LARGE,
   // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY. The rules for memory are those of Service::send().
   //

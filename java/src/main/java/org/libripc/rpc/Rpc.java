@@ -132,7 +132,8 @@ public final class Rpc implements AutoCloseable {
   // ---- Making calls ----
 
   /**
-   * Begins a call. Never waits for the network. The calls of a thread to one service begin in
+   * Begins a call. Waits for the network in one case: over sockets, for the connection of a link
+   * whose first argument above a datagram this is. The calls of a thread to one service begin in
    * order, but may run and end in any order.
    *
    * @throws RipcException.NoRoom if as many calls to this service wait as {@link RpcBuilder#queue}
