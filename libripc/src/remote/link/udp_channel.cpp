@@ -107,6 +107,7 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
   if (path() == Path::connection) {
     const ripc_status status = stream_->send(header, packet, is_burst);
     last_sent_ = monotonic_now();
+    if (status == RIPC_OK) held_ = is_burst;
     if (status == RIPC_OK && is_burst) {
       flush_soon_locked();
     } else {
@@ -144,9 +145,11 @@ void UdpChannel::flush_soon_locked() noexcept {
 
 // Responder.
 void UdpChannel::flush_due() noexcept {
-  const std::lock_guard lock(mutex_);
+  // A thread that waits here makes each unlock of the sender a system call, which ends the burst.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return flush_timer_.set(monotonic_now() + kFlushPause);
   flushing_ = false;
-  if (!stream_) return;
+  if (!stream_ || !held_) return;
   // A sender that goes on sending flushes itself, and would have to wait for this flush.
   if (monotonic_now() - last_sent_ < kFlushPause) {
     flush_soon_locked();

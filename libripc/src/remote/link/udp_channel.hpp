@@ -103,6 +103,7 @@ class UdpChannel final : public LinkChannel {
   // Under mutex_.
   Nanoseconds last_sent_ = 0;  // when the last send was through
   unsigned burst_ = 0;         // sends that followed each other at once
+  bool held_ = false;          // the last packet may wait for others
   bool flushing_ = false;      // what waits is flushed soon
   std::uint32_t moves_;        // of the session, that it has followed
   DatagramProof proof_;
