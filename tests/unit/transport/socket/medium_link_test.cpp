@@ -107,17 +107,12 @@ TEST_F(MediumLink, APeerThatMakesNoConnectionLowersTheLimitForAWhile) {
   Node impatient(options);
   const auto channel = impatient.channel(receiver_);
   ASSERT_NE(channel, nullptr);
-  std::atomic<bool> halted{false};
-  std::atomic<bool> go_on{false};
-  receiver_.loop().post([&] {
-    halted = true;
-    while (!go_on) std::this_thread::yield();
-  });
-  ASSERT_TRUE(eventually([&] { return halted.load(); }));
-  EXPECT_EQ(channel->widen(wire::datagram::kMaxRecordPacket), RIPC_TOO_LARGE);
-  EXPECT_EQ(channel->packet_limit(), channel->ready_limit());
-  EXPECT_EQ(send_text(*channel, "small"), RIPC_OK);
-  go_on = true;
+  {
+    const Halt halt(receiver_);
+    EXPECT_EQ(channel->widen(wire::datagram::kMaxRecordPacket), RIPC_TOO_LARGE);
+    EXPECT_EQ(channel->packet_limit(), channel->ready_limit());
+    EXPECT_EQ(send_text(*channel, "small"), RIPC_OK);
+  }
   ASSERT_TRUE(eventually([&] { return channel->packet_limit() == wire::datagram::kMaxRecordPacket; }));
   EXPECT_TRUE(grows(*channel));
 }
@@ -156,20 +151,13 @@ TEST_F(MediumLink, ALinkThatHasEndedIsForgottenThoughItsConnectionWasNeverMade) 
   ASSERT_TRUE(ending != nullptr && lasting != nullptr);
   const remote::SessionPointer session = lasting->session();
   ASSERT_TRUE(session->incoming) << "the peer makes the connections";
-  std::atomic<bool> halted{false};
-  std::atomic<bool> go_on{false};
-  sender_.loop().post([&] {
-    halted = true;
-    while (!go_on) std::this_thread::yield();
-  });
-  ASSERT_TRUE(eventually([&] { return halted.load(); }));
+  const Halt halt(sender_);
   EXPECT_FALSE(grows(*ending));
   ending.reset();
   EXPECT_FALSE(grows(*lasting));
   std::promise<std::size_t> waiting;
   impatient.loop().post([&] { waiting.set_value(session->stream_takers.size()); });
   EXPECT_EQ(waiting.get_future().get(), 1u);
-  go_on = true;
 }
 
 TEST_F(MediumLink, PacketsOfAllSizesArriveOnceWholeAndInOrderAlsoThoseFromBeforeTheConnection) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <future>
 #include <optional>
 #include <set>
@@ -329,26 +328,6 @@ TEST(Session, ALackOfDescriptorsEndsNoSessionThatLosesItsControlConnectionMeanwh
   EXPECT_TRUE(channel->alive());
   EXPECT_EQ(client.host().losses(), 0);
 }
-
-// Keeps the responder of a node from running while it lives.
-class Halt {
- public:
-  explicit Halt(Node& node) {
-    node.loop().post([this] {
-      halted_ = true;
-      while (!over_) std::this_thread::yield();
-      left_ = true;
-    });
-    EXPECT_TRUE(eventually([&] { return halted_.load(); }));
-  }
-  ~Halt() {
-    over_ = true;
-    EXPECT_TRUE(eventually([&] { return left_.load(); }));
-  }
-
- private:
-  std::atomic<bool> halted_{false}, over_{false}, left_{false};
-};
 
 // Two nodes with a link in each direction.
 class FullControl : public ::testing::Test {

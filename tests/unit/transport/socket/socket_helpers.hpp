@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -189,5 +190,25 @@ inline ripc_status send_text(spi::Channel& channel, std::string_view text) {
   const spi::Bytes bytes = std::as_bytes(std::span(text.data(), text.size()));
   return test::send(channel, bytes);
 }
+
+// Keeps the responder of a node from running while it lives.
+class Halt {
+ public:
+  explicit Halt(Node& node) {
+    node.loop().post([this] {
+      halted_ = true;
+      while (!over_) std::this_thread::yield();
+      left_ = true;
+    });
+    EXPECT_TRUE(eventually([&] { return halted_.load(); }));
+  }
+  ~Halt() {
+    over_ = true;
+    EXPECT_TRUE(eventually([&] { return left_.load(); }));
+  }
+
+ private:
+  std::atomic<bool> halted_{false}, over_{false}, left_{false};
+};
 
 }  // namespace ripc::internal::socket
