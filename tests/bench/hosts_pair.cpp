@@ -2,8 +2,8 @@
 // Measures round trips of AUTO items between two hosts, next to those of bare TCP between the same processes.
 // scripts/bench-hosts runs it on both ends of a cable.
 //
-//   bench_hosts_pair serve ADDRESS spin|block                       until its client ends; prints a line when it is
-//   ready bench_hosts_pair run ADDRESS spin|block SIZE [ROUND_TRIPS]      default: 2000
+//   bench_hosts_pair serve ADDRESS spin|block                    until its client ends; prints "ready" before that
+//   bench_hosts_pair run ADDRESS spin|block SIZE [ROUND_TRIPS]   default: 2000
 //
 // ADDRESS is the server's, for TCP; the services find each other as the environment says. Blocks of 100 round trips
 // alternate. Prints one JSON object: medians, in nanoseconds.
