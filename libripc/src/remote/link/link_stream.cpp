@@ -70,7 +70,8 @@ Result<std::shared_ptr<StreamSender>> StreamSender::create(SecureSocket connecti
   return status;
 }
 
-ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept {
+ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather packet, bool more,
+                               bool* held) noexcept {
   wire::datagram::HeaderBytes head;
   wire::datagram::encode(header, head);
   std::array<iovec, 2 + 2 * wire::kMaxPacketItems + 2> parts;  // not initialised: every message takes this path
@@ -119,7 +120,9 @@ ripc_status StreamSender::send(const wire::datagram::Header& header, spi::Gather
     const auto* const data = static_cast<const std::byte*>(part.iov_base);
     out_.insert(out_.end(), data + skipped, data + part.iov_len);
   }
-  if (waits && waiting() >= kTogether) flush_locked();
+  const bool is_enough = waiting() >= kTogether;
+  if (waits && is_enough) flush_locked();
+  if (held != nullptr) *held = waits && !is_enough;
   return RIPC_OK;
 }
 

@@ -37,8 +37,9 @@ class StreamSender {
                                                       std::function<void()> notify);
 
   // Sends one datagram, gathered during the call; with `more`, a small one may wait for others, or for flush().
-  // RIPC_OK, RIPC_AGAIN (no room), RIPC_PEER_DEAD (the connection is lost).
-  ripc_status send(const wire::datagram::Header& header, spi::Gather packet, bool more) noexcept;
+  // RIPC_OK, RIPC_AGAIN (no room), RIPC_PEER_DEAD (the connection is lost). *held (may be null): with RIPC_OK, whether
+  // it waits, and no system call was made.
+  ripc_status send(const wire::datagram::Header& header, spi::Gather packet, bool more, bool* held = nullptr) noexcept;
   // The same for a whole datagram, which may exceed kMostWaiting.
   ripc_status send_whole(spi::Bytes datagram) noexcept;
   // Sends what was held for more.

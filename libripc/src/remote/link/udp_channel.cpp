@@ -21,10 +21,7 @@ constexpr std::size_t kMaxStreamedPacket = wire::session_control::kMaxStreamed -
 
 // The number of messages in one call that makes a connection worthwhile.
 constexpr std::size_t kMany = 8;
-// A burst is this many messages, with at most kBurstGap between the end of one send and the next ...
-constexpr unsigned kBurst = 32;
-constexpr Nanoseconds kBurstGap = 2'000;
-// ... and its messages share system calls: they wait for each other for at most this long.
+// Messages of a burst share system calls. They wait for each other for this long after the last one.
 constexpr Nanoseconds kFlushPause = 50'000;
 // The pause between two attempts to send kept datagrams by a full control connection.
 constexpr Nanoseconds kKeptPause = 10'000'000;
@@ -103,16 +100,18 @@ void UdpChannel::note_limit(ripc_status status) noexcept {
 }
 
 ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool) noexcept {
-  const bool is_burst = header.kind == Kind::data && in_burst_locked();
+  const bool is_burst = header.kind == Kind::data && burst_.begins(monotonic_now());
   if (path() == Path::connection) {
-    const ripc_status status = stream_->send(header, packet, is_burst);
-    last_sent_ = monotonic_now();
-    if (status == RIPC_OK) held_ = is_burst;
-    if (status == RIPC_OK && is_burst) {
+    bool is_held = false;
+    const ripc_status status = stream_->send(header, packet, is_burst, &is_held);
+    if (is_held) {
+      held_ = true;
       flush_soon_locked();
-    } else {
-      count_call();
+      return status;
     }
+    count_call();
+    burst_.ended(monotonic_now());
+    if (status == RIPC_OK) held_ = false;
     if (status != RIPC_PEER_DEAD) return status;
     drop_stream_locked();
   }
@@ -121,18 +120,10 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
   if (is_burst && receiver_keeps_up()) want_stream_locked();
   if (path() != Path::udp) [[unlikely]]
     return transmit_kept(header, packet);
-  const ripc_status status = socket_.send(header, packet, header.kind == Kind::data ? last_sent_ : 0);
-  last_sent_ = monotonic_now();
+  const ripc_status status = socket_.send(header, packet, header.kind == Kind::data ? burst_.last() : 0);
+  burst_.ended(monotonic_now());
   note_limit(status);
   return status;
-}
-
-// Whether the sender has come back at once so often that it must be faster than the path.
-bool UdpChannel::in_burst_locked() noexcept {
-  const Nanoseconds now = monotonic_now();
-  burst_ = now - last_sent_ < kBurstGap ? burst_ + 1 : 0;
-  last_sent_ = now;
-  return burst_ >= kBurst;
 }
 
 // The receiver has granted a whole budget since the beginning. A full queue stays full until it is read.
@@ -140,7 +131,7 @@ bool UdpChannel::receiver_keeps_up() const noexcept { return credit_.limit() - p
 
 void UdpChannel::flush_soon_locked() noexcept {
   if (std::exchange(flushing_, true)) return;
-  flush_timer_.set(last_sent_ + kFlushPause);
+  flush_timer_.set(burst_.last() + kFlushPause);
 }
 
 // Responder.
@@ -151,7 +142,7 @@ void UdpChannel::flush_due() noexcept {
   flushing_ = false;
   if (!stream_ || !held_) return;
   // A sender that goes on sending flushes itself, and would have to wait for this flush.
-  if (monotonic_now() - last_sent_ < kFlushPause) {
+  if (monotonic_now() - burst_.last() < kFlushPause) {
     flush_soon_locked();
   } else {
     stream_->flush();

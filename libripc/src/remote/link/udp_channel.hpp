@@ -17,6 +17,7 @@
 #include "remote/link/link_channel.hpp"
 #include "remote/link/link_socket.hpp"
 #include "remote/link/link_stream.hpp"
+#include "remote/link/send_burst.hpp"
 
 namespace ripc::internal::remote {
 
@@ -65,7 +66,6 @@ class UdpChannel final : public LinkChannel {
   };
 
   void count_call() noexcept;
-  bool in_burst_locked() noexcept;
   bool receiver_keeps_up() const noexcept;
   void flush_soon_locked() noexcept;
   void flush_due() noexcept;
@@ -101,11 +101,10 @@ class UdpChannel final : public LinkChannel {
   StandingTimer flush_timer_;
   std::condition_variable proven_;
   // Under mutex_.
-  Nanoseconds last_sent_ = 0;  // when the last send was through
-  unsigned burst_ = 0;         // sends that followed each other at once
-  bool held_ = false;          // the last packet may wait for others
-  bool flushing_ = false;      // what waits is flushed soon
-  std::uint32_t moves_;        // of the session, that it has followed
+  SendBurst burst_;
+  bool held_ = false;      // the last packet may wait for others
+  bool flushing_ = false;  // what waits is flushed soon
+  std::uint32_t moves_;    // of the session, that it has followed
   DatagramProof proof_;
   std::vector<std::vector<std::byte>> kept_;
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven
