@@ -104,6 +104,11 @@ TEST_P(FullQueue, WaitRoomReturnsWhenTheReceiverDrains) {
   }
 }
 
+TEST_P(FullQueue, WaitRoomSearchesForAPathWithAnyTimeoutButZero) {
+  EXPECT_EQ(ripc_wait_room(client_.get(), 4'711, 0), RIPC_OK);
+  EXPECT_EQ(ripc_wait_room(client_.get(), 4'711, 1), RIPC_NO_SERVICE);
+}
+
 TEST_P(FullQueue, WaitRoomReturnsAtOnceIfThereIsRoom) {
   EXPECT_EQ(ripc_wait_room(client_.get(), id_of(small_), 0), RIPC_OK);
   const std::uint32_t sent = fill();

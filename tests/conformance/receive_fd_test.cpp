@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "puppet.hpp"
@@ -200,6 +201,32 @@ TEST_P(ReceiveFd, ATakeoverIsReported) {
   ASSERT_TRUE(readable(fd, 10'000));
   ripc_message* message = nullptr;
   EXPECT_EQ(ripc_receive(old_holder.get(), 0, 0, &message), RIPC_FENCED);
+}
+
+TEST_P(ReceiveFd, ATakeoverIsReportedAlsoIfItComesDuringALook) {
+  const auto take = [&](int round) {
+    return make_service(round % 2 == 0 ? server_context_ : client_context_, [](ripc_service_options& options) {
+      options.id = 4711;
+      options.takeover = 1;
+    });
+  };
+  Service holder = take(0);
+  for (int round = 1; round <= 100; ++round) {
+    int fd = -1;
+    ASSERT_EQ(ripc_service_get_fd(holder.get(), &fd), RIPC_OK);
+    std::atomic<bool> is_taken{false};
+    std::jthread looking([&] {
+      ripc_message* message = nullptr;
+      while (ripc_receive(holder.get(), 0, 0, &message) != RIPC_FENCED) {
+        const bool was_taken = is_taken.load();
+        ASSERT_TRUE(readable(fd, was_taken ? 10'000 : 0) || !was_taken) << "no event in round " << round;
+      }
+    });
+    Service next = take(round);
+    is_taken = true;
+    looking.join();
+    holder = std::move(next);
+  }
 }
 
 }  // namespace

@@ -11,9 +11,11 @@
 #include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "fault_support.hpp"
+#include "ripc/rpc.hpp"
 
 namespace fault {
 namespace {
@@ -93,6 +95,30 @@ TEST_F(Fork, AChildMayMakeAContextOfItsOwn) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(Fork, DestroyingACallOfTheParentDoesNothingInAChild) {
+  const TemporaryDirectory directory;
+  const Context context = make_context(directory.path());
+  const Service client = make_service(context, kForker);
+  const Service server = make_service(context, kWatcher);
+  ripc_rpc* rpc = nullptr;
+  ASSERT_EQ(ripc_rpc_create(client.get(), nullptr, &rpc), RIPC_OK);
+  std::optional<ripc::Call> call;
+  call.emplace(rpc, kWatcher, 1, ripc::Items{}, ripc::CallOptions{});
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    call.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_FALSE(call->done());
+  call.reset();
+  ripc_rpc_destroy(rpc);
 }
 
 // Arguments DIRECTORY. A service that talks to the watcher, forks a child that only stays alive, and waits to be

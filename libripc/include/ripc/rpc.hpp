@@ -239,7 +239,7 @@ class [[nodiscard]] Call {
   ~Call() {
     void* awaiting = state_.load(std::memory_order_acquire);
     if (awaiting == this || !state_.compare_exchange_strong(awaiting, std::noop_coroutine().address())) return;
-    (void)ripc_rpc_cancel(rpc_, id_);
+    if (ripc_rpc_cancel(rpc_, id_) == RIPC_FORKED) return;  // no thread of this process will end it
     // If another thread was ending the call, it is about to be done with this object.
     while (!done()) std::this_thread::yield();
   }

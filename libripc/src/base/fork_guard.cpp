@@ -8,6 +8,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/thread_epoch.hpp"
+
 namespace ripc::internal {
 namespace {
 
@@ -44,6 +46,7 @@ int open_placeholder(int victim) {
 void ForkGuard::after_fork_in_child() {
   Registry& all = registry();
   generation_.fetch_add(1, std::memory_order_relaxed);
+  ThreadEpoch::forget_other_threads();
   if (!all.descriptors.empty()) {
     const int placeholder = open_placeholder(all.descriptors.begin()->second);
     bool placeholder_is_in_place = false;

@@ -73,6 +73,15 @@ void ThreadEpoch::detach(void*) noexcept {
   current_ = nullptr;
 }
 
+void ThreadEpoch::forget_other_threads() noexcept {
+  for (auto* record = first_record.load(std::memory_order_relaxed); record != nullptr; record = record->next) {
+    if (record == current_) continue;
+    record->counter.store((record->counter.load(std::memory_order_relaxed) + 1) & ~std::uint64_t{1},
+                          std::memory_order_relaxed);
+    record->in_use.store(false, std::memory_order_relaxed);
+  }
+}
+
 void ThreadEpoch::barrier() noexcept {
   barriers_.fetch_add(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);

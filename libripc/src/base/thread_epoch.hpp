@@ -69,6 +69,9 @@ class ThreadEpoch {
   // Where has_barrier() is false, they need fences of their own.
   static void barrier() noexcept;
   static bool has_barrier() noexcept { return !needs_fence_; }
+  // For a forked child: ends the sections of the parent's other threads, which do not exist here, and frees the
+  // records.
+  static void forget_other_threads() noexcept;
 
   // How often a barrier ran in all threads. Each barrier interrupts the processors that run them.
   static std::uint64_t barriers() noexcept { return barriers_.load(std::memory_order_relaxed); }

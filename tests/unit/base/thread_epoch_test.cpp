@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <semaphore>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/fork_guard.hpp"
+#include "process_helpers.hpp"
 
 namespace ripc::internal {
 namespace {
@@ -151,6 +155,27 @@ TEST(Waiting, IsOverWhenTheSectionsThatHadBegunAreEvenIfOthersHaveBegunSince) {
 
 void retire(EpochDomain& domain, std::function<void()> destroy) {
   domain.retire(EpochDomain::prepare(std::move(destroy)));
+}
+
+// ForkGuard calls forget_other_threads() in every child.
+TEST(ThreadEpoch, DoesNotWaitInAForkedChildForSectionsOfTheParentsOtherThreads) {
+  (void)ForkGuard::generation();
+  std::binary_semaphore inside(0), leave(0);
+  std::jthread reader([&] {
+    const ThreadEpoch::Section section(ThreadEpoch::current());
+    inside.release();
+    leave.acquire();
+  });
+  inside.acquire();
+  EXPECT_EQ(test::run_in_child([] {
+              EpochDomain domain;
+              bool destroyed = false;
+              domain.retire(EpochDomain::prepare([&] { destroyed = true; }));
+              domain.reclaim_all();
+              return destroyed ? 0 : 1;
+            }),
+            0);
+  leave.release();
 }
 
 TEST(EpochDomain, DestroysFromReclaimOnly) {

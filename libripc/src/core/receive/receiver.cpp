@@ -112,6 +112,7 @@ ripc_status Receiver::receive_nothing(std::size_t& count) noexcept {
   life_.events().drain();
   ports_.arm([](spi::Port&) {});
   if (life_.take_interrupt()) return RIPC_INTERRUPTED;
+  if (const ripc_status status = life_.status(); status != RIPC_OK) return status;  // its event may just be drained
   // A packet that made no message may hide others, which no event reports.
   while (poll_ports() == 0) {
     if (out_of_memory_) return RIPC_NO_MEMORY;

@@ -14,7 +14,7 @@ constexpr int kRoomPauses = 16;
 
 Status Room::wait(ripc_service_id to, Deadline deadline) {
   const Nanoseconds spin_until = monotonic_now() + spin_;
-  const Resolve resolve = deadline.expired() ? Resolve::no : Resolve::yes;
+  const Resolve resolve = deadline.at() == 0 ? Resolve::no : Resolve::yes;
   for (;;) {
     if (const ripc_status status = life_.status(); status != RIPC_OK) return status;
     const std::uint32_t seen = changes_.load(std::memory_order_acquire);
