@@ -75,6 +75,7 @@ void ThreadEpoch::detach(void*) noexcept {
 
 void ThreadEpoch::forget_other_threads() noexcept {
   for (auto* record = first_record.load(std::memory_order_relaxed); record != nullptr; record = record->next) {
+    record->held.clear();
     if (record == current_) continue;
     record->counter.store((record->counter.load(std::memory_order_relaxed) + 1) & ~std::uint64_t{1},
                           std::memory_order_relaxed);

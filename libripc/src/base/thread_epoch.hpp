@@ -10,11 +10,14 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 namespace ripc::internal {
+
+class HeldSends;
 
 class ThreadEpoch {
  public:
@@ -25,6 +28,8 @@ class ThreadEpoch {
     Record* next = nullptr;
     // System calls that the thread has made to wake receivers. Senders use it to count the wakes of a send.
     std::uint64_t wakes = 0;
+    // What the thread lets go before it waits.
+    std::vector<std::weak_ptr<HeldSends>> held;
   };
 
   // The calling thread's record.
@@ -71,6 +76,7 @@ class ThreadEpoch {
   static bool has_barrier() noexcept { return !needs_fence_; }
   // For a forked child: ends the sections of the parent's other threads, which do not exist here, and frees the
   // records.
+  // What the parent's threads hold is not the child's to send.
   static void forget_other_threads() noexcept;
 
   // How often a barrier ran in all threads. Each barrier interrupts the processors that run them.

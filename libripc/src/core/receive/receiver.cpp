@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/copy.hpp"
+#include "base/held_sends.hpp"
 #include "wire/packet.hpp"
 #include "wire/plain.hpp"
 
@@ -49,7 +50,10 @@ void Receiver::poll_pending() noexcept {
 ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noexcept {
   count = 0;
   const std::span<Message*> all = inbox_.output();
-  if (timeout != 0) inbox_.open(all.first(1));
+  if (timeout != 0) {
+    HeldSends::let_all_go();
+    inbox_.open(all.first(1));
+  }
   Deadline deadline = Deadline::never();
   Nanoseconds spin_until = 0;
   Mover mover;
@@ -109,6 +113,7 @@ ripc_status Receiver::receive_later(Nanoseconds timeout, std::size_t& count) noe
 // arrives from now on, and for nothing else.
 ripc_status Receiver::receive_nothing(std::size_t& count) noexcept {
   if (!life_.uses_fd()) return RIPC_EMPTY;
+  HeldSends::let_all_go();  // the thread may wait for the descriptor next
   life_.events().drain();
   ports_.arm([](spi::Port&) {});
   if (life_.take_interrupt()) return RIPC_INTERRUPTED;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/held_sends.hpp"
 #include "base/loop_wait.hpp"
 
 namespace ripc::internal::core {
@@ -48,6 +49,7 @@ ripc_status Ticket::wait(Deadline deadline, Nanoseconds spin) noexcept {
     if (now >= spin_until) break;
     for (int pause = 0; pause < 8; ++pause) cpu_pause();
   }
+  HeldSends::let_all_go();
   TicketKeeper::Section section(keeper_);
   // Several ends are reported one after the other: the later ones may be visible already.
   (void)keeper_.try_finish(*this, true);

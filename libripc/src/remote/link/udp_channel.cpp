@@ -21,7 +21,7 @@ constexpr std::size_t kMaxStreamedPacket = wire::session_control::kMaxStreamed -
 
 // The number of messages in one call that makes a connection worthwhile.
 constexpr std::size_t kMany = 8;
-// Messages of a burst share system calls. They wait for each other for this long after the last one.
+// Messages that are held for more of their thread wait for this long after the last one.
 constexpr Nanoseconds kFlushPause = 50'000;
 // The pause between two attempts to send kept datagrams by a full control connection.
 constexpr Nanoseconds kKeptPause = 10'000'000;
@@ -100,24 +100,23 @@ void UdpChannel::note_limit(ripc_status status) noexcept {
 }
 
 ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool) noexcept {
-  const bool is_burst = header.kind == Kind::data && burst_.begins(monotonic_now());
+  const bool may_hold = header.kind == Kind::data && burst_.begins(monotonic_now());
   if (path() == Path::connection) {
     bool is_held = false;
-    const ripc_status status = stream_->send(header, packet, is_burst, &is_held);
+    const ripc_status status = stream_->send(header, packet, may_hold, &is_held);
     if (is_held) {
-      held_ = true;
-      flush_soon_locked();
+      hold_locked();
       return status;
     }
     count_call();
     burst_.ended(monotonic_now());
-    if (status == RIPC_OK) held_ = false;
+    if (status == RIPC_OK) held_for_ = nullptr;
     if (status != RIPC_PEER_DEAD) return status;
     drop_stream_locked();
   }
   if (header.kind == Kind::data) [[likely]]
     count_call();
-  if (is_burst && receiver_keeps_up()) want_stream_locked();
+  if (burst_.is_long() && receiver_keeps_up()) want_stream_locked();
   if (path() != Path::udp) [[unlikely]]
     return transmit_kept(header, packet);
   const ripc_status status = socket_.send(header, packet, header.kind == Kind::data ? burst_.last() : 0);
@@ -128,6 +127,12 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
 
 // The receiver has granted a whole budget since the beginning. A full queue stays full until it is read.
 bool UdpChannel::receiver_keeps_up() const noexcept { return credit_.limit() - parts_.credit >= parts_.credit; }
+
+void UdpChannel::hold_locked() noexcept {
+  if (const auto* const thread = &ThreadEpoch::current(); std::exchange(held_for_, thread) != thread)
+    HeldSends::add(std::static_pointer_cast<UdpChannel>(shared_from_this()));
+  flush_soon_locked();
+}
 
 void UdpChannel::flush_soon_locked() noexcept {
   if (std::exchange(flushing_, true)) return;
@@ -140,13 +145,27 @@ void UdpChannel::flush_due() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return flush_timer_.set(monotonic_now() + kFlushPause);
   flushing_ = false;
-  if (!stream_ || !held_) return;
+  if (!stream_ || held_for_ == nullptr) return;
   // A sender that goes on sending flushes itself, and would have to wait for this flush.
   if (monotonic_now() - burst_.last() < kFlushPause) {
     flush_soon_locked();
   } else {
-    stream_->flush();
+    flush_locked();
+    burst_.was_late();
   }
+}
+
+// Called before a sender waits, perhaps for answers to what is held. Who has the lock is sending, and lets it go later.
+void UdpChannel::let_go() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && stream_ && held_for_ != nullptr) flush_locked();
+}
+
+void UdpChannel::flush_locked() noexcept {
+  held_for_ = nullptr;
+  count_call();
+  stream_->flush();
+  burst_.ended(monotonic_now());
 }
 
 ripc_status UdpChannel::send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept {

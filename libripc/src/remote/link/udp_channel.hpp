@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/held_sends.hpp"
 #include "remote/link/datagram_proof.hpp"
 #include "remote/link/link_channel.hpp"
 #include "remote/link/link_socket.hpp"
@@ -21,7 +22,7 @@
 
 namespace ripc::internal::remote {
 
-class UdpChannel final : public LinkChannel {
+class UdpChannel final : public LinkChannel, public HeldSends {
  public:
   // Responder. Makes the connection of the link with this number, and calls `taker` in the responder, with the
   // connection or with none. If the peer does not answer, `taker` may not be called.
@@ -34,6 +35,8 @@ class UdpChannel final : public LinkChannel {
 
   ripc_status widen(std::size_t packet) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
+
+  void let_go() noexcept override;
 
   // ---- For the transport ----
   void check_path() noexcept override;
@@ -67,8 +70,10 @@ class UdpChannel final : public LinkChannel {
 
   void count_call() noexcept;
   bool receiver_keeps_up() const noexcept;
+  void hold_locked() noexcept;
   void flush_soon_locked() noexcept;
   void flush_due() noexcept;
+  void flush_locked() noexcept;
   void want_stream_locked() noexcept;
   void stream_due() noexcept;
   void refuse_stream_locked() noexcept;
@@ -102,9 +107,9 @@ class UdpChannel final : public LinkChannel {
   std::condition_variable proven_;
   // Under mutex_.
   SendBurst burst_;
-  bool held_ = false;      // the last packet may wait for others
-  bool flushing_ = false;  // what waits is flushed soon
-  std::uint32_t moves_;    // of the session, that it has followed
+  const ThreadEpoch::Record* held_for_ = nullptr;  // the thread whose last packet waits for others
+  bool flushing_ = false;                          // what waits is flushed soon
+  std::uint32_t moves_;                            // of the session, that it has followed
   DatagramProof proof_;
   std::vector<std::vector<std::byte>> kept_;
   std::uint32_t looked_at_ = 0;  // the last number when it was last proven

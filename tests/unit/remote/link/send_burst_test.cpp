@@ -9,7 +9,7 @@ namespace {
 class Sends : public ::testing::Test {
  protected:
   bool send_after(Nanoseconds gap) { return burst_.begins(now_ += gap); }
-  // How many of so many prompt sends were part of a burst.
+  // How many of so many prompt sends may be held.
   unsigned prompt(unsigned count) {
     unsigned found = 0;
     for (unsigned number = 0; number < count; ++number) found += send_after(SendBurst::kGap - 1) ? 1u : 0u;
@@ -20,37 +20,52 @@ class Sends : public ::testing::Test {
   Nanoseconds now_ = 1'000'000'000;
 };
 
-TEST_F(Sends, AreABurstFromThe32ndPromptOneOn) {
+TEST_F(Sends, MayBeHeldIfTheyFollowAnotherAtOnce) {
   EXPECT_FALSE(send_after(0));
-  EXPECT_EQ(prompt(SendBurst::kSends - 1), 0u);
-  EXPECT_EQ(prompt(10), 10u);
+  EXPECT_TRUE(send_after(SendBurst::kGap - 1));
+  EXPECT_FALSE(send_after(SendBurst::kGap));
+  EXPECT_TRUE(send_after(0));
 }
 
-TEST_F(Sends, ThatTakeTimeThemselvesAreABurstToo) {
-  for (unsigned number = 0; number < 2 * SendBurst::kSends; ++number) {
-    EXPECT_EQ(send_after(1), number >= SendBurst::kSends) << number;
-    burst_.ended(now_ += 10 * SendBurst::kGap);
-  }
+TEST_F(Sends, MayBeHeldThoughTheOneBeforeTookTime) {
+  EXPECT_FALSE(send_after(0));
+  burst_.ended(now_ += 10 * SendBurst::kGap);
+  EXPECT_TRUE(send_after(1));
+}
+
+TEST_F(Sends, AreHeldOnlyInLongBurstsAfterAFlushByTheTimer) {
+  EXPECT_EQ(prompt(10), 9u);
+  burst_.was_late();
+  EXPECT_FALSE(send_after(SendBurst::kPreempted));
+  EXPECT_EQ(prompt(SendBurst::kLong - 1), 0u);
+  EXPECT_EQ(prompt(10), 10u) << "the sender is faster than its path";
+}
+
+TEST_F(Sends, MayBeHeldAgainSomeTimeAfterAFlushByTheTimer) {
+  burst_.was_late();
+  for (unsigned number = 1; number < SendBurst::kStrict; ++number)
+    EXPECT_FALSE(send_after(number % 2 == 0 ? SendBurst::kPreempted : 1)) << number;
+  EXPECT_FALSE(send_after(SendBurst::kPreempted));
+  EXPECT_TRUE(send_after(1));
 }
 
 TEST_F(Sends, GoOnWithALongBurstAfterAPreemption) {
   (void)prompt(1000);
-  EXPECT_FALSE(send_after(SendBurst::kPreempted - 1)) << "what it held before goes at once";
+  burst_.was_late();
+  EXPECT_FALSE(send_after(SendBurst::kPreempted - 1)) << "what was held before goes at once";
   EXPECT_EQ(prompt(10), 10u);
+  EXPECT_TRUE(burst_.is_long());
 }
 
-TEST_F(Sends, AreNoBurstAfterAPause) {
+TEST_F(Sends, AreNoLongBurstAfterAPauseOrManyGaps) {
   (void)prompt(1000);
+  EXPECT_TRUE(burst_.is_long());
   EXPECT_FALSE(send_after(SendBurst::kPreempted));
-  EXPECT_EQ(prompt(SendBurst::kSends - 1), 0u);
-}
-
-TEST_F(Sends, AreNoBurstWithManyGaps) {
+  EXPECT_FALSE(burst_.is_long());
   (void)prompt(1000);
-  for (int number = 0; number < 100; ++number) {
-    EXPECT_FALSE(send_after(SendBurst::kGap));
-    EXPECT_EQ(send_after(1), number == 0) << number;
-  }
+  (void)send_after(SendBurst::kGap);
+  (void)send_after(SendBurst::kGap);
+  EXPECT_FALSE(burst_.is_long());
 }
 
 }  // namespace

@@ -1,67 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links that get their own connection, for packets that are larger than a datagram.
-#include <gtest/gtest.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
+#include "medium_link.hpp"
 
-#include <array>
+#include <gtest/gtest.h>
+
 #include <atomic>
-#include <future>
-#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
-
-#include "link_ends.hpp"
-#include "wire/bytes.hpp"
 
 namespace ripc::internal::socket {
 namespace {
-
-bool grows(remote::UdpChannel& channel) { return channel.widen(wire::datagram::kMaxRecordPacket) == RIPC_OK; }
-
-class MediumLink : public LinkEnds {
- protected:
-  explicit MediumLink(bool seals = false) : LinkEnds(true, seals), seals_(seals) {}
-  // A channel that has grown a connection, from which a packet was taken.
-  std::shared_ptr<remote::UdpChannel> grown() {
-    const auto channel = sender_.channel(receiver_);
-    if (!channel || !grows(*channel) || send_text(*channel, "first") != RIPC_OK || !poll_until(1)) return nullptr;
-    source_ = sink_.packets.back().first;
-    sink_.packets.clear();
-    return channel;
-  }
-  // Links of other senders: together with a further one, more than are read directly.
-  void add_other_links() {
-    for (int count = 0; count < 4; ++count) {
-      others_.push_back(std::make_unique<Node>(options(true, seals_)));
-      other_channels_.push_back(others_.back()->channel(receiver_));
-      ASSERT_NE(other_channels_.back(), nullptr);
-    }
-  }
-  // Takes all datagrams out of the sockets of this process, as a network that loses them.
-  static std::size_t lose_datagrams() {
-    std::size_t lost = 0;
-    for (int fd = 0; fd < 1024; ++fd) {
-      int type = 0;
-      socklen_t size = sizeof type;
-      if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_DGRAM) continue;
-      std::byte none;
-      while (recv(fd, &none, 1, MSG_DONTWAIT | MSG_TRUNC) > 0) ++lost;
-    }
-    return lost;
-  }
-
-  const bool seals_;
-  std::vector<std::unique_ptr<Node>> others_;
-  std::vector<std::shared_ptr<remote::UdpChannel>> other_channels_;
-  spi::Source* source_ = nullptr;  // of that channel
-};
-
-class SealedMediumLink : public MediumLink {
- protected:
-  SealedMediumLink() : MediumLink(true) {}
-};
 
 // Plain and sealed.
 class MediumLinkCosts : public MediumLink, public ::testing::WithParamInterface<bool> {
@@ -134,30 +84,6 @@ TEST_F(MediumLink, LinksOfTheSideThatAcceptedTheSessionWidenToo) {
     return sink.packets.size() == 1;
   }));
   EXPECT_EQ(sink.packets[0].second, large);
-}
-
-// The peer's responder does not run, so nobody answers the question for a connection.
-TEST_F(MediumLink, ALinkThatHasEndedIsForgottenThoughItsConnectionWasNeverMade) {
-  TransportOptions options;
-  options.peer_timeout = 400'000'000;
-  Node impatient(options);
-  EventSet events = make_events();
-  const auto port = impatient.open_port(events, 8);
-  const auto there = sender_.channel(impatient, 8);
-  ASSERT_NE(there, nullptr);
-  const auto back_port = sender_.open_port(events, 9);
-  auto ending = impatient.channel(sender_, 9);
-  const auto lasting = impatient.channel(sender_, 9);
-  ASSERT_TRUE(ending != nullptr && lasting != nullptr);
-  const remote::SessionPointer session = lasting->session();
-  ASSERT_TRUE(session->incoming) << "the peer makes the connections";
-  const Halt halt(sender_);
-  EXPECT_FALSE(grows(*ending));
-  ending.reset();
-  EXPECT_FALSE(grows(*lasting));
-  std::promise<std::size_t> waiting;
-  impatient.loop().post([&] { waiting.set_value(session->stream_takers.size()); });
-  EXPECT_EQ(waiting.get_future().get(), 1u);
 }
 
 TEST_F(MediumLink, PacketsOfAllSizesArriveOnceWholeAndInOrderAlsoThoseFromBeforeTheConnection) {
@@ -238,6 +164,19 @@ TEST_F(MediumLink, ManyMessagesOfOneCallMakeAConnectionAndNoneIsLostOnTheWayToIt
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
+TEST_F(MediumLink, AThreadThatWaitsLetsGoWhatWasHeldForIt) {
+  const auto channel = grown();
+  ASSERT_NE(channel, nullptr);
+  for (std::size_t burst = 1; burst <= 20; ++burst) {
+    for (std::size_t number = 0; number < 50; ++number) ASSERT_EQ(send_text(*channel, "burst"), RIPC_OK);
+    HeldSends::let_all_go();
+    // On loopback, everything has arrived when the call returns.
+    while (port_->poll(sink_, 64) != 0) {
+    }
+    ASSERT_EQ(sink_.packets.size(), 50 * burst);
+  }
+}
+
 TEST_F(MediumLink, TheLastMessagesOfABurstNeedNoFurtherOneToArrive) {
   const auto channel = grown();
   ASSERT_NE(channel, nullptr);
@@ -298,108 +237,6 @@ TEST_F(MediumLink, AReceiverThatDoesNotReadForLongLosesNothing) {
   EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
-TEST_F(MediumLink, ABlockedSourceWaitsAndOthersHaveTheirTurn) {
-  const auto channel = grown();
-  const auto other = sender_.channel(receiver_);
-  ASSERT_NE(channel, nullptr);
-  ASSERT_NE(other, nullptr);
-  sink_.refused = source_;
-  sink_.answer = spi::Delivery::blocked;
-  for (const char* text : {"one", "two", "three"}) ASSERT_EQ(send_text(*channel, text), RIPC_OK);
-  ASSERT_EQ(send_text(*other, "by the other"), RIPC_OK);
-  ASSERT_TRUE(poll_until(1));
-  sink_.answer = spi::Delivery::taken;
-  ASSERT_TRUE(poll_until(4));
-  std::vector<std::string> texts;
-  for (const auto& [source, text] : sink_.packets) texts.push_back(text);
-  EXPECT_EQ(texts, (std::vector<std::string>{"by the other", "one", "two", "three"}));
-}
-
-TEST_F(MediumLink, AConnectionThatBringsOnlyRefusedRecordsLeavesOthersTheirTurn) {
-  constexpr std::size_t kRecords = 1000;
-  const auto other = sender_.channel(receiver_);
-  ASSERT_NE(other, nullptr);
-  const std::set<int> before = streams();
-  const auto channel = grown();
-  ASSERT_NE(channel, nullptr);
-  // A packet of one byte, without the token of the link.
-  std::vector<std::byte> records;
-  wire::datagram::HeaderBytes head;
-  wire::datagram::encode({.sequence = 2}, head);
-  std::array<std::byte, remote::kRecordPrefix> prefix;
-  wire::store_le<std::uint32_t>(prefix.data(), head.size() + 1);
-  for (std::size_t count = 0; count < kRecords; ++count) {
-    records.insert(records.end(), prefix.begin(), prefix.end());
-    records.insert(records.end(), head.begin(), head.end());
-    records.push_back(std::byte{'x'});
-  }
-  const std::uint16_t listening = remote::Locator::parse(receiver_.transport().address().locator)->port;
-  int to = -1;
-  int from = -1;
-  for (const int fd : streams()) {
-    if (!before.contains(fd)) (remote::Endpoint::remote_of(fd).port() == listening ? to : from) = fd;
-  }
-  ASSERT_EQ(::send(to, records.data(), records.size(), MSG_NOSIGNAL), static_cast<ssize_t>(records.size()));
-  ASSERT_TRUE(eventually([&] {
-    int arrived = 0;
-    return ioctl(from, FIONREAD, &arrived) == 0 && arrived == static_cast<int>(records.size());
-  }));
-  ASSERT_EQ(send_text(*other, "by the other"), RIPC_OK);
-  (void)port_->poll(sink_, 64);
-  EXPECT_LT(port_->statistics().corrupt, kRecords);
-  EXPECT_TRUE(poll_until(1));
-  while (port_->statistics().corrupt < kRecords) {
-    ASSERT_EQ(events_.sleep(Deadline::after(kLimit), monotonic_now()), RIPC_OK);
-    events_.drain();
-    (void)port_->poll(sink_, 64);
-  }
-}
-
-TEST_F(MediumLink, IsReceivedBesideMoreLinksThanAreReadDirectly) {
-  std::vector<std::unique_ptr<Node>> others;
-  std::vector<std::shared_ptr<remote::UdpChannel>> channels;
-  for (int count = 0; count < 8; ++count) {
-    others.push_back(std::make_unique<Node>());
-    channels.push_back(others.back()->channel(receiver_));
-    ASSERT_NE(channels.back(), nullptr);
-    if (count % 2 == 0) {
-      ASSERT_TRUE(grows(*channels.back()));
-    }
-  }
-  for (int round = 0; round < 50; ++round) {
-    for (const auto& channel : channels) {
-      ASSERT_EQ(send_text(*channel, std::to_string(round)), RIPC_OK);
-    }
-    ASSERT_TRUE(poll_until(8 * static_cast<std::size_t>(round + 1))) << round;
-  }
-}
-
-// The receiver has read the packet already, so the system does not tell that the link has something.
-TEST_F(MediumLink, APacketBehindALostDatagramArrivesBesideMoreLinksThanAreReadDirectly) {
-  ASSERT_NO_FATAL_FAILURE(add_other_links());
-  const auto channel = sender_.channel(receiver_);
-  ASSERT_NE(channel, nullptr);
-  ASSERT_EQ(send_text(*channel, "lost"), RIPC_OK);
-  ASSERT_GE(lose_datagrams(), 1u);
-  ASSERT_TRUE(grows(*channel));
-  ASSERT_EQ(send_text(*channel, "after it"), RIPC_OK);
-  ASSERT_TRUE(poll_until(1));
-  EXPECT_EQ(sink_.packets[0].second, "after it");
-  EXPECT_EQ(port_->statistics().lost, 1u);
-}
-
-// The last records of both have been read when the first packet is whole.
-TEST_F(SealedMediumLink, TheSecondOfTwoPacketsArrivesBesideMoreLinksThanAreReadDirectly) {
-  ASSERT_NO_FATAL_FAILURE(add_other_links());
-  const auto channel = grown();
-  ASSERT_NE(channel, nullptr);
-  const std::string medium(40'000, 'm');
-  ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
-  ASSERT_EQ(send_text(*channel, medium), RIPC_OK);
-  ASSERT_TRUE(poll_until(2));
-  EXPECT_EQ(sink_.packets[1].second, medium);
-}
-
 // Its last record is read together with others, and stays where no event tells of it.
 TEST_F(SealedMediumLink, ASleepingReceiverTakesTheFirstPacketOfAConnectionWhole) {
   const auto channel = sender_.channel(receiver_);
@@ -413,89 +250,6 @@ TEST_F(SealedMediumLink, ASleepingReceiverTakesTheFirstPacketOfAConnectionWhole)
     (void)port_->poll(sink_, 64);
   }
   EXPECT_EQ(sink_.packets[0].second, medium);
-}
-
-TEST_F(MediumLink, PacketsArriveThoughTheirSenderHasEnded) {
-  auto channel = grown();
-  ASSERT_NE(channel, nullptr);
-  const std::string large(100'000, 'e');
-  std::size_t sent = 0;
-  while (send_text(*channel, large) == RIPC_OK) ++sent;
-  channel.reset();
-  ASSERT_TRUE(poll_until(sent));
-  ASSERT_TRUE(eventually([&] {
-    (void)port_->poll(sink_, 64);
-    return sink_.gone == 1;
-  }));
-  EXPECT_EQ(sink_.packets.size(), sent);
-  EXPECT_EQ(port_->statistics().lost, 0u);
-}
-
-// The last messages are still in the sender's process when its context is to end.
-TEST_F(MediumLink, PacketsArriveThoughTheContextOfTheirSenderEnds) {
-  const auto channel = grown();
-  ASSERT_NE(channel, nullptr);
-  const std::string large(100'000, 'e');
-  std::size_t sent = 0;
-  while (send_text(*channel, large) == RIPC_OK) ++sent;
-  // A busy machine has more time than the context would give it.
-  sender_.loop().post([&] { channel->leave(Deadline::after(kLimit)); });
-  std::atomic<bool> has_ended{false};
-  std::thread ending([&] {
-    sender_.stop();
-    has_ended = true;
-  });
-  // A context that does not wait for the receiver has ended by then.
-  const Nanoseconds begin = monotonic_now();
-  EXPECT_TRUE(eventually([&] { return has_ended || monotonic_now() - begin > 100'000'000; }));
-  EXPECT_TRUE(poll_until(sent)) << sink_.packets.size() << " of " << sent;
-  ending.join();
-  ASSERT_TRUE(eventually([&] {
-    (void)port_->poll(sink_, 64);
-    return sink_.gone == 1;
-  }));
-  EXPECT_EQ(port_->statistics().lost, 0u);
-}
-
-// Its datagrams and the records of its connections may be slower than the news of its end.
-TEST_F(MediumLink, TheReceiverWaitsForTheLastPacketsOfAContextThatHasEnded) {
-  constexpr Nanoseconds kLeast = 1'000'000'000;
-  const auto channel = sender_.channel(receiver_);
-  ASSERT_NE(channel, nullptr);
-  ASSERT_EQ(send_text(*channel, "first"), RIPC_OK);
-  ASSERT_TRUE(poll_until(1));
-  ASSERT_EQ(send_text(*channel, "last"), RIPC_OK);
-  ASSERT_GE(lose_datagrams(), 1u);
-  const Nanoseconds begin = monotonic_now();
-  sender_.stop();
-  ASSERT_TRUE(eventually([&] {
-    (void)port_->poll(sink_, 64);
-    return sink_.gone == 1;
-  }));
-  EXPECT_GE(monotonic_now() - begin, kLeast);
-}
-
-TEST_F(MediumLink, ALinkWhoseConnectionIsCutGoesOnByDatagramsAndGrowsAgain) {
-  const auto channel = sender_.channel(receiver_);
-  ASSERT_NE(channel, nullptr);
-  const std::size_t limit = channel->ready_limit();
-  const std::set<int> before = streams();
-  ASSERT_TRUE(grows(*channel));
-  ASSERT_EQ(send_text(*channel, std::string(100'000, 'c')), RIPC_OK);
-  ASSERT_TRUE(poll_until(1));
-  for (const int fd : streams()) {
-    if (!before.contains(fd)) (void)shutdown(fd, SHUT_RDWR);
-  }
-  ASSERT_TRUE(eventually([&] { return channel->ready_limit() == limit; }));
-  EXPECT_EQ(send_text(*channel, std::string(100'000, 'c')), RIPC_TOO_LARGE);
-  ASSERT_EQ(send_text(*channel, "by datagram"), RIPC_OK);
-  ASSERT_TRUE(poll_until(2));
-  EXPECT_EQ(sink_.packets.back().second, "by datagram");
-  ASSERT_TRUE(grows(*channel));
-  ASSERT_EQ(send_text(*channel, std::string(100'000, 'd')), RIPC_OK);
-  ASSERT_TRUE(poll_until(3));
-  EXPECT_EQ(sink_.packets.back().second, std::string(100'000, 'd'));
-  EXPECT_EQ(port_->statistics().lost, 0u);
 }
 
 TEST_F(MediumLink, ASleepingReceiverIsWoken) {
