@@ -148,6 +148,15 @@ bool Caller::settle() {
 
 const Caller::End& Caller::hold(std::uint64_t timeout) { return begin_plain(kHold, timeout); }
 
+const Caller::End& Caller::hold_large(std::uint64_t timeout, std::size_t bytes) {
+  End& end = add();
+  const Bytes large(bytes);
+  const ripc_item items[] = {{&end.number, sizeof end.number, RIPC_ITEM_AUTO, 0},
+                             {large.data(), large.size(), RIPC_ITEM_AUTO, 0}};
+  begin(end, kHold, items, timeout);
+  return end;
+}
+
 const Caller::End& Caller::release(std::uint64_t timeout) { return begin_plain(kRelease, timeout); }
 
 ripc_rpc_statistics Caller::statistics() const {

@@ -69,6 +69,8 @@ class Caller {
   // Makes a call that the server keeps until release(), which is a call too. release() also makes the server answer the
   // calls that it answers after others.
   const End& hold(std::uint64_t timeout);
+  // The same, with one more argument of this many bytes. It ends without an answer.
+  const End& hold_large(std::uint64_t timeout, std::size_t bytes);
   const End& release(std::uint64_t timeout);
   std::uint64_t count(ripc_call_outcome outcome) const { return counts_[outcome]; }
   ripc_rpc_statistics statistics() const;

@@ -4,6 +4,7 @@
 // agree: no call runs twice, and each outcome is true.
 // RIPC_FAULT_ROUNDS sets the number of kills, RIPC_FAULT_SEED chooses their moments.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 
 #include "call_ends.hpp"
 #include "hosts_fixture.hpp"
+#include "support/process_state.hpp"
 
 namespace fault {
 namespace {
@@ -132,6 +134,27 @@ TEST_P(CallsAndKills, RunAtMostOnceAndAreReportedTrulyWhenTheClientIsKilled) {
   EXPECT_LT(unknown, next);
   std::printf("%llu calls, %llu of them under way when their client was killed\n",
               static_cast<unsigned long long>(next), static_cast<unsigned long long>(unknown));
+}
+
+// The link needs a connection for the argument, and a stopped server makes none.
+TEST(CallsToAStoppedServer, BeginWithoutWaitingForTheConnectionOfTheirLink) {
+  const TemporaryDirectory directory;
+  CallLog log(directory.path() + "/runs");
+  const Process server("server", {directory.path(), "socket", directory.path() + "/runs"});
+  const Context context = make_context(directory.path(), 0, "socket");
+  Caller caller(context, kClient);
+  caller.release(60 * kSecond);
+  ASSERT_TRUE(caller.settle()) << "nothing is answered";
+  server.signal(SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return support::state_of_process(server.pid()) == 'T'; }));
+  const Caller::End& large = caller.hold_large(kSecond, 100'000);
+  EXPECT_TRUE(caller.settle()) << "it never ends";
+  EXPECT_EQ(large.outcome, RIPC_CALL_DID_NOT_RUN);
+  EXPECT_EQ(large.status, RIPC_TIMEOUT);
+  server.signal(SIGCONT);
+  caller.release(60 * kSecond);
+  ASSERT_TRUE(caller.settle()) << "calls stand still";
+  EXPECT_EQ(caller.flaw(log), "");
 }
 
 // The server is on another host, behind a relayed cable.

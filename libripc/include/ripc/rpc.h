@@ -153,10 +153,9 @@ typedef struct ripc_call_options {
 RIPC_API void ripc_call_options_init(ripc_call_options *options);
 
 /* Begins a call of up to RIPC_RPC_MAX_ITEMS arguments, of any kind but RIPC_ITEM_RETURN; options may be NULL. *call
- * (may be NULL) names it for ripc_rpc_cancel(). Waits for the network in one case: over sockets, the first argument on
- * a link that is larger than a datagram waits for the link's connection, at most for the peer timeout. After RIPC_OK,
- * `done` (may be NULL) will run. After any other status nothing was sent, and neither `done` nor loan_ended will run.
- * Memory is as for ripc_send().
+ * (may be NULL) names it for ripc_rpc_cancel(). It never waits for the network: a call that cannot be sent at once
+ * waits in the endpoint. After RIPC_OK, `done` (may be NULL) will run. After any other status nothing was sent, and
+ * neither `done` nor loan_ended will run. Memory is as for ripc_send().
  *
  * `to` may be a group. The call then goes to one living member: of two picked at random, the one with fewer calls in
  * progress, weighted by its answer time. If that member dies or refuses before the call ran, another one gets the call,

@@ -185,12 +185,10 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   if (status != RIPC_OK) {
     session.give_slot_back(call);
     call.state = Call::State::queued;
-    if (status != RIPC_AGAIN) {
-      if (session.waiting() != 0) note_changed();
-      return failure.ok() ? Status(status) : failure;
-    }
-    lack_room(session, now);
-    return RIPC_PENDING;
+    if (status == RIPC_AGAIN) lack_room(session, now);
+    if (status == RIPC_AGAIN || status == RIPC_PENDING) return RIPC_PENDING;
+    if (session.waiting() != 0) note_changed();
+    return failure.ok() ? Status(status) : failure;
   }
   // The session was lost while another thread ran the endpoint.
   if (session.name != name) {
@@ -210,13 +208,17 @@ Status Client::dispatch(Lock& lock, Call& call, std::span<const ripc_item> items
   return {};
 }
 
+// Called when a message cannot be sent without waiting. Nothing reports that the path is wide enough, so the session
+// looks again and again.
+void Client::wait_for_path(ClientSession& session) noexcept {
+  if (!messenger_.path(session.to).is_known) return find_path(session);
+  session.needs_room = true;
+  timers_.set(session, messenger_.now() + TimerWheel::kTick);
+}
+
 // The general case. The thread releases the lock, because it may copy much.
 Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items) {
   ClientSession& session = *call.session;
-  if (!messenger_.path(session.to).is_known) {
-    find_path(session);
-    return RIPC_PENDING;
-  }
   try {
     if (!call.returns.empty()) call.requests.reserve(call.requests.size() + 1);
   } catch (const std::bad_alloc&) {
@@ -228,6 +230,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   arguments.returns = call.returns;
   arguments.timeout = Deadline(call.deadline).remaining(messenger_.now());
   arguments.auto_limit = kMostRepeated;
+  arguments.never_waits = true;
   std::uint64_t request_name = 0;
   arguments.request_id = &request_name;
   Loan* const loan = call.loan;
@@ -254,6 +257,7 @@ Status Client::send_any(Lock& lock, Call& call, std::span<const ripc_item> items
   if (request_name != 0) call.requests.push_back(request_name);
   sent_.notify_all();
   call.ticket = std::move(ticket);
+  if (status == RIPC_PENDING) wait_for_path(session);
   if (call.end_state && call.state == Call::State::sending) {
     end_with_state(call, *call.end_state);
     note_changed();

@@ -78,6 +78,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void note_sent(Call& call, Nanoseconds now) noexcept;
   void pump(Lock& lock, ClientSession& session);
   void lack_room(ClientSession& session, Nanoseconds now) noexcept;
+  void wait_for_path(ClientSession& session) noexcept;
   void give_up(Call& call, ripc_status why) noexcept;
   void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
   void count(const Call& call) noexcept;

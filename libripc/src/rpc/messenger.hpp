@@ -44,7 +44,7 @@ class Messenger {
     bool loses = false;
     return send_short(to, items, loses);
   }
-  // Sends any message. Finds the path first, if there is none.
+  // Sends any message. Finds the path first, if there is none, unless `never_waits`.
   virtual Status send(const core::SendArguments& arguments, std::shared_ptr<core::Ticket>* ticket) = 0;
   // RIPC_INVALID_ARGUMENT: a GIVEN item does not lie in a lease.
   virtual Status check_given(std::span<const ripc_item> items) = 0;

@@ -124,6 +124,8 @@ class Channel {
   // Any, outside of a ThreadEpoch::Section: it may wait for the peer. Prepares the path for packets of this size.
   // RIPC_OK; RIPC_TOO_LARGE: it cannot, and packet_limit() may be lower now; RIPC_PEER_DEAD, RIPC_CLOSED.
   virtual ripc_status widen(std::size_t packet) noexcept = 0;
+  // Any. Begins that, and never waits. RIPC_PENDING: it is under way.
+  virtual ripc_status begin_to_widen(std::size_t packet) noexcept { return widen(packet); }
 
   // Any. RIPC_OK, RIPC_AGAIN (no room), RIPC_TOO_LARGE (for ready_limit()), RIPC_NO_MEMORY, RIPC_PEER_DEAD (nothing was
   // sent; the channel is useless from now on), RIPC_CLOSED (the service was withdrawn or taken over; the same holds).

@@ -41,6 +41,10 @@ class ScriptedChannel final : public FakeChannel {
     widened = packet;
     return widening;
   }
+  ripc_status begin_to_widen(std::size_t packet) noexcept override {
+    begun_to_widen = packet;
+    return beginning;
+  }
   bool has_room(bool) noexcept override { return room; }
   ripc_status grant(std::span<std::byte> memory, wire::Grant& grant) noexcept override {
     ++grants;
@@ -52,10 +56,10 @@ class ScriptedChannel final : public FakeChannel {
   }
 
   std::deque<ripc_status> answers;  // to the next sends; then RIPC_OK
-  ripc_status widening = RIPC_OK;
+  ripc_status widening = RIPC_OK, beginning = RIPC_PENDING;
   bool room = true;
   int sends = 0, flushes = 0, grants = 0;
-  std::size_t widened = 0;
+  std::size_t widened = 0, begun_to_widen = 0;
 };
 
 class ScriptedTransport final : public FakeTransport {

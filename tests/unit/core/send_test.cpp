@@ -77,6 +77,21 @@ TEST_F(ShortSends, PrepareThePathForWhatIsLargerAndSendItThen) {
   EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_TOO_LARGE) << "it cannot be";
 }
 
+TEST_F(ShortSends, ThatNeverWaitOnlyBeginToPrepareThePath) {
+  arguments_.never_waits = true;
+  EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_PENDING) << "there is no path";
+  EXPECT_TRUE(transport_.asked.empty());
+  const auto channel = lead_and_connect(kPeer);
+  channel->answers = {RIPC_TOO_LARGE, RIPC_TOO_LARGE};
+  EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_PENDING);
+  EXPECT_EQ(channel->begun_to_widen, wire::packet_size(1, 1000));
+  channel->beginning = RIPC_OK;
+  EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_OK);
+  EXPECT_EQ(channel->widened, 0u);
+  channel->answers = {RIPC_PEER_DEAD};
+  EXPECT_EQ(send(RIPC_ITEM_SHORT, 1000).code(), RIPC_PENDING) << "the path is gone";
+}
+
 TEST_F(ShortSends, GoByThePathThatTheLastAttemptHasPrepared) {
   lead_and_connect(kPeer)->answers = {RIPC_PEER_DEAD};
   lead(kPeer)->answers = {RIPC_PEER_DEAD};
@@ -195,6 +210,22 @@ TEST_F(LongSends, GoToTheSuccessorOfAPeerThatDiesWhileThePathIsPrepared) {
   EXPECT_EQ(former->sends, 0);
   EXPECT_EQ(successor->sends, 1);
   EXPECT_FALSE(successor->is_open(1)) << "the item fits into the packet";
+}
+
+TEST_F(LongSends, ThatNeverWaitOnlyBeginToPrepareThePath) {
+  arguments_.never_waits = arguments_.unordered = true;
+  EXPECT_EQ(send(RIPC_ITEM_AUTO, 2000).code(), RIPC_PENDING) << "there is no path";
+  EXPECT_TRUE(transport_.asked.empty());
+  const auto channel = lead_and_connect(kPeer);
+  channel->make_narrow(512);
+  EXPECT_EQ(send(RIPC_ITEM_AUTO, 2000).code(), RIPC_PENDING);
+  EXPECT_GT(channel->begun_to_widen, 2000u);
+  channel->make_narrow(ScriptedChannel::kLimit);
+  EXPECT_EQ(send(RIPC_ITEM_AUTO, 2000).code(), RIPC_OK);
+  EXPECT_EQ(channel->widened, 0u);
+  EXPECT_EQ(channel->sends, 1);
+  channel->answers = {RIPC_PEER_DEAD};
+  EXPECT_EQ(send(RIPC_ITEM_AUTO, 2000).code(), RIPC_PENDING) << "the path is gone";
 }
 
 TEST_F(LongSends, WhoseCopiesFoundNoRoomMakeNoOthersBeforeThereIsSome) {

@@ -235,6 +235,31 @@ TEST(CallModel, ACallThatALongReachableGroupMemberLeavesWaitsForAnotherMember) {
   EXPECT_EQ(calls.ended[1].outcome, std::uint32_t{RIPC_CALL_ANSWERED});
 }
 
+TEST(CallModel, ACallWaitsInTheClientWhileItsPathIsMadeWideEnough) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer);
+  Calls calls(network, client, *server.server);
+  std::array<std::byte, 8> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  calls.returns = {&room, 1};  // such a call takes the general path
+  client.is_narrow = true;
+  calls.begin();
+  network.run(100 * kMillisecond);
+  EXPECT_LE(client.sends, 101) << "it looks once in a millisecond";
+  client.is_narrow = false;
+  network.run(10 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  EXPECT_EQ(calls.ended[0].outcome, std::uint32_t{RIPC_CALL_ANSWERED});
+  client.is_narrow = true;
+  calls.timeout = 50 * kMillisecond;
+  calls.begin();
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 2u);
+  EXPECT_EQ(calls.ended[1].outcome, std::uint32_t{RIPC_CALL_DID_NOT_RUN});
+  EXPECT_EQ(calls.ended[1].status, std::uint32_t{RIPC_TIMEOUT});
+}
+
 TEST(CallModel, AClientForgetsTheGroupMembersThatItHasOnlyCompared) {
   FakeNetwork network(7);
   FakeNode client(network, kClient);

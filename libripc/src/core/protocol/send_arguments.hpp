@@ -26,6 +26,7 @@ struct SendArguments {
   bool more = false;                  // another long message to the same service is sent at once, by the same thread
   std::size_t auto_limit = SIZE_MAX;  // AUTO items leave a packet that would be larger, and travel long
   bool is_loan_secret = false;        // the caller does not see the ticket, and so not the end of a loan
+  bool never_waits = false;           // RIPC_PENDING: the path is not known, or is not yet made wide enough
   bool holds_leases = false;          // short items in leases do not change while someone holds those leases
 
   bool is_reply() const noexcept { return reply_to != nullptr && reply_to->request != 0; }

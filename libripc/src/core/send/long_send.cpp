@@ -51,8 +51,12 @@ Status LongSend::send(const SendArguments& arguments, std::shared_ptr<Ticket>* t
   Prepared prepared;
   Status status = RIPC_PEER_DEAD;
   for (int attempt = 0; attempt < kAttempts && is_gone(status.code()); ++attempt) {
-    Result<std::shared_ptr<spi::Channel>> channel = paths_.channel_to(arguments.to, counters_.resolutions);
-    if (!channel.ok()) return channel.status();
+    Result<std::shared_ptr<spi::Channel>> channel = paths_.known_channel(arguments.to);
+    if (*channel == nullptr) {
+      if (arguments.never_waits) return RIPC_PENDING;
+      channel = paths_.channel_to(arguments.to, counters_.resolutions);
+      if (!channel.ok()) return channel.status();
+    }
     status = make_ready(arguments, prepared, **channel, turn.is_first(), is_reported);
     if (status.ok()) {
       status = transmit(arguments, prepared, *channel, ticket);
@@ -80,9 +84,11 @@ Status LongSend::make_ready(const SendArguments& arguments, Prepared& prepared, 
     if (!planned.ok()) return planned;
     // A path that cannot be prepared has a lower limit from then on.
     const std::size_t size = prepared.plan.packet_size();
-    wide = size <= channel.ready_limit() ? RIPC_OK : channel.widen(size);
+    wide = size <= channel.ready_limit() ? RIPC_OK
+           : arguments.never_waits       ? channel.begin_to_widen(size)
+                                         : channel.widen(size);
   }
-  if (is_gone(wide)) return wide;
+  if (wide == RIPC_PENDING || is_gone(wide)) return wide;
   if (is_planned) return {};
   if (arguments.reply_to != nullptr) prepared.plan.choose_returns(arguments.items, *arguments.reply_to, may_write);
   for (std::size_t index = 0; index < arguments.items.size(); ++index) {

@@ -49,11 +49,17 @@ Status ShortSend::send(const SendArguments& arguments, bool& fits) {
     }
     if (failed && status == RIPC_TOO_LARGE) {
       ++narrow;
-      if (const ripc_status wide = failed->widen(size); is_gone(wide)) status = wide;
+      const ripc_status wide = arguments.never_waits ? failed->begin_to_widen(size) : failed->widen(size);
+      if (wide == RIPC_PENDING) return wide;
+      if (is_gone(wide)) status = wide;
     } else {
       ++gone;
     }
     if (failed && is_gone(status)) paths_.drop(*failed);
+    if (arguments.never_waits) {
+      if (paths_.known_channel(arguments.to) == nullptr) return RIPC_PENDING;
+      continue;
+    }
     Result<std::shared_ptr<spi::Channel>> found = paths_.channel_to(arguments.to, counters_.resolutions);
     if (!found.ok()) return found.status();
   }

@@ -348,11 +348,24 @@ ripc_status UdpChannel::transmit_kept(const Header& header, spi::Gather packet) 
 
 ripc_status UdpChannel::widen(std::size_t packet) noexcept {
   std::unique_lock lock(mutex_);
-  if (packet > ready_limit() && packet <= packet_limit()) want_stream_locked();
+  if (const ripc_status status = begin_to_widen_locked(packet); status != RIPC_PENDING) return status;
   (void)wait_in(*parts_.loop, lock, proven_, Deadline::after(peer_timeout_),
                 [&] { return packet <= ready_limit() || packet > packet_limit() || !alive(); });
   if (!alive()) return ended();
   return packet <= ready_limit() ? RIPC_OK : RIPC_TOO_LARGE;
+}
+
+ripc_status UdpChannel::begin_to_widen(std::size_t packet) noexcept {
+  const std::lock_guard lock(mutex_);
+  return begin_to_widen_locked(packet);
+}
+
+ripc_status UdpChannel::begin_to_widen_locked(std::size_t packet) noexcept {
+  if (!alive()) return ended();
+  if (packet <= ready_limit()) return RIPC_OK;
+  if (packet > packet_limit()) return RIPC_TOO_LARGE;
+  want_stream_locked();
+  return RIPC_PENDING;
 }
 
 void UdpChannel::want_stream_locked() noexcept {

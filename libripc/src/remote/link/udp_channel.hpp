@@ -34,6 +34,7 @@ class UdpChannel final : public LinkChannel, public HeldSends {
   ~UdpChannel() override;
 
   ripc_status widen(std::size_t packet) noexcept override;
+  ripc_status begin_to_widen(std::size_t packet) noexcept override;
   ripc_status send_many(std::span<const wire::Plain> messages, std::size_t& sent) noexcept override;
 
   void let_go() noexcept override;
@@ -74,6 +75,7 @@ class UdpChannel final : public LinkChannel, public HeldSends {
   void flush_soon_locked() noexcept;
   void flush_due() noexcept;
   void flush_locked() noexcept;
+  ripc_status begin_to_widen_locked(std::size_t packet) noexcept;
   void want_stream_locked() noexcept;
   void stream_due() noexcept;
   void refuse_stream_locked() noexcept;

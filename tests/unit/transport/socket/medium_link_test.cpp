@@ -38,6 +38,19 @@ TEST_F(MediumLink, PacketsLargerThanADatagramGoOnceThePathIsPreparedForThem) {
   EXPECT_NE(channel->describe(Deadline::after(0)).text.find("messages go over TCP"), std::string::npos);
 }
 
+TEST_F(MediumLink, AConnectionMayBeBegunWithoutWaitingForIt) {
+  const auto channel = sender_.channel(receiver_);
+  ASSERT_NE(channel, nullptr);
+  const std::size_t largest = wire::datagram::kMaxRecordPacket;
+  EXPECT_EQ(channel->begin_to_widen(largest + 1), RIPC_TOO_LARGE);
+  {
+    const Halt halt(receiver_);
+    EXPECT_EQ(channel->begin_to_widen(largest), RIPC_PENDING);
+    EXPECT_EQ(channel->begin_to_widen(largest), RIPC_PENDING);
+  }
+  EXPECT_TRUE(eventually([&] { return channel->begin_to_widen(largest) == RIPC_OK; }));
+}
+
 TEST_F(MediumLink, ThreadsThatWidenAtOnceShareOneConnection) {
   const auto channel = sender_.channel(receiver_);
   ASSERT_NE(channel, nullptr);
