@@ -279,8 +279,9 @@ Status Server::send(ripc_service_id client, const CallMessage& message, std::sha
 }
 
 // Called for the first message to a client, or when its path was lost. The client may be dead, so nobody waits for the
-// path.
+// path. The source of a message is only its sender's claim, so there is a limit to these searches.
 ripc_status Server::find_path(ripc_service_id client) noexcept {
+  if (lost_paths_.size() >= options_.max_sessions && !lost_paths_.contains(client)) return RIPC_AGAIN;
   const Nanoseconds now = messenger_.now();
   try {
     const auto [found, is_new] = lost_paths_.try_emplace(client);
@@ -306,9 +307,12 @@ void Server::ask_for_room(ripc_service_id client) noexcept {
 }
 
 void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
+  // Answers are limited by the slots. Anything else beyond these limits is as if it had been lost.
+  const bool is_answer = header.kind == Kind::answer;
+  if (!is_answer && waiting_.size() >= options_.max_sessions && !waiting_.contains(client)) return;
   try {
     std::vector<Header>& headers = waiting_[client];
-    if (header.kind != Kind::answer && headers.size() >= kMostWaiting) return;  // as if it had been lost
+    if (!is_answer && headers.size() >= kMostWaiting) return;
     headers.push_back(header);
   } catch (const std::bad_alloc&) {
     return;  // the time of the call ends it
@@ -350,8 +354,9 @@ void Server::progress(Nanoseconds now) noexcept {
     }
     std::erase_if(waiting_, [](const auto& of_client) { return of_client.second.empty(); });
     send_at_ = waiting_.empty() ? UINT64_MAX : now + TimerWheel::kTick;
-    std::erase_if(lost_paths_, [this](const auto& lost) { return messenger_.path(lost.first).is_known; });
-    if (waiting_.empty()) lost_paths_.clear();
+    std::erase_if(lost_paths_, [this](const auto& lost) {
+      return !waiting_.contains(lost.first) || messenger_.path(lost.first).is_known;
+    });
   }
   if (now >= look_at_) look_at_sessions(now);
 }

@@ -327,6 +327,31 @@ TEST(CallSessions, AnIdleClientCountsOnceTowardsTheirLimit) {
   EXPECT_EQ(status, RIPC_LIMIT);
 }
 
+// The source of a message is only the sender's claim.
+TEST(CallSessions, AServerLooksForNoMoreClientsThanItServes) {
+  constexpr std::uint32_t kServed = 8;
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode server(network, kServer, {}, {.max_sessions = kServed});
+  Calls calls(network, client, *server.server);
+  const auto claim = [&](const wire::call::Header& header, ripc_service_id source) {
+    const CallMessage message(header);
+    const auto* const bytes = static_cast<const std::byte*>(message.items()[0].data);
+    server.received(source, {{bytes, bytes + message.items()[0].size}});
+  };
+  for (ripc_service_id source = 1000; source < 1100; ++source) {
+    claim({.kind = wire::call::Kind::open, .number = 1, .code = 8}, source);
+    claim({.kind = wire::call::Kind::ask, .number = 1, .session = 5}, source + 100);
+  }
+  EXPECT_LE(server.searches(), kServed);
+  network.run(20'000 * kMillisecond);  // the sessions that nobody uses are forgotten
+  EXPECT_EQ(server.searches(), 0u);
+  calls.begin();
+  network.run(100 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 1u);
+  EXPECT_EQ(calls.ended[0].outcome, std::uint32_t{RIPC_CALL_ANSWERED});
+}
+
 TEST_F(CallLifetimes, ASessionThatIsOnlyAskedForTakesLittleMemory) {
   constexpr std::uint32_t kSessions = 1000;
   const std::size_t before = mallinfo2().uordblks;

@@ -225,6 +225,8 @@ class FakeNode final : public Messenger {
   }
   void wake() noexcept override { is_woken_ = true; }
 
+  std::size_t searches() const { return searches_.size(); }
+
   // The path is gone, though the peer lives.
   void disconnect(ripc_service_id to) {
     connected_.erase(to);
