@@ -50,8 +50,6 @@ class Client : public std::enable_shared_from_this<Client> {
   Nanoseconds sleep_until() const noexcept { return sleeping_until_; }
   // Ends all calls.
   std::size_t end_all(ripc_status why);
-  // How many servers, groups and members it remembers.
-  std::size_t sessions() const noexcept { return sessions_.size(); }
 
  private:
   using Lock = std::unique_lock<BiasedMutex>;
