@@ -55,8 +55,8 @@ RIPC_API ripc_status ripc_rpc_create(ripc_service *service, const ripc_rpc_optio
  * RIPC_CLOSED. Waits for running handlers of workers, and for replies that other threads are sending. Requests that are
  * still held stay valid, and their replies give RIPC_CLOSED. Requests that no handler has had, including those not
  * received yet, are refused: their calls did not run. It waits up to 100 ms for long arguments that are still on their
- * way, and for room for answers: a call whose answer finds none may have run. No thread may be in ripc_rpc_run(). NULL
- * is ignored. */
+ * way, and for room for answers: a call whose answer finds none may have run. It waits up to 2 s in all for servers
+ * that are writing into return buffers. No thread may be in ripc_rpc_run(). NULL is ignored. */
 RIPC_API void ripc_rpc_destroy(ripc_rpc *rpc);
 
 /* ---- Answering calls --------------------------------------------------------------------------------------- */

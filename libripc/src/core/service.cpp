@@ -97,8 +97,8 @@ void Service::interrupt() noexcept {
   room_.wake_waiters();
 }
 
-Status Service::cancel_request(std::uint64_t id) {
-  Status status = requests_.cancel(id);
+Status Service::cancel_request(std::uint64_t id, Deadline deadline) {
+  Status status = requests_.cancel(id, deadline);
   if (status == RIPC_INVALID_ARGUMENT && receiver_.cancel_answer(id)) return {};
   return status;
 }

@@ -40,7 +40,7 @@ class Service final {
 
   // ---- Any thread ----
   Sender& sender() noexcept { return sender_; }
-  Status cancel_request(std::uint64_t id);
+  Status cancel_request(std::uint64_t id, Deadline deadline = Deadline::after(RequestTable::kWritePatience));
   Status wait_room(ripc_service_id to, Deadline deadline) { return room_.wait(to, deadline); }
   Status request_room_event(ripc_service_id to) { return room_.request_event(to); }
   // Called by the responder when paths were lost, or when there may be room.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/client.hpp"
 
+#include <algorithm>
+
 #include "core/protocol/outgoing.hpp"
+#include "core/state/requests.hpp"
 #include "rpc/call_message.hpp"
 
 namespace ripc::internal::rpc {
@@ -321,9 +324,13 @@ void Client::finish(Call& call, ripc_call_outcome outcome, ripc_status status) n
   ended_.push(call);
 }
 
-// Takes back what a member or a server still has of an ended call. Called without the lock, because it may wait.
-void Client::take_back(const Call& call) noexcept {
-  for (const std::uint64_t request : call.requests) messenger_.end_request(request);
+// Takes back what a member or a server still has of an ended call, and releases the lock, because it may wait. When the
+// endpoint ends, all peers that stand still are waited for together.
+void Client::take_back(Lock& lock, const Call& call) noexcept {
+  const Nanoseconds until = patient_until_;
+  lock.unlock();
+  for (const std::uint64_t request : call.requests)
+    messenger_.end_request(request, Deadline(std::min(until, messenger_.now() + core::RequestTable::kWritePatience)));
   if (call.ticket && call.result.outcome != RIPC_CALL_ANSWERED) (void)call.ticket->cancel();
 }
 
@@ -333,9 +340,8 @@ void Client::report(Lock& lock, Call& call) {
   if (may_move(call)) return move(lock, call);
   count(call);
   Loan* const loan = std::exchange(call.loan, nullptr);
-  lock.unlock();
   // The caller has its memory back before it learns of the end.
-  take_back(call);
+  take_back(lock, call);
   if (loan != nullptr) Loan::release(loan, static_cast<ripc_status>(call.result.status));
   if (call.done != nullptr) {
     call.done(call.user, &call.result);
@@ -431,7 +437,10 @@ std::size_t Client::progress(Nanoseconds now) {
 
 std::size_t Client::end_all(ripc_status why) {
   Lock lock(mutex_);
-  if (!is_closed_) why_closed_ = why;
+  if (!is_closed_) {
+    why_closed_ = why;
+    patient_until_ = messenger_.now() + core::RequestTable::kWritePatience;
+  }
   is_closed_ = true;
   for (const auto& call : calls_) {
     while (call->is_in_send) sent_.wait(lock);

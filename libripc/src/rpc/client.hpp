@@ -80,7 +80,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void give_up(Call& call, ripc_status why) noexcept;
   void finish(Call& call, ripc_call_outcome outcome, ripc_status status) noexcept;
   void count(const Call& call) noexcept;
-  void take_back(const Call& call) noexcept;
+  void take_back(Lock& lock, const Call& call) noexcept;
   void report(Lock& lock, Call& call);
   // Reports all ended calls. The lock may be released afterwards.
   std::size_t report_ended(Lock& lock);
@@ -155,6 +155,7 @@ class Client : public std::enable_shared_from_this<Client> {
   std::vector<ClientSession*> changed_sessions_;
   bool is_closed_ = false;
   ripc_status why_closed_ = RIPC_CLOSED;
+  Nanoseconds patient_until_ = UINT64_MAX;  // when an ending endpoint no longer waits for peers that write
   ripc_rpc_statistics counters_{};
   std::unordered_map<std::uint32_t, std::unique_ptr<MethodRecord>> records_;
   MethodRecord* last_record_ = nullptr;                                    // the one used last

@@ -120,8 +120,7 @@ void Client::move(Lock& lock, Call& call) noexcept {
   call.refusal = static_cast<ripc_status>(call.result.status);
   call.state = Call::State::sending;
   call.is_in_send = true;
-  lock.unlock();
-  take_back(call);
+  take_back(lock, call);
   lock.lock();
   call.is_in_send = false;
   sent_.notify_all();

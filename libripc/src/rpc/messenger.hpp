@@ -53,7 +53,7 @@ class Messenger {
   // Called when a message to this service had no room: the endpoint's changed() is called when there may be some.
   virtual void ask_for_room(ripc_service_id to) noexcept = 0;
   // Gives return buffers back. May wait for the peer that is writing one.
-  virtual void end_request(std::uint64_t request) noexcept = 0;
+  virtual void end_request(std::uint64_t request, Deadline deadline) noexcept = 0;
 
   // The living members of a group, as far as they are known without asking other hosts. nullptr: find_path() has never
   // reported RIPC_OK for the group.

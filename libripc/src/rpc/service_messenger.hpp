@@ -25,7 +25,9 @@ class ServiceMessenger final : public Messenger {
   Status check_given(std::span<const ripc_item> items) override;
   void release_given(std::span<const ripc_item> items) noexcept override;
   void ask_for_room(ripc_service_id to) noexcept override { (void)service_.request_room_event(to); }
-  void end_request(std::uint64_t request) noexcept override { (void)service_.cancel_request(request); }
+  void end_request(std::uint64_t request, Deadline deadline) noexcept override {
+    (void)service_.cancel_request(request, deadline);
+  }
   std::shared_ptr<const core::GroupList> members(ripc_service_id group) override {
     return service_.context().groups().known(group);
   }

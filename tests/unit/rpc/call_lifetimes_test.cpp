@@ -150,6 +150,19 @@ TEST_F(CallLifetimes, ForAClientThatDoesNotReadABoundedNumberOfMessagesWaits) {
   EXPECT_LE(network_.messages - before, 2u * wire::call::kMaxSlots);
 }
 
+TEST_F(CallLifetimes, AnEndingClientWaitsOnceForAllPeersThatWriteAndDoNotFinish) {
+  std::array<std::byte, 8> memory{};
+  const ripc_return_buffer room{memory.data(), memory.size()};
+  for (int count = 0; count < 3; ++count) begin({.returns = {&room, 1}}, nullptr, nullptr);
+  network_.run(100 * kMillisecond);
+  ASSERT_EQ(client_.requests.size(), 3u);
+  client_.peers_write = true;
+  const Nanoseconds before = network_.now;
+  (void)client_.client->end_all(RIPC_CLOSED);
+  EXPECT_TRUE(client_.requests.empty());
+  EXPECT_EQ(network_.now - before, core::RequestTable::kWritePatience);
+}
+
 TEST_F(CallLifetimes, AnEndingServerWaitsForAReplyThatIsBeingSent) {
   begin({}, nullptr, nullptr);
   network_.run(100 * kMillisecond);

@@ -206,7 +206,10 @@ class FakeNode final : public Messenger {
   Status check_given(std::span<const ripc_item>) override { return {}; }
   void release_given(std::span<const ripc_item>) noexcept override {}
   void ask_for_room(ripc_service_id) noexcept override {}
-  void end_request(std::uint64_t request) noexcept override { requests.erase(request); }
+  void end_request(std::uint64_t request, Deadline deadline) noexcept override {
+    requests.erase(request);
+    if (peers_write) network_.now = std::max(network_.now, deadline.at());
+  }
   std::shared_ptr<const core::GroupList> members(ripc_service_id group) override {
     auto list = std::make_shared<core::GroupList>();
     for (const ripc_service_id id : network_.groups[group]) {
@@ -263,6 +266,7 @@ class FakeNode final : public Messenger {
   int sends = 0;                         // of items that do not travel short
   std::deque<ripc_status> failures;      // of the next of those sends; for lack of memory they throw
   std::shared_ptr<core::Ticket> ticket;  // of such items, which then never arrive
+  bool peers_write = false;              // to return buffers, and do not finish
   bool reads = true;                     // whether messages that arrive are read
   Nanoseconds reading_time = 0;          // between its look at the clock and the handler of the message that came
   std::function<void()> during_send;     // runs before the send() of an item that does not travel short returns

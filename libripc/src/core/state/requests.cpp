@@ -8,13 +8,6 @@
 
 namespace ripc::internal::core {
 
-namespace {
-
-// A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
-constexpr Nanoseconds kWritePatience = 2'000'000'000;
-
-}  // namespace
-
 std::uint64_t RequestTable::add(Request request) {
   const std::lock_guard lock(mutex_);
   std::uint64_t id = 0;
@@ -56,8 +49,8 @@ ripc_status RequestTable::end(std::uint64_t id, Deadline deadline) noexcept {
   return RIPC_TIMEOUT;
 }
 
-Status RequestTable::cancel(std::uint64_t id) {
-  switch (const ripc_status status = end(id, Deadline::after(kWritePatience))) {
+Status RequestTable::cancel(std::uint64_t id, Deadline deadline) {
+  switch (const ripc_status status = end(id, deadline)) {
     case RIPC_INVALID_ARGUMENT:
       return Status(status, "There is no such request: it was answered or cancelled before, or never made.");
     case RIPC_TIMEOUT:

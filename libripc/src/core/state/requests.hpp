@@ -27,6 +27,9 @@ struct Request {
 // Any thread.
 class RequestTable {
  public:
+  // A peer that is writing into a return buffer moves at memory speed; one that is stopped does not move.
+  static constexpr Nanoseconds kWritePatience = 2'000'000'000;
+
   std::uint64_t add(Request request);
 
   // A request that was taken out; empty() if there was none. Putting it back takes no memory.
@@ -41,7 +44,7 @@ class RequestTable {
 
   // Takes a request out once nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
   // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays in the table.
-  Status cancel(std::uint64_t id);
+  Status cancel(std::uint64_t id, Deadline deadline = Deadline::after(kWritePatience));
   // The same for all requests. Those whose peers write are waited for together.
   void cancel_all() noexcept;
 
