@@ -82,7 +82,7 @@ Status ChainResolver::publish(spi::ServiceRecord& record, bool takeover, std::ve
     const bool again = next < published.size();
     std::vector<spi::ServiceRecord> found;
     if (!again || published[next].incarnation != candidate.incarnation) {
-      Status outcome = resolvers_[next]->publish(candidate, takeover || again, &found);
+      Status outcome = resolvers_[next]->publish(candidate, takeover, &found);
       add_displaced(others, std::move(found), own);
       if (!outcome.ok()) return outcome;
       own.push_back(candidate);

@@ -21,6 +21,7 @@ std::string holder_text(const ServiceRecord& holder) {
 }  // namespace
 
 Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover) {
+  if (record.context == holder.context && record.incarnation > holder.incarnation) return {};
   // Two names can have the same ID by accident only if the ID was made from a name.
   const bool named = is_named(record.id);
   if (named && holder.name != record.name)

@@ -10,7 +10,8 @@
 namespace ripc::internal::spi {
 
 // Whether `record` may take its ID from `holder`, which is alive. RIPC_NAME_COLLISION: the ID was made from a name, and
-// the names differ. RIPC_ID_IN_USE: it was not asked for takeover.
+// the names differ. RIPC_ID_IN_USE: it was not asked for takeover. The same registration may come again with a larger
+// incarnation; a new one has none yet.
 Status check_holder(const ServiceRecord& record, const ServiceRecord& holder, bool takeover);
 
 // The incarnation of a new holder: `wanted` if it is larger than `previous`, the incarnation of the last known holder

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/chain/chain_resolver.hpp"
 
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "resolver/static/static_resolver.hpp"
 #include "resolver_helpers.hpp"
+#include "spi/holder_rules.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -29,7 +32,7 @@ class FakeResolver final : public spi::Resolver {
     if (!failure.ok()) return failure;
     const auto found = records.find(record.id);
     if (found != records.end()) {
-      if (!takeover) return Status(RIPC_ID_IN_USE);
+      if (Status status = spi::check_holder(record, found->second, takeover); !status.ok()) return status;
       if (displaced != nullptr) displaced->push_back(found->second);
       previous = std::max(previous, found->second.incarnation);
     }
@@ -37,6 +40,7 @@ class FakeResolver final : public spi::Resolver {
     if (record.incarnation <= previous) record.incarnation = previous + 1;
     previous = record.incarnation;
     records[record.id] = record;
+    if (once_published) std::exchange(once_published, {})();
     return {};
   }
   Status update(const ServiceRecord& record) override {
@@ -77,6 +81,7 @@ class FakeResolver final : public spi::Resolver {
   Status failure;
   std::uint64_t previous = 100;  // incarnation
   bool always_raises = false;
+  std::function<void()> once_published;  // runs when the next record has been published here
   Deadline last_deadline = Deadline::never();
   std::vector<std::string> calls;
 };
@@ -193,6 +198,23 @@ TEST_F(ChainResolverTest, TheIncarnationIsLargerThanThatOfAnyHolderAnyResolverKn
   }
 }
 
+TEST_F(ChainResolverTest, AHolderThatComesWhileOthersAreAskedLosesTheIdOnlyToATakeover) {
+  for (const bool takeover : {false, true}) {
+    const ServiceRecord other = record_of(kService, 99, 500);
+    fakes_[0]->previous = 100;
+    fakes_[1]->previous = 1000;  // so that the first resolver gets the record again
+    fakes_[1]->once_published = [&] { fakes_[0]->records[kService] = other; };
+    ServiceRecord record = record_of(kService);
+    std::vector<ServiceRecord> displaced;
+    const Status status = chain_->publish(record, takeover, &displaced);
+    EXPECT_EQ(status.code(), takeover ? RIPC_OK : RIPC_ID_IN_USE);
+    EXPECT_EQ(displaced, takeover ? std::vector{other} : std::vector<ServiceRecord>());
+    EXPECT_EQ(fakes_[0]->records.at(kService), takeover ? record : other);
+    for (const FakeResolver* later : {fakes_[1], fakes_[2]}) EXPECT_EQ(later->records.contains(kService), takeover);
+    for (FakeResolver* fake : fakes_) fake->records.clear();
+  }
+}
+
 TEST_F(ChainResolverTest, ARefusalRollsBackWhatWasPublished) {
   fakes_[2]->records[kService] = record_of(kService, 99, 50);
   ServiceRecord record = record_of(kService);
@@ -297,6 +319,24 @@ TEST(ChainResolver, AStaticFileBeforeTheLocalResolver) {
   EXPECT_EQ(chain.publish(record, false, nullptr).code(), RIPC_ID_IN_USE);
   chain.withdraw(record_of(1002, kContext, chain.resolve(1002, Deadline::never())->incarnation));
   EXPECT_EQ(chain.resolve(1002, Deadline::never()).status().code(), RIPC_NO_SERVICE);
+}
+
+TEST(ChainResolver, TheLocalResolverGetsTheIncarnationThatALaterResolverRaised) {
+  const test::TemporaryDirectory temporary;
+  auto directory = RuntimeDirectory::open((temporary / "run").c_str(), RIPC_PEERS_SAME_USER);
+  ASSERT_TRUE(directory.ok());
+  std::vector<std::unique_ptr<spi::Resolver>> resolvers;
+  resolvers.push_back(std::make_unique<LocalResolver>(*directory, kContext));
+  resolvers.push_back(std::make_unique<FakeResolver>());
+  spi::Resolver& local = *resolvers[0];
+  static_cast<FakeResolver&>(*resolvers[1]).previous = spi::kMaxIncarnation - 9;
+  ChainResolver chain(std::move(resolvers));
+  ServiceRecord record = record_of(kService);
+  ASSERT_TRUE(chain.publish(record, false, nullptr).ok());
+  EXPECT_EQ(record.incarnation, spi::kMaxIncarnation - 8);
+  EXPECT_EQ(*local.resolve(kService, Deadline::never()), record);
+  ServiceRecord second = record_of(kService);
+  EXPECT_EQ(chain.publish(second, false, nullptr).code(), RIPC_ID_IN_USE) << "another service of this context";
 }
 
 // ---- Groups --------------------------------------------------------------------------------------------------
