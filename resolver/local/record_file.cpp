@@ -107,6 +107,15 @@ int write_all(int fd, std::string_view text) noexcept {
   return 0;
 }
 
+// Makes sure that the disk has room for a text of this size, and changes nothing otherwise. 0 or errno.
+int reserve(int fd, std::size_t size) noexcept {
+  while (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) != 0) {
+    if (errno == EOPNOTSUPP) return 0;  // the file system cannot promise it
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
 // Whether the name leads to the open file. 0: yes, ENOENT: no, or no longer; else errno.
 int is_current(int fd, int directory, const char* name) noexcept {
   struct stat opened {
@@ -238,7 +247,8 @@ Status LockedRecord::overwrite(std::string_view text, bool allowed) {
     return file_error(EACCES, "Replacing", record_path(*directory_, id_));
   std::string padded(text);
   padded.resize(std::max(padded.size(), text_.size()), ' ');
-  const int error = write_all(fd_.get(), padded);
+  int error = reserve(fd_.get(), padded.size());
+  if (error == 0) error = write_all(fd_.get(), padded);
   // As after a rename: a process that remembers the directory sees that it has changed.
   static_cast<void>(::futimens(directory_->services_fd(), nullptr));
   return error == 0 ? Status() : writing_error(error, *directory_, id_);

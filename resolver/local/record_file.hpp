@@ -11,9 +11,10 @@
 // again.
 //
 // The rename is not allowed if the directory is sticky and the file belongs to another user. If that user's policy lets
-// this process write the file, one write overwrites it in place. Spaces pad the text to its old length, so the file
-// need not be cut. A reader that sees parts of both texts notices the wrong check sum, and reads again with the lock.
-// Locks are held for a few system calls; no descriptor is kept.
+// this process write the file, one write overwrites it in place, on space that is reserved before. So a full disk
+// leaves the old text. Spaces pad the text to its old length, so the file need not be cut. A reader that sees parts of
+// both texts notices the wrong check sum, and reads again with the lock. Locks are held for a few system calls; no
+// descriptor is kept.
 #pragma once
 
 #include <string>

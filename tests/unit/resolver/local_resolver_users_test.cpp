@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The local resolver in a runtime directory that several users share. The other user is "nobody".
+#include <sched.h>
+#include <sys/mount.h>
+
 #include <atomic>
 #include <thread>
 
@@ -249,6 +252,31 @@ TEST_F(LocalResolverUsers, AServiceThatMovesInPlaceIsFoundAtEveryMoment) {
   waiter.join();
   hold.close_write();
   EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(LocalResolverUsers, AFullDiskLeavesARecordThatIsOverwrittenInPlaceAsItWas) {
+  temporary_.make("run", 01777);
+  const int result = run_in_child([&] {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
+    if (::mount("none", path_.c_str(), "tmpfs", 0, "size=16k,mode=1777") != 0) return 77;
+    temporary_.make("run/contexts", 01777);
+    temporary_.make("run/services", 01777);
+    leave_dead_record(RIPC_PEERS_ANY);
+    const std::string before = test::read_file(record_);
+    const UniqueFd filler(::open((path_ + "/filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const std::string page(4096, 'x');
+    while (::write(filler.get(), page.data(), page.size()) > 0) {
+    }
+    CHILD_CHECK(test::become_nobody());
+    const auto directory = RuntimeDirectory::open(path_.c_str(), RIPC_PEERS_ANY);
+    CHILD_CHECK(directory.ok());
+    Result<LockedRecord> locked = LockedRecord::lock(**directory, kOwnedService, Deadline::never());
+    CHILD_CHECK(locked.ok() && locked->remove(page + page, true) == RIPC_NO_MEMORY);
+    CHILD_CHECK(test::read_file(record_) == before);
+    return 0;
+  });
+  if (result == 77) GTEST_SKIP() << "this sandbox forbids mount namespaces";
+  EXPECT_EQ(result, 0);
 }
 
 TEST_F(LocalResolverUsers, AFileWithASecondNameIsNotOverwritten) {
