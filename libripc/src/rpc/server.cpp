@@ -46,14 +46,12 @@ std::size_t Server::received(core::Message* message, const Header& header, Arriv
         refuse(*message, header, RIPC_NO_MEMORY);
       }
     } else if (ServerSession* session = session_of(*message, header); session == nullptr) {
-      ++counters_.requests_refused;
       const bool is_other = header.incarnation != messenger_.incarnation();
-      const ripc_status why = is_other ? RIPC_FENCED : RIPC_CLOSED;
-      notify(message->source, {.kind = Kind::state,
-                               .state = State::no_session,
-                               .number = header.number,
-                               .session = header.session,
-                               .code = static_cast<std::uint32_t>(why)});
+      refuse_without_session(*message, header, is_other ? RIPC_FENCED : RIPC_CLOSED);
+    } else if (session->slots.empty() && !session->make_slots()) {
+      // Nothing remembers this number, so its session must end, or a copy could still run.
+      forget(*session);
+      refuse_without_session(*message, header, RIPC_NO_MEMORY);
     } else {
       session->used_at = arrival.about();
       request = take(*session, *message, header, arrival);
@@ -103,6 +101,15 @@ void Server::refuse(const core::Message& message, const Header& header, ripc_sta
                           .kind = Kind::state,
                           .state = State::not_run,
                           .number = header.number,
+                          .code = static_cast<std::uint32_t>(why)});
+}
+
+void Server::refuse_without_session(const core::Message& message, const Header& header, ripc_status why) noexcept {
+  ++counters_.requests_refused;
+  notify(message.source, {.kind = Kind::state,
+                          .state = State::no_session,
+                          .number = header.number,
+                          .session = header.session,
                           .code = static_cast<std::uint32_t>(why)});
 }
 
@@ -160,7 +167,6 @@ Handler* Server::handler_of(std::uint32_t method) noexcept {
 }
 
 ripc_request* Server::take(ServerSession& session, core::Message& message, const Header& header, Arrival& arrival) {
-  if (session.slots.empty() && !session.make_slots()) return nullptr;  // as if it had been lost
   Slot& slot = session.slot(header.number);
   const auto newer = static_cast<std::int32_t>(header.number - slot.number);
   if (newer < 0) return nullptr;  // the client no longer waits for it

@@ -113,6 +113,8 @@ class Server : public std::enable_shared_from_this<Server> {
   void open(const core::Message& message, const wire::call::Header& header, Nanoseconds now);
   // Refuses a session.
   void refuse(const core::Message& message, const wire::call::Header& header, ripc_status why) noexcept;
+  // Refuses a message of a session that does not exist, or not any more.
+  void refuse_without_session(const core::Message& message, const wire::call::Header& header, ripc_status why) noexcept;
   // Returns a request to be run. nullptr: there is none, and the caller still owns the message.
   ripc_request* take(ServerSession& session, core::Message& message, const wire::call::Header& header,
                      Arrival& arrival);

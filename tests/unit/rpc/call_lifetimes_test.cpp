@@ -411,5 +411,26 @@ TEST_F(CallLifetimes, AnItemOfARepeatedAnswerThatCouldNotBeReadStaysFailed) {
   EXPECT_EQ(seen.status, RIPC_NO_MEMORY);
 }
 
+TEST_F(CallLifetimes, AFirstRequestWithoutMemoryForItsSessionDoesNotRunAndSaysSoAtOnce) {
+  for (const Weather& weather : {Weather{}, Weather{.may_lose = true, .doubled = 100}}) {
+    network_.weather = weather;
+    calls_.ended.clear();
+    calls_.runs = 0;
+    server_.lacks_memory = true;
+    calls_.begin();
+    network_.run(100 * kMillisecond);
+    EXPECT_FALSE(server_.lacks_memory) << "it has come";
+    ASSERT_EQ(calls_.ended.size(), 1u);
+    EXPECT_EQ(calls_.ended[0].outcome, RIPC_CALL_DID_NOT_RUN);
+    EXPECT_EQ(calls_.ended[0].status, RIPC_NO_MEMORY);
+    EXPECT_EQ(calls_.runs, 0) << "nor does its copy run";
+    calls_.begin();
+    network_.run(100 * kMillisecond);
+    ASSERT_EQ(calls_.ended.size(), 2u);
+    EXPECT_EQ(calls_.ended[1].outcome, RIPC_CALL_ANSWERED);
+    network_.run(20'000 * kMillisecond);  // the server forgets the session
+  }
+}
+
 }  // namespace
 }  // namespace ripc::internal::rpc

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <queue>
 #include <random>
 #include <set>
@@ -20,6 +21,7 @@
 #include "rpc/call_message.hpp"
 #include "rpc/client.hpp"
 #include "rpc/server.hpp"
+#include "support/failing_allocation.hpp"
 
 namespace ripc::internal::rpc {
 
@@ -138,7 +140,10 @@ class FakeNode final : public Messenger {
     if (wire::call::is_for_client(header.kind)) {
       client->received(message, header, arrival);
     } else {
+      std::optional<support::FailingAllocation> failing;
+      if (header.kind == wire::call::Kind::request && std::exchange(lacks_memory, false)) failing.emplace(1);
       server->received(message, header, arrival);
+      failing.reset();
       const Nanoseconds looked_at = network_.now;
       network_.now += reading_time;
       while (server->has_ready()) server->run_next(looked_at);
@@ -267,6 +272,7 @@ class FakeNode final : public Messenger {
   std::deque<ripc_status> failures;      // of the next of those sends; for lack of memory they throw
   std::shared_ptr<core::Ticket> ticket;  // of such items, which then never arrive
   bool peers_write = false;              // to return buffers, and do not finish
+  bool lacks_memory = false;             // the server's first allocation for the next request fails
   bool reads = true;                     // whether messages that arrive are read
   Nanoseconds reading_time = 0;          // between its look at the clock and the handler of the message that came
   std::function<void()> during_send;     // runs before the send() of an item that does not travel short returns
