@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/parse_number.hpp"
 
@@ -107,11 +108,13 @@ std::string ZooKeeperOptions::text() const {
 
 Result<std::string> ZooKeeperOptions::connect_text() const {
   std::set<std::string> addresses;
-  Status failure = RIPC_SYSTEM;
+  ripc_status failure = RIPC_SYSTEM;
+  std::string reasons;
   for (const ZooKeeperServer& server : servers) {
     const Result<AddressList> found = server.look_up();
     if (!found.ok()) {
-      failure = found.status();
+      failure = found.status().code();
+      reasons.append(reasons.empty() ? "" : "; ").append(found.status().text());
       continue;
     }
     for (const addrinfo* address = found->get(); address != nullptr; address = address->ai_next) {
@@ -120,7 +123,7 @@ Result<std::string> ZooKeeperOptions::connect_text() const {
         addresses.insert(std::string(text) + ":" + std::to_string(server.port));
     }
   }
-  if (addresses.empty()) return failure;
+  if (addresses.empty()) return Status(failure, std::move(reasons));
   std::string text;
   for (const std::string& address : addresses) text += (text.empty() ? "" : ",") + address;
   return text;

@@ -39,7 +39,7 @@ struct ZooKeeperOptions {
 
   std::string text() const;
   // The addresses of all servers, in the form that the client library needs: ADDRESS:PORT,... without brackets and in
-  // order. Looks host names up, which may take long. An error says why no server has an address.
+  // order. Looks host names up, which may take long. An error says why each server has no address.
   Result<std::string> connect_text() const;
 };
 

@@ -33,6 +33,7 @@ constexpr std::string_view kSlowName = "localhost";
 constexpr const char* kTwoAddresses = "two-addresses.test";  // 127.0.0.1, which does not answer, then 127.0.0.2
 
 constexpr const char* kNoDescriptor = "no-descriptor.test";  // cannot be looked up for lack of one
+constexpr const char* kNoAddress = "no-address.test";        // has none
 
 struct LookUps {
   std::atomic<bool> are_slow = false;
@@ -52,6 +53,7 @@ int look_up_in_test(const char* host, const char* service, const addrinfo* hints
     if (const int error = real_look_up("127.0.0.1", service, hints, found); error != 0) return error;
     return real_look_up("127.0.0.2", service, hints, &(*found)->ai_next);
   }
+  if (host != nullptr && std::string_view(host) == kNoAddress) return EAI_NONAME;
   if (host != nullptr && std::string_view(host) == kNoDescriptor) {
     errno = EMFILE;
     return EAI_SYSTEM;
@@ -105,6 +107,13 @@ TEST(ZooKeeperLookUp, ThatLacksADescriptorIsNotReportedAsANameWithoutAnAddress) 
   EXPECT_EQ(options.connect_text().status().text(),
             "the host name no-descriptor.test cannot be looked up (Too many open files; raise ulimit -n)");
   EXPECT_EQ(ask_servers(options)[0].failure, options.connect_text().status().text());
+}
+
+TEST(ZooKeeperLookUp, ThatFindsNoServerNamesEachOfThem) {
+  const ZooKeeperOptions options{.servers = {{.host = kNoAddress}, {.host = kNoDescriptor}}};
+  EXPECT_EQ(options.connect_text().status().text(),
+            "the host name no-address.test has no address (Name or service not known); the host name "
+            "no-descriptor.test cannot be looked up (Too many open files; raise ulimit -n)");
 }
 
 TEST(EnsembleCheck, AServerThatNoDescriptorIsLeftForIsNotCalledReached) {
