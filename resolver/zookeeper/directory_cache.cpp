@@ -2,8 +2,9 @@
 // What the resolver knows about other contexts' services, and how it learns of changes.
 #include <algorithm>
 #include <new>
-#include <unordered_set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "resolver/zookeeper/directory_resolver.hpp"
 
@@ -12,6 +13,20 @@ namespace {
 
 // The most reads under way: enough to fill the connection, and few enough for other requests to have their turn.
 constexpr std::size_t kAskedAtOnce = 256;
+
+// Each member once: first those that are known, so that new ones do not displace them, then the others by their IDs.
+std::vector<ripc_service_id> members_of(const std::vector<std::string>& names,
+                                        const std::vector<ripc_service_id>& known) {
+  std::vector<ripc_service_id> members;
+  for (const std::string& name : names) {
+    if (const ripc_service_id id = id_of_member(name); id != 0) members.push_back(id);
+  }
+  std::ranges::sort(members);
+  const auto repeated = std::ranges::unique(members);
+  members.erase(repeated.begin(), repeated.end());
+  std::ranges::stable_partition(members, [&](ripc_service_id id) { return std::ranges::binary_search(known, id); });
+  return members;
+}
 
 }  // namespace
 
@@ -258,14 +273,15 @@ void DirectoryResolver::group_answered(ripc_service_id group, const Directory::A
       ++counters_.not_permitted;
       known.refusal = refusal_ = answer.reason;
     } else {
-      std::unordered_set<ripc_service_id> members;
-      for (const std::string& name : answer.children) {
-        if (const ripc_service_id id = id_of_member(name); id != 0 && members.size() < most_cached() / 2)
-          members.insert(id);
+      std::vector<ripc_service_id> members = members_of(answer.children, known.members);
+      if (const std::size_t limit = most_cached() / 2; members.size() > limit) {
+        counters_.members_left_out += members.size() - limit;
+        members.resize(limit);
       }
+      std::ranges::sort(members);
       is_news = known.is_known;
       known.is_known = true;
-      known.members.assign(members.begin(), members.end());
+      known.members = std::move(members);
       for (const ripc_service_id id : known.members) {
         if (Entry& entry = entry_of(id); !entry.is_known) ask(id, entry);
       }
@@ -294,11 +310,7 @@ void DirectoryResolver::link_up(std::uint64_t session, bool is_new) {
     ask_group(group, known);
   }
   if (is_new) {
-    // If only an answer was lost for want of memory, the watches are still there.
-    const bool has_watches = former == session;
-    if (!has_watches) own_watches_ = 0;
     for (auto& [id, own] : own_) {
-      own->is_watched = own->is_watched && has_watches;
       own->is_new = true;
       own->rewrites = 0;
     }
@@ -332,7 +344,6 @@ void DirectoryResolver::changed(std::string_view path) {
   }
   if (const auto found = own_.find(id); found != own_.end()) {
     Own& own = *found->second;
-    if (std::exchange(own.is_watched, false)) --own_watches_;
     if (!own.is_wanted || own.is_fenced) return;
     ++own.goal;
     settle(found->second);

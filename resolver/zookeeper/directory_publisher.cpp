@@ -240,8 +240,9 @@ void DirectoryResolver::remove(const OwnPointer& own, const Directory::Node& nod
                      [this, own](const Directory::Answer& answer) { step(own, [&] { write_answered(own, answer); }); });
 }
 
-// Watches the own node, so that its end is reported, whoever ends it. Own services get half of the watches; one without
-// notices its end when a peer fences it, or in the next settling.
+// Watches the own node, so that its end is reported, whoever ends it. Own services get half of the watches. The first
+// ones keep theirs as long as they are held, also in later sessions. One without a watch notices its end when a peer
+// fences it, or in the next settling, where it gets a watch if one is free by then.
 void DirectoryResolver::watch_own(const OwnPointer& own) {
   if (!own->is_watched && own_watches_ >= most_watches_ / 2) return;
   if (!std::exchange(own->is_watched, true)) {
@@ -279,8 +280,12 @@ void DirectoryResolver::end_step(const OwnPointer& own, bool is_reached) {
 void DirectoryResolver::forget(const OwnPointer& own) {
   const auto found = own_.find(own->id);
   if (found == own_.end() || found->second != own) return;
-  if (own->is_watched) --own_watches_;
+  give_watch_back(*own);
   own_.erase(found);
+}
+
+void DirectoryResolver::give_watch_back(Own& own) noexcept {
+  if (std::exchange(own.is_watched, false)) --own_watches_;
 }
 
 // What was there before publish() is wanted again, unless it was withdrawn meanwhile. It has to be compared with what
@@ -395,6 +400,7 @@ void DirectoryResolver::compare(const OwnPointer& own, const Directory::Answer& 
     if (!spi::displaces(holder, own->record)) return write(own, &answer.node, groups);
     ++counters_.fenced;
     own->is_fenced = true;
+    give_watch_back(*own);
     for (const ripc_service_id group : own->record.groups)
       directory_->commit(session_, {{WriteKind::drop, member_path(group, own->id, session_), {}, {}}}, {});
     Entry& entry = entry_of(own->id);

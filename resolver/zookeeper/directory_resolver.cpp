@@ -319,7 +319,11 @@ DirectoryState DirectoryResolver::state() const {
   state.counters = counters_;
   state.services = static_cast<std::size_t>(
       std::count_if(entries_.begin(), entries_.end(), [](const auto& item) { return item.second.record.has_value(); }));
-  for (const auto& [id, own] : own_) ++(own->reached == own->goal ? state.published : state.unsettled);
+  for (const auto& [id, own] : own_) {
+    const bool is_published = own->reached == own->goal;
+    ++(is_published ? state.published : state.unsettled);
+    if (is_published && !own->is_watched && !own->is_fenced) ++state.unwatched;
+  }
   return state;
 }
 

@@ -47,6 +47,8 @@ struct DirectoryCounters {
   std::uint64_t sessions_lost = 0;  // after each, everything was made anew
   std::uint64_t fenced = 0;         // own services that another context has taken over
   std::uint64_t not_permitted = 0;  // requests that the servers refused
+  // Members beyond the limit of a group, counted each time that the group was read.
+  std::uint64_t members_left_out = 0;
   // Records that were ignored:
   std::uint64_t malformed = 0;
   std::uint64_t other_version = 0;
@@ -68,6 +70,7 @@ struct DirectoryState {
   std::size_t services = 0;   // of others, in the cache
   std::size_t published = 0;  // own ones that the directory has
   std::size_t unsettled = 0;  // own ones that the directory does not have yet
+  std::size_t unwatched = 0;  // own ones beyond the limit of watches
   DirectoryCounters counters;
 };
 
@@ -154,7 +157,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
     bool is_fenced = false;
     bool is_queued = false;   // in to_settle_
     bool is_busy = false;     // a step is under way
-    bool is_watched = false;  // has one of the watches for own services
+    bool is_watched = false;  // has one of the watches for own services, also while the session is being made anew
     bool is_in_sync = false;  // reads are no older than the beginning of this step
     std::uint64_t goal = 1;   // counts the changes that were wanted
     std::uint64_t reached = 0;
@@ -210,6 +213,7 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   void write(const OwnPointer& own, const Directory::Node* former, const std::vector<ripc_service_id>& groups);
   void remove(const OwnPointer& own, const Directory::Node& node, const std::vector<ripc_service_id>& groups);
   void watch_own(const OwnPointer& own);
+  void give_watch_back(Own& own) noexcept;
   void read_answered(const OwnPointer& own, const Directory::Answer& answer);
   void write_answered(const OwnPointer& own, const Directory::Answer& answer);
   void compare(const OwnPointer& own, const Directory::Answer& answer, std::optional<spi::ServiceRecord>& winner);

@@ -251,6 +251,30 @@ TEST_F(DirectoryResolverTest, NoMoreIsWatchedThanAReconnectCanCarry) {
   }
 }
 
+TEST_F(DirectoryResolverTest, TheFirstServicesKeepTheirWatchesInEverySession) {
+  constexpr ripc_service_id kRandom = ripc_service_id{3} << 62;
+  constexpr ripc_service_id kCount = 40;
+  constexpr ripc_service_id kWatched = 10;
+  resolver::DirectoryOptions options = directory_options();
+  options.max_groups = 4;
+  world_.most_watches = 24;
+  DirectoryContext client(world_, options);
+  for (ripc_service_id id = kCount; id > 0; --id) {
+    ASSERT_TRUE(client.publish(kRandom | id).ok());
+    client.directory().settle_down();
+  }
+  for (const char* const session : {"first", "second", "third"}) {
+    EXPECT_TRUE(eventually([&] { return client->state().published == kCount; })) << session;
+    client.directory().settle_down();
+    for (ripc_service_id id = 1; id <= kCount; ++id) {
+      const bool is_watched = client.directory().is_watching(resolver::service_path(kRandom | id));
+      EXPECT_EQ(is_watched, id > kCount - kWatched) << id << " in the " << session << " session";
+    }
+    client.directory().cut();
+    client.directory().heal(true);
+  }
+}
+
 TEST_F(DirectoryResolverTest, AMemberThatTheCacheLetsGoOfIsStillInItsGroup) {
   resolver::DirectoryOptions options = directory_options();
   options.max_cached = 4;
@@ -264,17 +288,27 @@ TEST_F(DirectoryResolverTest, AMemberThatTheCacheLetsGoOfIsStillInItsGroup) {
   EXPECT_EQ(three.members(kDirectoryGroup).size(), 1u);
 }
 
-TEST_F(DirectoryResolverTest, AGroupHasAsManyMembersAsHalfTheCacheHolds) {
+TEST_F(DirectoryResolverTest, AGroupHasAsManyMembersAsHalfTheCacheHoldsAndNewOnesDisplaceNone) {
+  using Ids = std::vector<ripc_service_id>;
   resolver::DirectoryOptions options = directory_options();
   options.max_cached = 8;
   DirectoryContext client(world_, options);
-  for (ripc_service_id id = kDirectoryService; id < kDirectoryService + 8; ++id) {
+  const auto join = [&](ripc_service_id id) {
     spi::ServiceRecord member = one_.record(id);
     member.groups = {kDirectoryGroup};
-    ASSERT_TRUE(one_->publish(member, false, nullptr).ok());
-  }
-  EXPECT_EQ(client.members(kDirectoryGroup).size(), 4u);
-  EXPECT_EQ(two_.members(kDirectoryGroup).size(), 8u);
+    EXPECT_TRUE(one_->publish(member, false, nullptr).ok());
+    return member;
+  };
+  const spi::ServiceRecord first = join(14);
+  for (const ripc_service_id id : Ids{17, 16, 15, 13, 12}) join(id);
+  EXPECT_EQ(client.members(kDirectoryGroup), (Ids{12, 13, 14, 15})) << "the smallest IDs";
+  EXPECT_EQ(two_.members(kDirectoryGroup).size(), 6u);
+  join(11);
+  join(10);
+  client.directory().settle_down();
+  EXPECT_EQ(client.members(kDirectoryGroup), (Ids{12, 13, 14, 15}));
+  one_->withdraw(first);
+  EXPECT_TRUE(eventually([&] { return client.members(kDirectoryGroup) == Ids{10, 12, 13, 15}; }));
 }
 
 TEST_F(DirectoryResolverTest, AfterAFailedSendTheDirectoryIsAskedOnceAndUpToDate) {

@@ -97,7 +97,8 @@ class FakeDirectory final : public resolver::Directory {
         for (const auto& [name, node] : world_.nodes) {
           if (folder_of(name) != path) continue;
           answer.outcome = Outcome::done;
-          answer.children.push_back(name.substr(path.size() + 1));
+          // The servers give them in no order.
+          answer.children.insert(answer.children.begin(), name.substr(path.size() + 1));
         }
       }
       tell([&] { done(answer); });
@@ -195,6 +196,10 @@ class FakeDirectory final : public resolver::Directory {
     run_there([&] { teller_ = std::move(teller); });
   }
   std::uint64_t session() const { return session_; }
+  bool is_watching(const std::string& path) {
+    const std::lock_guard lock(world_.mutex);
+    return watched_.contains(path);
+  }
   std::size_t watches() {
     const std::lock_guard lock(world_.mutex);
     return watched_.size() + watched_folders_.size();
