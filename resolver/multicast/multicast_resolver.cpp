@@ -48,8 +48,7 @@ MulticastResolver::MulticastResolver(const MulticastOptions& options, std::uint6
     : options_(options),
       own_context_(own_context),
       cache_(options.max_cached, options.max_age, options.clock_tolerance),
-      // Most contexts have packets with and without a signature.
-      guard_(2 * options.max_peers, options.credentials.keys ? options.clock_tolerance : 0),
+      guard_(options.max_peers, options.credentials.keys ? options.clock_tolerance : 0),
       reply_limit_(kRepliesPerSecond, kReplyBurst),
       list_limit_(kListsPerSecond, kListBurst),
       hint_limit_(kHintsPerSecond, kHintBurst),

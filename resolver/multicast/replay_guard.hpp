@@ -24,7 +24,7 @@ class ReplayGuard {
   // tolerance: how far a time stamp may be from our clock; 0: any (then time stamps only tell copies apart).
   ReplayGuard(std::size_t max_senders, Nanoseconds tolerance) : max_senders_(max_senders), tolerance_(tolerance) {}
 
-  // Every member can write another one's context into its packets, but not sign them as that one.
+  // Every member can write another one's context into its packets, but not sign them as that one. A member signs all.
   struct Sender {
     std::uint64_t context = 0;
     security::PublicKey signer{};  // zeros: the packet has none

@@ -118,8 +118,10 @@ inline void write_record_rights(const std::filesystem::path& folder) {
   given.id = ripc::internal::core::service_id_from_name("bank");
   ripc::internal::spi::ServiceRecord number = record;
   number.id = 4711;
-  PacketBuilder sealed({.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56},
-                       ripc::internal::spi::Seal(nullptr, alice.ok() ? alice->get() : nullptr));
+  const ripc::internal::spi::Seal seal(nullptr, alice.ok() ? alice->get() : nullptr);
+  PacketBuilder asks({.type = PacketType::question, .context = 12, .pid = 34, .timestamp = 56, .nonce = 78}, seal);
+  write(folder / "sealed_question", asks.finish());
+  PacketBuilder sealed({.type = PacketType::announcement, .context = 12, .pid = 34, .timestamp = 56}, seal);
   sealed.add(given, false);
   sealed.add(record, false);
   sealed.add(number, false);

@@ -25,7 +25,7 @@ bool has_right_to_displace(const ServiceRecord& record, const ServiceRecord& for
 
 bool keep(std::span<const std::byte> bytes, MulticastPacket& packet, const security::Credentials& credentials,
           std::string_view purpose, Refusals& refusals) {
-  if (!credentials.trust || packet.services.empty()) return true;
+  if (!credentials.trust) return true;
   const std::shared_ptr<const security::Trust> trust = credentials.trust->current();
   const security::Trust::Member* const member = packet.signer ? trust->member(*packet.signer) : nullptr;
   if (member == nullptr) {

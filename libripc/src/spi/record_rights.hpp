@@ -28,7 +28,7 @@ struct Refusals {
 // Removes from the packet, whose encoded form is `bytes`, every service and group that its signer may not have. Sets
 // ServiceRecord::member of the rest to the signer's name. Without a trust file, changes nothing. False: the signature
 // is wrong, and nothing in the packet may be used. Counts refusals, also in credentials.counters. Takes about 100 us if
-// there is a service.
+// a member has signed the packet.
 bool keep_permitted(std::span<const std::byte> bytes, MulticastPacket& packet, const security::Credentials& credentials,
                     std::string_view purpose, Refusals& refusals);
 

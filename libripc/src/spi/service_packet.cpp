@@ -155,7 +155,7 @@ std::vector<std::byte> PacketBuilder::finish(bool is_last, std::string_view purp
   std::vector<std::byte> bytes(size_);
   wire::Writer writer(bytes);
   header_.is_signed = seal_.keys != nullptr;
-  header_.has_signer = seal_.identity != nullptr && !services_.empty();
+  header_.has_signer = seal_.identity != nullptr;
   header_.is_last = header_.is_last || is_last;
   writer.write(kPacketMagic);
   writer.write(kPacketVersion);
@@ -287,11 +287,7 @@ DecodeStatus decode_packet(std::span<const std::byte> bytes, const NameHash& has
     packet.services.push_back(std::move(service));
   }
   if (!reader.finished()) return DecodeStatus::malformed;
-  if (packet.header.has_signer) {
-    // A signature would only say who sent the packet, and would be valid for every other packet without services.
-    if (packet.services.empty()) return DecodeStatus::malformed;
-    packet.signer = stated_signer(bytes, packet.header);
-  }
+  if (packet.header.has_signer) packet.signer = stated_signer(bytes, packet.header);
   return DecodeStatus::ok;
 }
 

@@ -24,7 +24,7 @@ inline constexpr std::string_view kMulticastPurpose = "ripc multicast 2";
 inline constexpr std::string_view kDirectoryPurpose = "ripc directory 2";
 
 inline constexpr std::uint32_t kPacketMagic = 0x434d5052;  // "RPMC"
-inline constexpr std::uint8_t kPacketVersion = 4;
+inline constexpr std::uint8_t kPacketVersion = 5;
 inline constexpr std::size_t kContextOffset = 8;  // where the sender is in the header
 // Packets are filled up to this size, which every link carries in one piece (IPv6 demands 1280). A service whose
 // addresses need more space gets a packet of its own, of up to kMaxPacket bytes.
@@ -90,8 +90,7 @@ class PacketBuilder {
   bool add(const ServiceRecord& record, bool is_gone);
   bool empty() const noexcept { return services_.empty(); }
 
-  // Returns the packet's bytes. is_last: see PacketHeader. A packet without services needs no signature: it claims
-  // nothing.
+  // Returns the packet's bytes. is_last: see PacketHeader.
   std::vector<std::byte> finish(bool is_last = false, std::string_view purpose = kMulticastPurpose);
 
  private:

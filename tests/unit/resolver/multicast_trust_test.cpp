@@ -90,6 +90,34 @@ TEST_F(MulticastTrust, AMemberThatStatesTheContextOfAnotherOneNeitherTakesItsIdN
   EXPECT_TRUE(eventually([&] { return victim_.look(kMulticastRandomId)->addresses == own.addresses; }));
 }
 
+TEST_F(MulticastTrust, AMemberThatStatesTheContextOfAnotherOneLeavesTheOthersQuestionsTheirAnswers) {
+  const security::Credentials bob = member_credentials(shared_.credentials.keys, 2);
+  const security::PublicKey alice = security::identity_of(1)->public_key();
+  PacketHeader header = outsider_.header(PacketType::question);
+  header.nonce = 1;
+  header.id = kMulticastRandomId + 1;
+  header.context = alice_.id();
+  header.timestamp += victim_options_.clock_tolerance / 2;
+  for (std::size_t index = 0; index <= resolver::ReplayGuard::kRemembered; ++index) {
+    for (const spi::Seal& seal : {spi::Seal(bob.keys.get()), spi::Seal(bob)}) {
+      ++header.timestamp;
+      outsider_.send(outsider_.packet(header, {}, seal));
+    }
+    // Bob's signature under alice's key.
+    ++header.timestamp;
+    std::vector<std::byte> forged = outsider_.packet(header, {}, spi::Seal(bob));
+    const auto mac = forged.end() - ClusterKeys::kMacSize;
+    std::copy(alice.begin(), alice.end(), mac - spi::Seal::kSignatureSize);
+    std::ranges::copy(bob.keys->mac(spi::kMulticastPurpose, {std::span(forged.begin(), mac)}), mac);
+    outsider_.send(forged);
+  }
+  EXPECT_TRUE(eventually([&] { return victim_->counters().forged > resolver::ReplayGuard::kRemembered; }));
+  const spi::ServiceRecord record = victim_.publish(kMulticastRandomId);
+  ASSERT_TRUE(alice_.learns(record));
+  alice_->invalidate(record);
+  EXPECT_TRUE(alice_.resolve(kMulticastRandomId).ok());
+}
+
 TEST_F(MulticastTrust, ARecordStolenBeforeATakeoverDoesNotBringTheFormerHolderBack) {
   alice_.publish(kMulticastBank, "bank");
   ASSERT_TRUE(victim_.resolve(kMulticastBank).ok());

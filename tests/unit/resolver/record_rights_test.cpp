@@ -125,16 +125,17 @@ TEST_F(RecordRights, AStolenSignatureIsWorthNothingUnderAnotherKeyOrPacket) {
   EXPECT_FALSE(kept(renamed).has_value());
 }
 
-TEST_F(RecordRights, ASealWithoutServicesIsMalformed) {
-  // Such a seal could be cut off and appended to any other packet that claims nothing.
+TEST_F(RecordRights, APacketWithoutServicesIsSignedTooAndOnlyItsSignerCanMakeIt) {
   const security::Credentials sender = member_credentials(keys_, 1);
   spi::PacketHeader header{.type = spi::PacketType::question, .context = 4711, .timestamp = 9, .nonce = 3, .id = 7};
-  std::vector<std::byte> bytes = spi::PacketBuilder(header, spi::Seal(sender)).finish();
-  EXPECT_EQ(bytes.size(), 56U + ClusterKeys::kMacSize);
-  bytes[6] |= std::byte{8};
-  bytes.insert(bytes.end(), spi::Seal::kSignatureSize, std::byte{1});
-  spi::MulticastPacket packet;
-  EXPECT_EQ(spi::decode_packet(bytes, core::id_of_name, packet), spi::DecodeStatus::malformed);
+  const std::vector<std::byte> genuine = spi::PacketBuilder(header, spi::Seal(sender)).finish();
+  EXPECT_EQ(genuine.size(), 56U + spi::Seal::kSignatureSize + ClusterKeys::kMacSize);
+  EXPECT_TRUE(kept(genuine).has_value());
+  ++header.timestamp;
+  std::vector<std::byte> forged = spi::PacketBuilder(header, spi::Seal(sender)).finish();
+  std::copy(genuine.end() - 128, genuine.end(), forged.end() - 128);
+  EXPECT_FALSE(kept(forged).has_value());
+  EXPECT_TRUE(kept(spi::PacketBuilder(header, spi::Seal(keys_.get())).finish()).has_value()) << "it claims nothing";
 }
 
 // The records name the same context, which any member can write into its own.
