@@ -8,6 +8,7 @@
 #include <string>
 
 #include "nodes.hpp"
+#include "support/failing_allocation.hpp"
 #include "support/waiting.hpp"
 #include "transport/verbs/datagram/verbs_port.hpp"
 
@@ -95,6 +96,29 @@ TEST_F(Datagrams, ALargerPacketTakesSeveralAndFewDoorbellsAndIsCopiedOnce) {
   EXPECT_EQ(send(limit + 1, 'b'), RIPC_TOO_LARGE);
   const spi::PortStatistics seen = port_->statistics();
   EXPECT_EQ(seen.lost + seen.late + seen.duplicates + seen.corrupt, 0u);
+}
+
+TEST_F(Datagrams, ALinkThatAReceiverHasNoMemoryForIsReceivedLater) {
+  std::uint64_t nth = 1;
+  for (bool failed = true; failed; ++nth) {
+    SCOPED_TRACE(testing::Message() << "allocation " << nth);
+    ASSERT_LT(nth, 100u);
+    ASSERT_TRUE(connect());
+    ASSERT_EQ(send(8, 'n'), RIPC_OK);
+    sink_.refuses = true;  // it would take memory too
+    {
+      const support::FailingAllocation failing(nth);
+      (void)port_->poll(sink_, 64);
+      failed = failing.failed();
+    }
+    sink_.refuses = false;
+    sink_.packets.clear();
+    receive(1);
+    EXPECT_TRUE(support::eventually([&] {
+      (void)port_->poll(sink_, 64);
+      return port_->statistics().sources == 1;
+    })) << "the former link has ended";
+  }
 }
 
 TEST_F(Datagrams, PacketsOfAllSizesKeepTheirOrder) {

@@ -2,7 +2,9 @@
 #include "transport/verbs/datagram/verbs_port.hpp"
 
 #include <algorithm>
+#include <array>
 #include <new>
+#include <span>
 
 #include "transport/verbs/datagram/grh.hpp"
 #include "transport/verbs/device/post_receives.hpp"
@@ -43,6 +45,7 @@ Result<VerbsPort::Receiver*> VerbsPort::receiver_for(const DevicePort& port,
   receiver->depth = std::min<std::uint32_t>(
       kDepth, static_cast<std::uint32_t>(std::max(std::min(limits.max_qp_wr, limits.max_cqe), 1)));
   receiver->stride = kGrhSize + port.mtu + kPadding;
+  for (Buffers* buffers : {&receiver->own, &receiver->groups}) buffers->used.reserve(kReceiveBatch + kBatch);
   Result<std::unique_ptr<DatagramQueue>> queue =
       DatagramQueue::create(port, registrar->device(), {.sends = 1, .receives = receiver->depth});
   if (!queue.ok()) return queue.status();
@@ -211,11 +214,15 @@ std::vector<std::string> VerbsPort::give_up(const Device& device, bool only_brok
   return ips;
 }
 
+// Whether a receiver was given up and has lost its last source.
+bool VerbsPort::is_over_locked(const Receiver& receiver) const noexcept {
+  return receiver.is_given_up &&
+         std::ranges::none_of(at_, [&](const auto& entry) { return entry.second.receiver == &receiver; });
+}
+
 void VerbsPort::drop_given_up_locked() noexcept {
   std::erase_if(receivers_, [this](const auto& receiver) {
-    const bool has_sources =
-        std::ranges::any_of(at_, [&](const auto& entry) { return entry.second.receiver == receiver.get(); });
-    if (!receiver->is_given_up || has_sources) return false;
+    if (!is_over_locked(*receiver)) return false;
     events_.remove(receiver->own.queue->fd());
     return true;
   });
@@ -223,54 +230,61 @@ void VerbsPort::drop_given_up_locked() noexcept {
 
 // ---- Receiving -----------------------------------------------------------------------------------------------
 
-void VerbsPort::refresh() noexcept {
+// False: there is no memory. Nothing has changed, and the receiver looks again soon.
+bool VerbsPort::refresh() noexcept try {
   const std::lock_guard lock(mutex_);
-  seen_version_ = version_.load(std::memory_order_relaxed);
-  drop_given_up_locked();
-  by_token_.clear();
-  dead_sources_.clear();
-  streamed_.clear();
-  polled_receivers_.clear();
+  const std::uint64_t version = version_.load(std::memory_order_relaxed);
+  Known now;
   blocked_.reserve(at_.size());
   for (const auto& receiver : receivers_) {
-    if (std::exchange(receiver->is_left, false)) receiver->comes_first = true;
-    polled_receivers_.push_back(receiver.get());
+    if (!is_over_locked(*receiver)) now.receivers.push_back(receiver.get());
   }
-  std::stable_partition(polled_receivers_.begin(), polled_receivers_.end(),
-                        [](const Receiver* receiver) { return receiver->comes_first; });
   for (const auto& [address, place] : at_) {
-    if (place.source->dead()) dead_sources_.push_back(place.source);
-    place.source->attach(place.attachment);
-    if (!place.attachment || place.source->has_kept()) streamed_.push_back(place.source);
+    if (place.source->dead()) now.dead_sources.push_back(place.source);
+    if (!place.attachment || place.source->has_kept()) now.streamed.push_back(place.source);
     if (place.attachment)
-      by_token_.emplace(place.attachment->origin.token, Sender{place.source, place.attachment->origin});
+      now.by_token.emplace(place.attachment->origin.token, Sender{place.source, place.attachment->origin});
     if (place.former)
-      by_token_.emplace(place.former->token,
-                        Sender{.source = place.source, .origin = *place.former, .is_former = true});
+      now.by_token.emplace(place.former->token,
+                           Sender{.source = place.source, .origin = *place.former, .is_former = true});
   }
-  some_are_over_ = false;
   for (const GroupJoinPointer& join : group_joins_) {
     const auto at = at_.find(join->source.get());
     if (join->is_attached && at != at_.end())
-      by_token_.emplace(join->token, Sender{join->source, at->second.attachment->origin, join});
-    some_are_over_ = some_are_over_ || join->is_over;
+      now.by_token.emplace(join->token, Sender{join->source, at->second.attachment->origin, join});
+    now.some_are_over = now.some_are_over || join->is_over;
   }
+  // From here on, nothing takes memory.
+  for (Receiver* receiver : now.receivers) {
+    if (std::exchange(receiver->is_left, false)) receiver->comes_first = true;
+  }
+  std::stable_partition(now.receivers.begin(), now.receivers.end(),
+                        [](const Receiver* receiver) { return receiver->comes_first; });
+  for (const auto& [address, place] : at_) place.source->attach(place.attachment);
+  known_ = std::move(now);
+  drop_given_up_locked();
+  seen_version_ = version;
+  return true;
+} catch (const std::bad_alloc&) {
+  events_.wake();
+  return false;
 }
 
 bool VerbsPort::arm(bool on) noexcept {
   if (!on) return false;
-  if (version_.load(std::memory_order_acquire) != seen_version_) refresh();
-  for (Receiver* receiver : polled_receivers_) receiver->own.queue->arm_if_taken();
+  if (version_.load(std::memory_order_acquire) != seen_version_) (void)refresh();
+  for (Receiver* receiver : known_.receivers) receiver->own.queue->arm_if_taken();
   return true;
 }
 
 std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept {
-  if (version_.load(std::memory_order_acquire) != seen_version_) [[unlikely]]
-    refresh();
+  // Datagrams of a link that is not known yet wait in the device.
+  if (version_.load(std::memory_order_acquire) != seen_version_ && !refresh()) [[unlikely]]
+    return udp_.poll(sink, budget);
   bool stop = false;
   bool is_behind = false;
   std::size_t taken = blocked_.empty() ? 0 : poll_backlogs(sink, budget, stop);
-  for (Receiver* receiver : polled_receivers_) {
+  for (Receiver* receiver : known_.receivers) {
     if (stop || taken >= budget) return taken;
     // The device does not report again what a full batch leaves behind, and the batch may contain no message.
     int empty_rounds = 0;
@@ -288,13 +302,13 @@ std::size_t VerbsPort::poll(spi::PacketSink& sink, std::size_t budget) noexcept 
     if (receiver->comes_first) [[unlikely]]
       receiver->comes_first = receiver->count != 0;
   }
-  if (!streamed_.empty() && !stop && taken < budget) [[unlikely]] {
-    for (const auto& source : streamed_) take_kept(source);
+  if (!known_.streamed.empty() && !stop && taken < budget) [[unlikely]] {
+    for (const auto& source : known_.streamed) take_kept(source);
     taken += poll_backlogs(sink, budget - taken, stop);
   }
   if (stop || taken >= budget) return taken;
   // All that a dead source sent before its end has been taken in.
-  if (taken == 0 && !is_behind && (!dead_sources_.empty() || some_are_over_)) [[unlikely]]
+  if (taken == 0 && !is_behind && (!known_.dead_sources.empty() || known_.some_are_over)) [[unlikely]]
     retire_sources(sink);
   return taken + udp_.poll(sink, budget - taken);
 }
@@ -331,7 +345,7 @@ std::size_t VerbsPort::poll_receiver(Receiver& receiver, spi::PacketSink& sink, 
     }
     const std::shared_ptr<DatagramSource>& source = sender->source;
     // Packets that came by the control connection were sent before this.
-    if (!streamed_.empty() && !sender->is_former && !is_offered_again) [[unlikely]]
+    if (!known_.streamed.empty() && !sender->is_former && !is_offered_again) [[unlikely]]
       take_kept(source);
     const spi::Bytes packet = is_offered_again ? source->accepted(text)
                               : sender->join   ? source->accept_multicast(text, sender->join->window, counters_)
@@ -377,9 +391,9 @@ bool VerbsPort::is_own(const Sender& sender, std::span<std::byte> datagram) noex
 // Null: the datagram is from nobody. It is then counted, unless other groups may have the same address.
 const VerbsPort::Sender* VerbsPort::sender_of(const Slot& slot, const ibv_wc& completion, spi::Bytes text) noexcept {
   const auto found = text.size() < wire::datagram::kHeaderSize
-                         ? by_token_.end()
-                         : by_token_.find(wire::load_le<std::uint64_t>(text.data() + 8));
-  const bool is_known = found != by_token_.end();
+                         ? known_.by_token.end()
+                         : known_.by_token.find(wire::load_le<std::uint64_t>(text.data() + 8));
+  const bool is_known = found != known_.by_token.end();
   if (!is_known && slot.of->of_groups) return nullptr;
   bool is_right = is_known && found->second.origin.queue_pair == completion.src_qp &&
                   (found->second.join != nullptr) == slot.of->of_groups;
@@ -401,17 +415,20 @@ void VerbsPort::restart(Receiver& receiver) noexcept {
   receiver.failed = false;
   // They complete in one queue, and each restart empties it, so they get buffers only afterwards. Only a device that is
   // gone stays broken, and its sessions notice that.
-  std::vector<Buffers*> restarted;
+  std::array<Buffers*, 2> restarted{};
+  std::size_t count = 0;
   for (Buffers* buffers : {&receiver.own, &receiver.groups}) {
     buffers->used.clear();
-    if (buffers->queue && buffers->queue->restart().ok()) restarted.push_back(buffers);
+    if (buffers->queue && buffers->queue->restart().ok()) restarted[count++] = buffers;
   }
-  for (Buffers* buffers : restarted) {
-    std::vector<Slot*> slots;
+  for (Buffers* buffers : std::span(restarted).first(count)) {
     for (Chunk& chunk : buffers->chunks) {
-      for (Slot& slot : chunk.slots) slots.push_back(&slot);
+      for (Slot& slot : chunk.slots) {
+        buffers->used.push_back(&slot);
+        if (buffers->used.size() == kReceiveBatch) post(receiver, *buffers, buffers->used);
+      }
     }
-    post(receiver, *buffers, slots);
+    post(receiver, *buffers, buffers->used);
   }
 }
 
@@ -432,30 +449,37 @@ std::vector<DatagramAddress> VerbsPort::addresses() {
   return addresses;
 }
 
-void VerbsPort::retire_sources(spi::PacketSink& sink) noexcept {
-  // Groups are left without the lock.
-  std::vector<GroupJoinPointer> gone;
-  if (some_are_over_) {
+// Without memory, the next look tries again.
+void VerbsPort::retire_sources(spi::PacketSink& sink) noexcept try {
+  std::vector<GroupJoinPointer> gone;  // groups are left without the lock
+  if (known_.some_are_over) {
     const std::lock_guard lock(mutex_);
     gone = forget_locked([](const GroupJoin& join) { return join.is_over; });
-    some_are_over_ = false;
+    known_.some_are_over = false;
   }
-  for (const auto& source : std::exchange(dead_sources_, {})) {
+  for (auto next = known_.dead_sources.begin(); next != known_.dead_sources.end();) {
+    const std::shared_ptr<DatagramSource> source = *next;
     if (!source->is_over() || !source->backlog.empty() || source->has_kept()) {
-      dead_sources_.push_back(source);
+      ++next;
       continue;
     }
+    gone.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      gone = forget_locked([&](const GroupJoin& join) { return join.source == source; });
+    }
+    next = known_.dead_sources.erase(next);
     sink.source_gone(*source);
     remember_session_of(*source);
     const std::lock_guard lock(mutex_);
-    const auto left = forget_locked([&](const GroupJoin& join) { return join.source == source; });
-    gone.insert(gone.end(), left.begin(), left.end());
     if (const auto found = at_.find(source.get()); found != at_.end()) {
       if (found->second.receiver != nullptr) found->second.receiver->own.committed -= found->second.budget;
       at_.erase(found);
     }
     erase_locked(*source);
   }
+} catch (const std::bad_alloc&) {
+  events_.wake();
 }
 
 }  // namespace ripc::internal::verbs

@@ -98,7 +98,7 @@ class VerbsPort final : public remote::LinkPort {
     std::uint32_t slots = 0;      // posted or with the receiver
     std::uint32_t committed = 0;  // to sources
     // The receiver's.
-    std::vector<Slot*> used;  // to be posted again
+    std::vector<Slot*> used;  // to be posted again; has room for all that a look takes
   };
   // A queue pair that is in a multicast group, for as long as this is there.
   struct Attachment {
@@ -167,6 +167,15 @@ class VerbsPort final : public remote::LinkPort {
     bool is_former = false;           // the datagram has the former origin
   };
 
+  // What the receiving thread has read of all the above.
+  struct Known {
+    std::vector<Receiver*> receivers;
+    std::unordered_map<std::uint64_t, Sender> by_token;
+    bool some_are_over = false;  // joins
+    std::vector<std::shared_ptr<DatagramSource>> dead_sources;
+    std::vector<std::shared_ptr<DatagramSource>> streamed;  // sources whose datagrams come by control connections
+  };
+
   Result<Receiver*> receiver_for(const DevicePort& port, const std::shared_ptr<Registrar>& registrar);
   static Status commit(Receiver& receiver, std::uint32_t budget);
   static Accepted accepted(const Receiver& receiver, std::shared_ptr<DatagramSource> source,
@@ -184,7 +193,8 @@ class VerbsPort final : public remote::LinkPort {
   std::vector<GroupJoinPointer> forget_locked(const std::function<bool(const GroupJoin&)>& goes);
   std::vector<GroupJoinPointer> leave_locked(Place& place);
   std::uint32_t budget_locked(const Receiver& receiver) const noexcept;
-  void refresh() noexcept;
+  bool refresh() noexcept;
+  bool is_over_locked(const Receiver& receiver) const noexcept;
   void drop_given_up_locked() noexcept;
   std::size_t poll_receiver(Receiver& receiver, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   std::size_t poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
@@ -202,12 +212,8 @@ class VerbsPort final : public remote::LinkPort {
 
   // The receiving thread's own.
   std::uint64_t seen_version_ = 0;
-  std::vector<Receiver*> polled_receivers_;
-  std::unordered_map<std::uint64_t, Sender> by_token_;
-  bool some_are_over_ = false;  // joins
-  std::vector<std::shared_ptr<DatagramSource>> dead_sources_;
-  std::vector<std::shared_ptr<DatagramSource>> streamed_;  // sources whose datagrams come by control connections
-  std::vector<std::shared_ptr<DatagramSource>> blocked_;   // sources that have a backlog
+  Known known_;  // as of that version, or of an earlier one while there is no memory
+  std::vector<std::shared_ptr<DatagramSource>> blocked_;  // sources that have a backlog
 };
 
 }  // namespace ripc::internal::verbs
