@@ -153,6 +153,7 @@ final class IncomingCall extends NativeMessage implements RpcRequest {
       done();
     }
     afterEnd();
+    endpoint.service().sender().settleFor(ticket);
     return ticket;
   }
 

@@ -120,14 +120,17 @@ final class Sender {
   // For long items, return buffers and groups.
   private Ticket sendAny(
       Service by, long to, Outgoing message, boolean group, NativeMessage replyTo) {
+    Ticket ticket;
     message.begin();
     try {
-      return sendBegun(by, to, message, group, replyTo);
+      ticket = sendBegun(by, to, message, group, replyTo);
     } finally {
       message.end();
       Reference.reachabilityFence(by);
       Reference.reachabilityFence(message);
     }
+    if (ticket != null) settleFor(ticket);
+    return ticket;
   }
 
   private Ticket sendBegun(
@@ -158,22 +161,27 @@ final class Sender {
       CountedMemory.releaseAll(memory.used);
       Reference.reachabilityFence(memory);
     }
-    // Outside: an action of a ticket that completes now may close the service.
     if (kept && ticket.user() == 0) keepQuiet(ticket);
     if (status == Status.AGAIN.code()) return null;
     RipcException.check(status);
     return kept ? ticket : Ticket.DONE;
   }
 
+  /** The caller calls {@link #settleFor} later. */
   void keepQuiet(Ticket ticket) {
     quietCount.incrementAndGet();
     quiet.add(ticket);
-    settle();
+  }
+
+  /** Checks more quiet messages than the one that was sent. The rules of {@link #settle} apply. */
+  void settleFor(Ticket sent) {
+    if (sent != Ticket.DONE && sent.user() == 0) settle();
   }
 
   /**
-   * Checks some quiet messages. Returns how many are not known to have been taken. The caller need
-   * not have entered the service, and should not: tickets complete here.
+   * Checks some quiet messages. Returns how many are not known to have been taken. The caller has
+   * entered nothing and holds no lock, because tickets complete here: their actions may close
+   * everything.
    */
   int settle() {
     for (int looked = 0; looked < LOOKED_AT && quietCount.get() > 0; ++looked) {

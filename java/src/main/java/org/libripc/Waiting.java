@@ -45,9 +45,9 @@ final class Waiting {
     wake();
   }
 
-  /** One native wait. */
+  /** One native wait. It has a guard of its own, which keeps the service registered. */
   interface Wait {
-    /** Returns the result for the caller if it is not negative, else a status. */
+    /** Returns the result for the caller if it is not negative, else a negative status. */
     int run(long timeout);
   }
 
@@ -69,7 +69,7 @@ final class Waiting {
         int result;
         waiting.incrementAndGet();
         try {
-          result = once(wait, part ? look : left);
+          result = wait.run(part ? look : left);
         } finally {
           waiting.decrementAndGet();
         }
@@ -96,15 +96,6 @@ final class Waiting {
   /** For a call that does not wait but has consumed an interrupt. */
   void passOn() {
     if (interruptWanted || waiting.get() > 0) wake();
-  }
-
-  private int once(Wait wait, long timeout) {
-    service.enter();
-    try {
-      return wait.run(timeout);
-    } finally {
-      service.guard().leave();
-    }
   }
 
   private void checkInterrupts() throws InterruptedException {
@@ -189,12 +180,21 @@ final class Waiting {
   boolean waitRoom(Service by, long to, long timeout) throws InterruptedException {
     int result;
     try {
-      result = run(time -> -binding.waitRoom(service.handle(), to, time), Math.max(0, timeout));
+      result = run(time -> waitRoomOnce(to, time), Math.max(0, timeout));
     } finally {
       Reference.reachabilityFence(by);
     }
     if (result == -Status.TIMEOUT.code()) return false;
     checked(result);
     return true;
+  }
+
+  private int waitRoomOnce(long to, long timeout) {
+    service.enter();
+    try {
+      return -binding.waitRoom(service.handle(), to, timeout);
+    } finally {
+      service.guard().leave();
+    }
   }
 }

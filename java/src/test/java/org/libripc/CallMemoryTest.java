@@ -11,7 +11,6 @@ import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -81,19 +80,6 @@ class CallMemoryTest extends CallPairTest {
     }
     assertTrue(eventuallyRunning(() -> Callbacks.waiting() == before));
     answered.get(LIMIT, TimeUnit.SECONDS);
-  }
-
-  @Test
-  void aBorrowedAnswersTicketEndsItsLoan() throws Exception {
-    ByteBuffer lent = pattern(LARGE, 3);
-    CompletableFuture<Ticket> ticket = new CompletableFuture<>();
-    answerer.on(OWN, request -> ticket.complete(request.reply(new Outgoing().borrow(lent))));
-    serve();
-    try (CallResult result = caller.callWait(to(), OWN, new Outgoing())) {
-      assertEquals(pattern(LARGE, 3), result.item(0));
-    }
-    // The ticket completes while the serving thread sleeps.
-    ticket.get(LIMIT, TimeUnit.SECONDS).get(LIMIT, TimeUnit.SECONDS);
   }
 
   @Test
