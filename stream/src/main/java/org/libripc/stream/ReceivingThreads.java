@@ -266,7 +266,8 @@ final class ReceivingThreads {
       guest = null;
       if (task != null) usual = task;
       empty = false;
-      if (othersGoOn()) here = task;
+      // An executor would not run what follows a task that does not block.
+      if (othersGoOn() || StreamTask.of(task) == StreamTask.Blocking.NEVER) here = task;
       source.resume();
       changed.signalAll();
     }

@@ -359,4 +359,17 @@ class GuestTest extends ReceivingThreadsFixture {
     get(end);
     assertOthersReceive();
   }
+
+  @Test
+  void whatFollowsACompletionRunsThoughNoOtherThreadReceives() throws Exception {
+    CompletableFuture<Thread> answer = new CompletableFuture<>();
+    CompletableFuture<Thread> end = guest(answer);
+    pool.full = true;
+    tasks.failure = new InternalError("as a test wants it");
+    tasks.events.release();
+    assertTrue(eventually(() -> threads.toString().contains("waiting=0")), threads::toString);
+    tasks.offer(new Completion(() -> {}, () -> answer.complete(Thread.currentThread())));
+    get(answer);
+    get(end);
+  }
 }

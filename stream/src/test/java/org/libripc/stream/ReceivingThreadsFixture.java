@@ -123,7 +123,17 @@ abstract class ReceivingThreadsFixture {
     }
   }
 
-  final CachedThreads pool = new CachedThreads();
+  /** Threads that a test can use up. */
+  static final class Pool extends CachedThreads {
+    volatile boolean full;
+
+    @Override
+    public boolean tryExecute(Runnable task) {
+      return !full && super.tryExecute(task);
+    }
+  }
+
+  final Pool pool = new Pool();
   final Tasks tasks = new Tasks();
   ReceivingThreads threads;
   Guests guests;
