@@ -114,7 +114,10 @@ public final class ByteStream implements AutoCloseable {
     return multiplexer.options;
   }
 
-  /** Runs a task in a thread of the executor; some milliseconds later if that is full. */
+  /**
+   * Runs a task in a thread of the executor; some milliseconds later if that is full. After the end
+   * of the service, it gets a thread of its own then.
+   */
   public void execute(Runnable task) {
     multiplexer.execute(task);
   }

@@ -11,24 +11,25 @@ import java.util.concurrent.TimeUnit;
 
 /** The threads of a service without an executor: daemons, as many as are needed, and one timer. */
 class CachedThreads implements StreamExecutor, AutoCloseable {
-  private static final ThreadFactory DAEMONS =
-      task -> {
-        Thread thread = new Thread(task, "ripc-stream");
-        thread.setDaemon(true);
-        return thread;
-      };
-
   private final ExecutorService threads;
-  private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, DAEMONS);
+  private final ScheduledThreadPoolExecutor timer =
+      new ScheduledThreadPoolExecutor(1, CachedThreads::newThread);
 
   CachedThreads() {
-    this(DAEMONS);
+    this(CachedThreads::newThread);
   }
 
   CachedThreads(ThreadFactory factory) {
     threads = Executors.newCachedThreadPool(factory);
     timer.setRemoveOnCancelPolicy(true);
     timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+  }
+
+  /** A daemon, which the caller has to start. */
+  static Thread newThread(Runnable task) {
+    Thread thread = new Thread(task, "ripc-stream");
+    thread.setDaemon(true);
+    return thread;
   }
 
   @Override

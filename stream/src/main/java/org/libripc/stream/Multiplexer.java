@@ -7,8 +7,10 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -70,6 +72,7 @@ final class Multiplexer implements TaskSource {
   private final Map<Key, ByteStream> streams = new ConcurrentHashMap<>();
   private final Map<ServiceId, Set<ByteStream>> roomWaiters = new ConcurrentHashMap<>();
   private final ResetQueue resets = new ResetQueue(this);
+  private final Queue<Runnable> refused = new ConcurrentLinkedQueue<>(); // by the executor
   private final RateLimitedLog warnings = new RateLimitedLog(LOG);
   // A random start: a server may still have streams of a dead process with the same name.
   private final AtomicInteger nextNumber = new AtomicInteger(ThreadLocalRandom.current().nextInt());
@@ -114,7 +117,7 @@ final class Multiplexer implements TaskSource {
   /** Ends all streams; waits for written bytes as long as the other sides keep taking them. */
   void close() {
     if (!closing.compareAndSet(false, true)) return;
-    List<Message> refused = admission.end();
+    List<Message> unanswered = admission.end();
     for (ByteStream each : streams.values()) each.stop();
     unacked.await(options.lingerMillis());
     threads.end();
@@ -125,11 +128,12 @@ final class Multiplexer implements TaskSource {
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
     }
-    refused.forEach(Message::close);
+    unanswered.forEach(Message::close);
     closed = true;
     selector.close();
     service.close();
     filler.release();
+    runRefused();
   }
 
   // ---- For streams ----
@@ -313,7 +317,23 @@ final class Multiplexer implements TaskSource {
   @Override
   public void refused(Runnable task) {
     LOG.debug("the executor is full");
-    if (!closed) executor.schedule(() -> execute(task), PAUSE_NANOS, TimeUnit.NANOSECONDS);
+    refused.add(task);
+    if (closed) {
+      runRefused();
+    } else {
+      executor.schedule(this::tryAgain, PAUSE_NANOS, TimeUnit.NANOSECONDS);
+    }
+  }
+
+  private void tryAgain() {
+    Runnable task = refused.poll();
+    if (task != null) execute(task);
+  }
+
+  // After the end the executor may stay full and its timer stopped, but readers and writers wait.
+  private void runRefused() {
+    for (Runnable task = refused.poll(); task != null; task = refused.poll())
+      CachedThreads.newThread(task).start();
   }
 
   private void stopped(RipcException problem) {
