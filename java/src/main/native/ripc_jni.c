@@ -222,15 +222,21 @@ static jboolean add_methods(JNIEnv *env, const char *name, const JNINativeMethod
   return type != NULL && (*env)->RegisterNatives(env, type, methods, (jint)count) == JNI_OK;
 }
 
+// Paths and errors are bytes, because JNI has no strings in the encoding of file names. The path ends with a zero.
 // Returns NULL also if there is an exception.
-static jstring open_library(JNIEnv *env, jclass type, jstring library) {
+static jbyteArray open_library(JNIEnv *env, jclass type, jbyteArray library) {
   (void)type;
-  const char *const path = (*env)->GetStringUTFChars(env, library, NULL);
+  jbyte *const path = (*env)->GetByteArrayElements(env, library, NULL);
   if (path == NULL) return NULL;
   char text[200];
-  const char *const problem = find_functions(path, text, sizeof text);
-  (*env)->ReleaseStringUTFChars(env, library, path);
-  if (problem != NULL) return (*env)->NewStringUTF(env, problem);
+  const char *const problem = find_functions((const char *)path, text, sizeof text);
+  (*env)->ReleaseByteArrayElements(env, library, path, JNI_ABORT);
+  if (problem != NULL) {
+    const jsize size = (jsize)strlen(problem);
+    const jbyteArray bytes = (*env)->NewByteArray(env, size);
+    if (bytes != NULL) (*env)->SetByteArrayRegion(env, bytes, 0, size, (const jbyte *)problem);
+    return bytes;
+  }
   if (find_upcalls(env) &&
       add_methods(env, "org/libripc/internal/NativeCalls", kRipcMethods, sizeof kRipcMethods / sizeof kRipcMethods[0]))
     (void)add_methods(env, "org/libripc/internal/LibC", kLibcMethods, sizeof kLibcMethods / sizeof kLibcMethods[0]);
@@ -272,7 +278,7 @@ static jlong upcall(JNIEnv *env, jclass type, jint which) {
 JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *machine, void *reserved) {  // NOLINT(readability-identifier-naming)
   (void)reserved;
   static const JNINativeMethod kMethods[] = {
-      {"open", "(Ljava/lang/String;)Ljava/lang/String;", (void *)(uintptr_t)open_library},
+      {"open", "([B)[B", (void *)(uintptr_t)open_library},
       {"receiveBatch", "(JIJJII)I", (void *)(uintptr_t)receive_batch},
       {"addressOf", "(Ljava/nio/ByteBuffer;)J", (void *)(uintptr_t)address_of},
       {"view", "(JJ)Ljava/nio/ByteBuffer;", (void *)(uintptr_t)view},

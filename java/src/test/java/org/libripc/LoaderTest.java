@@ -3,6 +3,7 @@ package org.libripc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.File;
 import java.io.IOException;
@@ -121,6 +122,24 @@ class LoaderTest {
         "jna " + Ripc.version(),
         run("-Dorg.libripc.library.path=" + directory),
         "JNA is there too");
+  }
+
+  @Test
+  void theNameOfALibrarysDirectoryMayHaveAnyCharacter() throws Exception {
+    assumeTrue(System.getProperty("sun.jnu.encoding").equals("UTF-8"), "not in this locale");
+    for (String name : List.of("caf\u00e9", "rocket \ud83d\ude80")) {
+      Path other = Files.createDirectory(directory.resolve(name));
+      Files.move(copyOf("libripc.so"), other.resolve("libripc.so"));
+      Files.move(copyOf("libripc-jni.so"), other.resolve("libripc-jni.so"));
+      for (String binding : List.of("jni", "jna")) {
+        assertEquals(
+            binding + " " + Ripc.version(),
+            run("-Dorg.libripc.binding=" + binding, "-Dorg.libripc.library.path=" + other));
+      }
+      Files.writeString(other.resolve("libripc.so"), "no library");
+      String broken = run("-Dorg.libripc.binding=jni", "-Dorg.libripc.library.path=" + other);
+      assertTrue(broken.contains(other + "/libripc.so: "), broken);
+    }
   }
 
   @Test

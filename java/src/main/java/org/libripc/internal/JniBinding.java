@@ -3,6 +3,7 @@ package org.libripc.internal;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.Charset;
 
 /** The binding through libripc-jni.so, which needs nothing else. */
 final class JniBinding implements NativeBinding {
@@ -12,8 +13,9 @@ final class JniBinding implements NativeBinding {
    * @throws UnsatisfiedLinkError if libripc.so does not load
    */
   JniBinding(String library) {
-    String problem = JniCalls.open(library);
-    if (problem != null) throw new UnsatisfiedLinkError(problem);
+    Charset names = Charset.forName(System.getProperty("sun.jnu.encoding"));
+    byte[] problem = JniCalls.open((library + '\0').getBytes(names));
+    if (problem != null) throw new UnsatisfiedLinkError(new String(problem, names));
   }
 
   @Override

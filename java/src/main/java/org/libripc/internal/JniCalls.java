@@ -15,8 +15,10 @@ final class JniCalls {
   /**
    * Loads libripc.so and registers the methods of {@link NativeCalls} and {@link LibC}. Returns
    * null, or what is wrong.
+   *
+   * @param library its path in the encoding of file names, then a zero
    */
-  static native String open(String library);
+  static native byte[] open(byte[] library);
 
   /** The number of records written, or a status as a negative number. */
   static native int receiveBatch(
