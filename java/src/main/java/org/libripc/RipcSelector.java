@@ -11,7 +11,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.LockSupport;
 import org.libripc.internal.AutoLock;
 import org.libripc.internal.Epoll;
 import org.libripc.internal.Guard;
@@ -230,8 +229,6 @@ public final class RipcSelector implements AutoCloseable {
     }
   }
 
-  private static final long PASS_ON = 1_000_000;
-
   private final Epoll epoll;
   private final Guard guard;
   private final Cleaner.Cleanable cleanable;
@@ -411,8 +408,7 @@ public final class RipcSelector implements AutoCloseable {
     if (guard.isClosed()) throw closed();
     // Events that were taken are told, because they do not come again; the next wait ends instead.
     if (ready.isEmpty() && Thread.interrupted()) throw new InterruptedException();
-    // Otherwise this thread might be the next one to be woken again.
-    if (others) LockSupport.parkNanos(PASS_ON);
+    if (others) InterruptHook.letOthersWake();
     return ready;
   }
 

@@ -3,7 +3,6 @@ package org.libripc;
 
 import java.lang.ref.Reference;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.locks.LockSupport;
 import org.libripc.internal.InterruptHook;
 import org.libripc.internal.Layout;
 import org.libripc.internal.NativeBinding;
@@ -18,7 +17,6 @@ final class Waiting {
   // The first look of a wait is this long and needs no interrupt hook, because it ends soon anyway.
   // All of it is a spin: when others want the processor, each spin is this short.
   private static final long FIRST_LOOK = 10_000;
-  private static final long PASS_ON = 1_000_000;
 
   private final ServiceCore service;
   private final NativeBinding binding;
@@ -90,7 +88,7 @@ final class Waiting {
     boolean others = waiting.get() > 0;
     if (others) wake();
     checkInterrupts();
-    if (others) LockSupport.parkNanos(PASS_ON);
+    if (others) InterruptHook.letOthersWake();
   }
 
   /** For a call that does not wait but has consumed an interrupt. */

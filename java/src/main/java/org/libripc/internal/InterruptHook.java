@@ -6,6 +6,7 @@ import java.nio.channels.Selector;
 import java.nio.channels.spi.AbstractSelectableChannel;
 import java.nio.channels.spi.AbstractSelector;
 import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * Lets {@link Thread#interrupt} end a native wait. When a thread is interrupted, the JVM wakes the
@@ -14,6 +15,7 @@ import java.util.Set;
  */
 public final class InterruptHook extends AbstractSelector {
   private static final long SECOND_LOOK = 10_000_000;
+  private static final long PASS_ON = 1_000_000;
 
   private final Runnable wake;
 
@@ -43,6 +45,14 @@ public final class InterruptHook extends AbstractSelector {
    */
   public static long nextLook(long passed) {
     return Math.max(SECOND_LOOK, passed);
+  }
+
+  /**
+   * Call it after a wait that was ended for another thread, and after that one was woken. Otherwise
+   * this thread might be the next one to be woken again.
+   */
+  public static void letOthersWake() {
+    LockSupport.parkNanos(PASS_ON);
   }
 
   @Override
