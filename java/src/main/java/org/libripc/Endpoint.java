@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicReference;
@@ -33,16 +31,6 @@ final class Endpoint implements RpcEndpoint {
   // The options of a call, then its name.
   private static final int NAME = CallOptions.BYTES;
   private static final Spares<NativeBlock> ARGUMENTS = new Spares<>(Endpoint::arguments);
-  private static final VarHandle RUNNER;
-
-  static {
-    try {
-      RUNNER = MethodHandles.lookup().findVarHandle(Endpoint.class, "runner", Thread.class);
-    } catch (ReflectiveOperationException impossible) {
-      throw new ExceptionInInitializerError(impossible);
-    }
-  }
-
   private final ServiceCore service;
   private final RipcCore ripc;
   private final NativeBinding binding;
@@ -51,7 +39,7 @@ final class Endpoint implements RpcEndpoint {
   private final CallSlots slots = new CallSlots();
   private final Guard guard = new Guard(() -> Callbacks.outside(this::destroy));
 
-  private volatile Thread runner;
+  private final AtomicReference<Thread> runner = new AtomicReference<>();
 
   // Below: used by the thread that runs the endpoint.
   private final Waiting.Wait wait = this::runOnce;
@@ -298,7 +286,7 @@ final class Endpoint implements RpcEndpoint {
       service.sender().keepQuiet(ticket);
       kept = true;
       // The running thread may be waiting without a limit.
-      if (runner != Thread.currentThread()) binding.interrupt(service.handle());
+      if (runner() != Thread.currentThread()) binding.interrupt(service.handle());
       return ticket;
     } finally {
       if (!kept) CountedMemory.releaseAll(memory.lent);
@@ -312,17 +300,17 @@ final class Endpoint implements RpcEndpoint {
 
   @Override
   public Thread runner() {
-    return runner;
+    return runner.get();
   }
 
   @Override
   public boolean tryTurn() {
-    return RUNNER.compareAndSet(this, null, Thread.currentThread());
+    return runner.compareAndSet(null, Thread.currentThread());
   }
 
   @Override
   public void endTurn() {
-    runner = null;
+    runner.set(null);
   }
 
   @Override

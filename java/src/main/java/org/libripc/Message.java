@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
+import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 import org.libripc.internal.Layout.View;
@@ -23,16 +22,10 @@ import org.libripc.internal.Leaks;
  * <p>Any thread, one at a time; {@link #close} also while another thread is in a call.
  */
 public final class Message implements AutoCloseable {
-  private static final VarHandle STATE;
+  // An AtomicInteger would be garbage of each message.
+  private static final AtomicIntegerFieldUpdater<Message> STATE =
+      AtomicIntegerFieldUpdater.newUpdater(Message.class, "state");
   private static final int OPEN = 1;
-
-  static {
-    try {
-      STATE = MethodHandles.lookup().findVarHandle(Message.class, "state", int.class);
-    } catch (ReflectiveOperationException impossible) {
-      throw new ExceptionInInitializerError(impossible);
-    }
-  }
 
   private final Service service;
   private final boolean reused; // one of a MessageBatch
@@ -47,7 +40,6 @@ public final class Message implements AutoCloseable {
   private ByteBuffer[] copies; // of items that are not in the record
   private ByteBuffer[] views;
 
-  @SuppressWarnings("unused") // through STATE
   private volatile int state;
 
   Message(Service service, boolean reused) {
@@ -67,7 +59,7 @@ public final class Message implements AutoCloseable {
     if (request != 0)
       takeReturned(core.requestAnswered(request, bytes.getLong(at + Record.SOURCE)));
     if (address != 0) takeHandle(core, address);
-    STATE.setRelease(this, OPEN);
+    STATE.lazySet(this, OPEN);
     return bytes.getInt(at + Record.RECORD_SIZE);
   }
 
@@ -87,7 +79,7 @@ public final class Message implements AutoCloseable {
     } else if (address != 0) {
       takeAnswer(core, address);
     }
-    STATE.setRelease(this, OPEN);
+    STATE.lazySet(this, OPEN);
   }
 
   // Only this message refers to the handle, so it cannot be lost before somebody else has the
@@ -114,8 +106,8 @@ public final class Message implements AutoCloseable {
     own.handle = newHandle;
     if (newHandle instanceof MessageHandle net) own.cleanable = Leaks.CLEANER.register(own, net);
     chunk.retain(1);
-    STATE.setRelease(this, 0);
-    STATE.setRelease(own, OPEN);
+    STATE.lazySet(this, 0);
+    STATE.lazySet(own, OPEN);
     return own;
   }
 
@@ -241,7 +233,7 @@ public final class Message implements AutoCloseable {
   }
 
   private void open() {
-    if ((int) STATE.getAcquire(this) != OPEN) {
+    if (state != OPEN) {
       throw new IllegalStateException("This message was closed: it cannot be used any more.");
     }
   }
@@ -439,7 +431,7 @@ public final class Message implements AutoCloseable {
   public void close() {
     if (reused && handle == null) {
       // Only one thread uses the batch, and the message has nothing that could be given back twice.
-      STATE.setRelease(this, 0);
+      STATE.lazySet(this, 0);
       return;
     }
     if (!STATE.compareAndSet(this, OPEN, 0)) return;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.lang.ref.Reference;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.libripc.internal.Chunk;
 import org.libripc.internal.Layout.Record;
 
@@ -12,7 +11,6 @@ import org.libripc.internal.Layout.Record;
  * by one or as a batch.
  */
 final class Receiver {
-  private static final VarHandle BUSY;
   private static final int LEND = 1; // RIPC_RECEIVE_LEND
   private static final int RECEIVING = 1;
   private static final int FOR_CALLS = 2;
@@ -26,20 +24,11 @@ final class Receiver {
   private static final int LARGE_MESSAGE = 2048;
   private static final int MOST_EXPECTED = LARGE_CHUNK / FEW - Record.LARGEST;
 
-  static {
-    try {
-      BUSY = MethodHandles.lookup().findVarHandle(Receiver.class, "busy", int.class);
-    } catch (ReflectiveOperationException impossible) {
-      throw new ExceptionInInitializerError(impossible);
-    }
-  }
-
   private final ServiceCore service;
   private volatile int flags;
   private volatile boolean exhausted = true; // no event has come since a receive found nothing
 
-  @SuppressWarnings("unused") // through BUSY
-  private volatile int busy;
+  private final AtomicInteger busy = new AtomicInteger();
 
   // All below: used by the busy thread.
   private final Chunks chunks = new Chunks();
@@ -72,15 +61,15 @@ final class Receiver {
   }
 
   boolean isBusy() {
-    return busy != 0;
+    return busy.get() != 0;
   }
 
   // While this thread is inside, the service is not unregistered: close() waits for it.
   private void begin() {
-    if (!BUSY.compareAndSet(this, 0, RECEIVING)) {
+    if (!busy.compareAndSet(0, RECEIVING)) {
       // The thread inside may be close().
       if (service.isClosed()) throw ServiceCore.closed();
-      if (busy == FOR_CALLS) {
+      if (busy.get() == FOR_CALLS) {
         throw new IllegalStateException(
             "An Rpc receives from this service: run that, or register another service.");
       }
@@ -96,11 +85,11 @@ final class Receiver {
   /** Only an endpoint of calls receives, until {@link #end}. */
   void beginCalls() {
     begin();
-    busy = FOR_CALLS;
+    busy.set(FOR_CALLS);
   }
 
   void end() {
-    BUSY.setRelease(this, 0);
+    busy.setRelease(0);
   }
 
   Message receive(Service by, long timeout) throws InterruptedException {
@@ -235,7 +224,7 @@ final class Receiver {
    * ask for.
    */
   void drop() {
-    while (!BUSY.compareAndSet(this, 0, RECEIVING)) Thread.onSpinWait();
+    while (!busy.compareAndSet(0, RECEIVING)) Thread.onSpinWait();
     try {
       for (Message message = giveOut(null); message != null; message = giveOut(null))
         message.close();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.libripc.internal;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Memory that received messages are written to as records, one after the other. The receiving
@@ -11,16 +10,6 @@ import java.nio.ByteBuffer;
  * never happens, the garbage collector frees it.
  */
 public final class Chunk {
-  private static final VarHandle LIVE;
-
-  static {
-    try {
-      LIVE = MethodHandles.lookup().findVarHandle(Chunk.class, "live", int.class);
-    } catch (ReflectiveOperationException impossible) {
-      throw new ExceptionInInitializerError(impossible);
-    }
-  }
-
   /** The memory. */
   public final NativeBlock block;
 
@@ -30,8 +19,7 @@ public final class Chunk {
   /** Where the next record goes; used only by the receiving thread. */
   public int end;
 
-  @SuppressWarnings("unused") // through LIVE
-  private volatile int live;
+  private final AtomicInteger live = new AtomicInteger();
 
   public Chunk(int size) {
     block = new NativeBlock(size);
@@ -39,15 +27,15 @@ public final class Chunk {
   }
 
   public void retain(int messages) {
-    LIVE.getAndAdd(this, messages);
+    live.addAndGet(messages);
   }
 
   public void release() {
-    LIVE.getAndAdd(this, -1);
+    live.decrementAndGet();
   }
 
   public boolean isFree() {
-    return live == 0;
+    return live.get() == 0;
   }
 
   public int size() {
