@@ -167,13 +167,13 @@ final class Sender {
     return kept ? ticket : Ticket.DONE;
   }
 
-  /** The caller calls {@link #settleFor} later. */
+  /** The caller has to call {@link #settleFor} afterwards. */
   void keepQuiet(Ticket ticket) {
     quietCount.incrementAndGet();
     quiet.add(ticket);
   }
 
-  /** Checks more quiet messages than the one that was sent. The rules of {@link #settle} apply. */
+  /** After a send: does {@link #settle}, whose rules apply, if the message was quiet. */
   void settleFor(Ticket sent) {
     if (sent != Ticket.DONE && sent.user() == 0) settle();
   }
