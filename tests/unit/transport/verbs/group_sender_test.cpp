@@ -203,6 +203,25 @@ TEST_F(GroupSends, AMemberThatDoesNotListenIsLeftOutOfTheNextRound) {
   EXPECT_EQ(count_of(2, "to those who listen"), 0u) << "it is sent a copy of its own";
 }
 
+TEST_F(GroupSends, EachMemberOfARoundLearnsOfItsEndThoughTheControlConnectionTakesNoMoreNow) {
+  ASSERT_TRUE(comes_to_reach(3));
+  auto* const port = dynamic_cast<VerbsPort*>(members_[1].port.get());
+  const auto channel = std::dynamic_pointer_cast<DatagramChannel>(members_[1].channel);
+  ASSERT_TRUE(port != nullptr && channel != nullptr);
+  ASSERT_EQ(port->group_joins(), 1u);
+  {
+    const Node::Pause pause = server_->pause();
+    while (channel->session()->stream.send(wire::session_control::Heartbeat{}) == RIPC_OK) continue;
+    const auto senders = client_->transport().senders_of(devices_->ports().front().ip);
+    ASSERT_TRUE(senders.ok()) << senders.status().text();
+    senders->groups->left(channel->link());
+  }
+  const Deadline deadline = Deadline::after(kLimit);
+  while (port->group_joins() != 0 && !deadline.expired()) poll();
+  EXPECT_EQ(port->group_joins(), 0u);
+  EXPECT_TRUE(channel->alive());
+}
+
 TEST_F(GroupSends, AServiceThatIsGoneAndOneThatComesDoNotDisturbTheOthers) {
   ASSERT_TRUE(comes_to_reach(3));
   members_.erase(1);

@@ -69,6 +69,11 @@ class VerbsPort final : public remote::LinkPort {
   // The queue pairs for datagrams, and the addresses of those that serve links; for tests.
   std::vector<ibv_qp*> pairs();
   std::vector<DatagramAddress> addresses();
+  // The rounds of senders to groups that its links are in; for tests.
+  std::size_t group_joins() {
+    const std::lock_guard lock(mutex_);
+    return group_joins_.size();
+  }
 
  private:
   static constexpr std::size_t kBatch = 16;

@@ -27,11 +27,12 @@ bool has_links(const Round& round, const std::vector<std::uint32_t>& links) noex
                             [](const auto& member, std::uint32_t link) { return member.link == link; });
 }
 
+// A member that did not learn of it would keep its place in the round as long as the link exists.
 template <typename Round>
 void end_round(Round& round) {
   for (const auto& member : round.members) {
     if (const auto session = member.session.lock())
-      (void)session->stream.send(wire::session_control::LeaveGroup{.link = member.link, .token = round.token});
+      session->stream.tell(wire::session_control::LeaveGroup{.link = member.link, .token = round.token});
   }
   round = Round();
 }
@@ -152,8 +153,9 @@ void GroupSender::begin_round_locked(ripc_service_id id, Group& group, Nanosecon
   round.greet_at = now + round.greet_pause.next();
   for (const std::uint32_t link : candidates_) {
     const remote::SessionPointer& session = find_present_locked(link)->channel->session();
-    round.members.push_back({.link = link, .session = session, .has_joined = false});
-    (void)session->stream.send(wire::session_control::JoinGroup{.link = link, .token = round.token, .group = id});
+    const wire::session_control::JoinGroup question{.link = link, .token = round.token, .group = id};
+    round.members.push_back({.link = link, .session = {}, .has_joined = false});
+    if (session->stream.send(question) == RIPC_OK) round.members.back().session = session;
   }
   group.round_at = now + kRoundPause;
   group.pending = std::move(round);

@@ -49,7 +49,8 @@ class GroupSender final : public spi::Multicast, public std::enable_shared_from_
  private:
   struct Member {
     std::uint32_t link = 0;
-    std::weak_ptr<remote::Session> session;  // a round must not keep a lost session alive
+    // Empty: it was not asked. Weak: a round must not keep a lost session alive.
+    std::weak_ptr<remote::Session> session;
     bool has_joined = false;
   };
   struct Round {
