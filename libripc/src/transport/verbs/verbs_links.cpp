@@ -16,6 +16,9 @@ namespace {
 
 // After this long without an answer to greetings, the peer is asked by TCP whether it answers at all.
 constexpr Nanoseconds kGreetingPatience = 200'000'000;
+// A look-up may fail for a passing reason, and may keep the responder waiting, so this is the pause before the next
+// one.
+constexpr Nanoseconds kLookUpPause = 1'000'000'000;
 constexpr Nanoseconds kFirstLook = 100'000;
 constexpr Nanoseconds kLastLook = 5'000'000;
 
@@ -196,8 +199,10 @@ Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, P
   if (moves != session->moves()) return RIPC_PEER_DEAD;
   {
     const std::lock_guard lock(peers_mutex_);
-    if (const auto& route = peer.route; route && route->moves == moves)
-      return route->gid == gid && route->lid == lid ? route->handle : RIPC_UNSUPPORTED;
+    if (const auto& route = peer.route; route && route->moves == moves) {
+      if (route->gid != gid || route->lid != lid) return RIPC_UNSUPPORTED;
+      if (route->handle.ok() || monotonic_now() - route->found_at < kLookUpPause) return route->handle;
+    }
   }
   const union ibv_gid expected = gid_of(session->remote());
   if (sender.port().ethernet && std::memcmp(expected.raw, gid.data(), gid.size()) != 0)
@@ -206,8 +211,9 @@ Result<AddressHandle> VerbsTransport::handle_to(const SessionPointer& session, P
   Result<AddressHandle> found = sender.find_handle(gid, lid);
   const std::lock_guard lock(peers_mutex_);
   // Two links may have been opened at the same time.
-  if (!peer.route || peer.route->moves != moves)
-    peer.route = Peer::Route{.moves = moves, .gid = gid, .lid = lid, .handle = std::move(found)};
+  if (!peer.route || peer.route->moves != moves || !peer.route->handle.ok())
+    peer.route =
+        Peer::Route{.moves = moves, .gid = gid, .lid = lid, .handle = std::move(found), .found_at = monotonic_now()};
   return peer.route->gid == gid && peer.route->lid == lid ? peer.route->handle : RIPC_UNSUPPORTED;
 }
 

@@ -125,6 +125,7 @@ class VerbsTransport final : public remote::SessionTransport {
       wire::session_control::Gid gid{};
       std::uint32_t lid = 0;
       Result<AddressHandle> handle;
+      Nanoseconds found_at = 0;
     };
     std::optional<Route> route;
   };

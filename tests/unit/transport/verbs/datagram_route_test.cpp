@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The routes of datagrams: whose addresses are looked up, how many routes there are, and how long they are used.
+#include <errno.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,16 +10,22 @@
 
 #include "../spi_calls.hpp"
 #include "nodes.hpp"
+#include "support/waiting.hpp"
 #include "transport/verbs/datagram/datagram_channel.hpp"
 
 namespace ripc::internal::verbs {
 namespace {
 
 std::atomic<int> handles_made{0}, handles_ended{0};
+std::atomic<int> tries_to_failure{0};  // 0: none of them fails
 decltype(&::ibv_create_ah) create_of_device = nullptr;
 decltype(&::ibv_destroy_ah) destroy_of_device = nullptr;
 
 ibv_ah* counted_create(ibv_pd* domain, ibv_ah_attr* attributes) {
+  if (tries_to_failure != 0 && --tries_to_failure == 0) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   ibv_ah* const handle = create_of_device(domain, attributes);
   handles_made += handle != nullptr ? 1 : 0;
   return handle;
@@ -112,6 +119,23 @@ TEST_F(Ways, AllLinksOfASessionShareOneWayThatEndsWithIt) {
       ASSERT_NE(std::dynamic_pointer_cast<DatagramChannel>(links.back()), nullptr);
     }
     EXPECT_EQ(handles_made - before, 2) << "one of each side, anew for each session: the address may have moved";
+  }
+}
+
+TEST_F(Ways, AWayThatCouldNotBeFoundOnceIsFoundLaterInTheSameSession) {
+  for (const int side : {1, 2}) {  // that of the server is looked for first
+    SCOPED_TRACE(side);
+    Node other(devices_, options_);
+    tries_to_failure = side;
+    std::vector<std::shared_ptr<spi::Channel>> links{connect(other)};
+    ASSERT_EQ(tries_to_failure, 0);
+    EXPECT_EQ(std::dynamic_pointer_cast<DatagramChannel>(links.front()), nullptr);
+    EXPECT_TRUE(support::eventually([&] {
+      links.back().reset();
+      (void)port_->poll(sink_, 64);
+      links.back() = connect(other);
+      return std::dynamic_pointer_cast<DatagramChannel>(links.back()) != nullptr;
+    }));
   }
 }
 
