@@ -16,6 +16,7 @@ constexpr int kBacklog = 1024;
 // The limit of each list. When it is reached, the oldest handshake makes room, so peers that do not continue theirs
 // cannot keep others out.
 constexpr std::size_t kMaxHandshakes = 256;
+constexpr int kMostPerEvent = 64;  // then others have their turn
 constexpr Nanoseconds kAcceptPause = 10'000'000;
 constexpr Nanoseconds kRefusalPatience = 100'000'000;
 
@@ -78,7 +79,7 @@ Status Listener::bind(const std::string& bind_address, PortRange ports) {
 }
 
 void Listener::accept_all() {
-  for (;;) {
+  for (int count = 0; count < kMostPerEvent; ++count) {
     GuardedSocket socket;
     socket.fd = ForkGuard::open(
         socket.guard, [&] { return accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
@@ -87,7 +88,8 @@ void Listener::accept_all() {
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if ((errno != EMFILE && errno != ENFILE) || !refuse_without_descriptors()) return;
+    if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors();
+    return;
   }
 }
 
@@ -131,7 +133,7 @@ void Listener::greet(GuardedSocket socket) {
 
 // No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable and the peer
 // waiting, so the reserved descriptor is used to tell the peer.
-bool Listener::refuse_without_descriptors() {
+void Listener::refuse_without_descriptors() {
   reserve_.reset();
   GuardedSocket socket;
   socket.fd = ForkGuard::open(
@@ -150,7 +152,6 @@ bool Listener::refuse_without_descriptors() {
                                        std::move(decide), [](const Greeted&) {});
     strangers_.push_back({std::move(handshake), &strangers_});
   }
-  return false;
 }
 
 void Listener::look_for_descriptors() noexcept {

@@ -47,7 +47,7 @@ class Listener {
   void greet(GuardedSocket socket);
   void make_room(Guests& guests) noexcept;
   void look_for_descriptors() noexcept;
-  bool refuse_without_descriptors();
+  void refuse_without_descriptors();
 
   EventLoop& loop_;
   Authenticator& authenticator_;

@@ -15,6 +15,7 @@ namespace ripc::internal::verbs {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr int kMostPerEvent = 64;  // then others have their turn
 // librdmacm chooses a port that is free among its own ports. iWARP devices use the port for TCP, where it may be taken.
 constexpr int kPortsTried = 64;
 constexpr Nanoseconds kAcceptPatience = 5'000'000'000;
@@ -213,7 +214,7 @@ bool ConnectionManager::next(Event& event) noexcept {
 
 void ConnectionManager::on_events() noexcept {
   Event event{};
-  while (next(event)) handle(event);
+  for (int count = 0; count < kMostPerEvent && next(event); ++count) handle(event);
 }
 
 void ConnectionManager::handle(const Event& event) {
