@@ -160,11 +160,10 @@ void ShmTransport::accept_all() {
   for (int count = 0; count < kMostPerEvent; ++count) {
     ForkGuard guard;
     UniqueFd socket = accept(guard);
-    if (!socket && (errno == EMFILE || errno == ENFILE)) {
-      if (!refuse_without_descriptors()) return;
-      continue;
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) refuse_without_descriptors();
+      return;
     }
-    if (!socket) return;
     auto peer = std::make_shared<Peer>(std::move(socket), std::move(guard));
     peer->incoming = true;
     (void)adopt(peer);  // a peer over the limit sees its connection closed
@@ -172,15 +171,9 @@ void ShmTransport::accept_all() {
 }
 
 // No descriptor is left for a new connection. Leaving it in the queue would keep the listener readable and the peer
-// waiting, so the reserved descriptor is used to tell the peer.
-bool ShmTransport::refuse_without_descriptors() {
-  if (!reserve_) reserve_ = open_reserve();
-  if (!reserve_) {
-    // Not even the reserved descriptor is there: the listener would stay readable all the time.
-    (void)loop_->modify(listener_.get(), 0);
-    accept_timer_.set(monotonic_now() + kAcceptPause);
-    return false;
-  }
+// waiting, so the reserved descriptor is used to tell the peer. The pause gives others their turn, and is there if even
+// that descriptor is not.
+void ShmTransport::refuse_without_descriptors() {
   reserve_.reset();
   ForkGuard guard;
   if (UniqueFd socket = accept(guard)) {
@@ -199,7 +192,8 @@ bool ShmTransport::refuse_without_descriptors() {
     guard.close(socket);
   }
   reserve_ = open_reserve();
-  return true;
+  (void)loop_->modify(listener_.get(), 0);
+  accept_timer_.set(monotonic_now() + kAcceptPause);
 }
 
 Result<ShmTransport::PeerPointer> ShmTransport::connect_peer(const std::string& locator, Deadline deadline,

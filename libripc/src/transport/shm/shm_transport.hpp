@@ -98,7 +98,7 @@ class ShmTransport final : public spi::Transport {
   bool admits(const Credentials& credentials) const noexcept;
   void accept_all();
   UniqueFd accept(ForkGuard& guard);
-  bool refuse_without_descriptors();
+  void refuse_without_descriptors();
   void on_event(const PeerPointer& peer, std::uint32_t events) noexcept;
   void tell_room(const Peer& peer) noexcept;
   void receive_all(const PeerPointer& peer);

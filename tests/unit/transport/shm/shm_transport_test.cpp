@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <barrier>
 #include <future>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "../../base/process_helpers.hpp"
 #include "../quiet_host.hpp"
 #include "../spi_calls.hpp"
+#include "support/descriptor_scarcity.hpp"
 #include "support/waiting.hpp"
 
 namespace ripc::internal::shm {
@@ -146,6 +148,39 @@ TEST_F(ShmTransportTest, APeerThatEndsBeforeItsGreetingIsDead) {
   const Deadline deadline = Deadline::after(Nanoseconds{kPatienceMilliseconds} * 1'000'000);
   EXPECT_EQ(test::connect(*transport_, peer_address(), 7, deadline).status().code(), RIPC_PEER_DEAD);
   player.join();
+}
+
+// The responder waits for the greeting of each of them.
+TEST(ShmTransportWithoutDescriptors, OthersHaveTheirTurnWhileMultiplePeersAreRefused) {
+  constexpr std::size_t kCount = 4;
+  const test::TemporaryDirectory temporary;
+  const auto directory = RuntimeDirectory::open((temporary / "run").c_str(), RIPC_PEERS_SAME_USER).value();
+  const auto loop = EventLoop::create().value();
+  memory::Pool pool(std::uint64_t{1} << 20);
+  test::QuietHost host;
+  TransportOptions options;
+  options.context = kOwn;
+  ShmTransport transport(directory, options, pool);
+  ASSERT_TRUE(transport.start(host, *loop).ok());
+  std::vector<UniqueFd> peers;
+  for (std::size_t count = 0; count < kCount; ++count) peers.push_back(directory->connect(kOwn).value());
+  std::size_t turns_between = 0;
+  {
+    const support::DescriptorScarcity scarcity(0);
+    EXPECT_TRUE(loop->run_until(
+        [&] {
+          std::byte answer{};
+          const auto refused =
+              static_cast<std::size_t>(std::count_if(peers.begin(), peers.end(), [&](const auto& peer) {
+                return ::recv(peer.get(), &answer, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+              }));
+          turns_between += refused > 0 && refused < kCount ? 1 : 0;
+          return refused == kCount;
+        },
+        Deadline::after(support::kLimit)));
+  }
+  EXPECT_GT(turns_between, 0u);
+  transport.stop();
 }
 
 // Sends a message as a context of another version would.
