@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/interface_watch.hpp"
 #include "base/loop_wait.hpp"
@@ -72,14 +73,12 @@ Nanoseconds SessionTransport::trust_pause() const noexcept {
 }
 
 void SessionTransport::tick() {
-  std::vector<SessionPointer> sessions;
   {
     const std::lock_guard lock(mutex_);
     if (stopped_ || sessions_.empty()) return;
     timer_.set(monotonic_now() + options_.peer_timeout / kHeartbeats);
-    sessions = sessions_;
   }
-  for (const SessionPointer& session : sessions) {
+  for (const SessionPointer& session : sessions()) {
     if (!session->stream.attached()) continue;
     session->stream.acknowledge();
     for (const auto& channel : session->channels()) channel->check_path();
@@ -90,13 +89,7 @@ void SessionTransport::look_at_trust() noexcept try {
   trust_timer_.set(monotonic_now() + trust_pause());
   const std::uint64_t changes = peers_.changes();
   if (changes == trust_changes_) return;
-  std::vector<SessionPointer> sessions;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_) return;
-    sessions = sessions_;
-  }
-  for (const SessionPointer& session : sessions) {
+  for (const SessionPointer& session : sessions()) {
     if (!is_still_admitted(*session)) lose(session, spi::link_refused());
   }
   trust_changes_ = changes;
@@ -104,10 +97,17 @@ void SessionTransport::look_at_trust() noexcept try {
   // Looks again the next time.
 }
 
+std::vector<SessionPointer> SessionTransport::sessions() const {
+  std::vector<SessionPointer> greeted;
+  const std::lock_guard lock(mutex_);
+  std::copy_if(sessions_.begin(), sessions_.end(), std::back_inserter(greeted),
+               [](const SessionPointer& session) { return session->greeted; });
+  return greeted;
+}
+
 // A peer that is not admitted connects again, and is judged again.
 bool SessionTransport::is_still_admitted(const Session& session) {
   const std::lock_guard lock(mutex_);
-  if (!session.greeted) return true;
   const spi::Peer& peer = *session.peer_entry;
   return peers_.has_identity(peer, session.key ? &*session.key : nullptr) &&
          std::all_of(session.incoming_links.begin(), session.incoming_links.end(), [&](const auto& entry) {

@@ -171,6 +171,8 @@ class SessionTransport : public spi::Transport {
   void bulk_failed(const SessionPointer& session) noexcept;
   // The session that a peer began with this name; null: none.
   SessionPointer session_named(std::uint64_t id) const;
+  // Any thread. The sessions that are greeted. Throws std::bad_alloc.
+  std::vector<SessionPointer> sessions() const;
   Greeting greeting(const SessionPointer& session, wire::session_control::Role role, std::uint64_t number = 0) const;
   const SessionOptions& options() const noexcept { return options_; }
   EventLoop& loop() const noexcept { return *loop_; }

@@ -91,10 +91,9 @@ bool VerbsTransport::carries(const remote::Endpoint& local) const {
 std::vector<std::pair<SessionPointer, VerbsTransport::PeerPointer>> VerbsTransport::sessions_that(
     const Which& are_wanted) const {
   std::vector<std::pair<SessionPointer, PeerPointer>> wanted;
-  const std::lock_guard lock(peers_mutex_);
-  for (const auto& [session, peer] : peers_) {
-    if (const SessionPointer alive = session.lock(); alive && are_wanted(*alive, *peer))
-      wanted.emplace_back(alive, peer);
+  for (const SessionPointer& session : sessions()) {
+    PeerPointer peer = std::static_pointer_cast<Peer>(session->links);
+    if (are_wanted(*session, *peer)) wanted.emplace_back(session, std::move(peer));
   }
   return wanted;
 }
@@ -126,9 +125,7 @@ void VerbsTransport::ports_changed(const std::vector<std::string>& ips, bool up)
 // Tells the peers of those sessions that the peer began.
 void VerbsTransport::tell_all_ports() {
   const auto are_incoming = [](const remote::Session& session, const Peer&) { return session.incoming; };
-  for (const auto& [session, peer] : sessions_that(are_incoming)) {
-    if (!session->lost) tell_ports(session, *peer);
-  }
+  for (const auto& [session, peer] : sessions_that(are_incoming)) tell_ports(session, *peer);
 }
 
 // Handles the loss of queues for datagrams; a connection ends by itself. Peers know the queues by their numbers, so
@@ -154,13 +151,10 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
 
 // Owners of a part of the device release it when they notice that.
 void VerbsTransport::device_gone(const DevicePointer& device) {
-  const auto used_it = [&](const Peer& peer) {
-    const std::shared_ptr<Registrar> registrar = peer.rdma_bulk->registrar();
-    return registrar && registrar->device() == device;
-  };
   lose_sessions(Status(RIPC_PEER_DEAD, "The RDMA device " + device->name + " was removed."),
                 [&](const remote::Session& session, Peer& peer) {
-                  if (!used_it(peer)) return false;
+                  const std::shared_ptr<Registrar> used = peer.rdma_bulk->registrar();
+                  if (!used || used->device() != device) return false;
                   const std::shared_ptr<Registrar> present = registrar_of(session.local().ip());
                   if (present) peer.rdma_bulk->move_to(present);  // it has moved before
                   return !present && !may_move(session, peer);
@@ -181,17 +175,8 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
   }
   gone.clear();
   for_each_port([&](VerbsPort& port) { (void)port.give_up(*device, false); });
-  {
-    const std::lock_guard lock(registrars_mutex_);
-    std::erase_if(registrars_, [&](const auto& registrar) { return registrar->device() == device; });
-  }
-  {
-    const std::lock_guard lock(peers_mutex_);
-    std::erase_if(peers_, [&](const auto& entry) {
-      const SessionPointer session = entry.first.lock();
-      return used_it(*entry.second) && (!session || session->lost);
-    });
-  }
+  const std::lock_guard lock(registrars_mutex_);
+  std::erase_if(registrars_, [&](const auto& registrar) { return registrar->device() == device; });
 }
 
 void VerbsTransport::ports_come() {
@@ -242,16 +227,13 @@ Result<std::shared_ptr<remote::SessionLinks>> VerbsTransport::make_links(const S
     const PeerPointer one = timed.lock();
     if (alive && one) look_at_rails(alive, one);
   });
-  const std::lock_guard lock(peers_mutex_);
-  std::erase_if(peers_, [](const auto& entry) { return entry.first.expired(); });
-  peers_.emplace_back(session, peer);
   return std::shared_ptr<remote::SessionLinks>(std::move(peer));
 }
 
 std::vector<std::shared_ptr<RdmaBulk>> VerbsTransport::bulks() const {
-  const std::lock_guard lock(peers_mutex_);
   std::vector<std::shared_ptr<RdmaBulk>> result;
-  for (const auto& [session, peer] : peers_) result.push_back(peer->rdma_bulk);
+  for (const SessionPointer& session : sessions())
+    result.push_back(std::static_pointer_cast<Peer>(session->links)->rdma_bulk);
   return result;
 }
 

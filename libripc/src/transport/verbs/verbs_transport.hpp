@@ -60,7 +60,7 @@ class VerbsTransport final : public remote::SessionTransport {
   Result<Senders> senders_of(const std::string& ip);
   // Any. The port that accepts RDMA connections to this address of this machine; 0: none. For tests.
   std::uint16_t connection_port(const remote::Endpoint& address) const { return manager_->port_at(address); }
-  // Any. The bulk sides of all sessions so far; for tests.
+  // Any. The bulk sides of all sessions.
   std::vector<std::shared_ptr<RdmaBulk>> bulks() const;
 
  protected:
@@ -225,11 +225,9 @@ class VerbsTransport final : public remote::SessionTransport {
   const std::vector<std::string> socket_names_;  // interfaces that RIPC_RAILS names besides RDMA
   const bool multicast_groups_;
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
-  // The responder's, except for reading the bulks and the routes.
-  mutable std::mutex peers_mutex_;
-  std::vector<std::pair<std::weak_ptr<remote::Session>, PeerPointer>> peers_;
-  std::vector<Avoided> avoided_;  // under peers_mutex_, for any thread
-  std::mutex ports_mutex_;        // after the mutex of SessionTransport
+  std::mutex peers_mutex_;                         // for the routes of peers, and the next one
+  std::vector<Avoided> avoided_;
+  std::mutex ports_mutex_;  // after the mutex of SessionTransport
   std::vector<VerbsPort*> own_ports_;
 };
 
