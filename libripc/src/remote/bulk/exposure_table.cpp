@@ -156,7 +156,11 @@ ripc_status ExposureTable::revoke(std::uint64_t transfer, std::vector<Closed>& c
   {
     const std::lock_guard lock(slot.mutex);
     if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
-    for (const Opened& one : slot.opened) closed.push_back({slot.key, slot.nonce << 8 | one.item});
+    try {
+      for (const Opened& one : slot.opened) closed.push_back({slot.key, slot.nonce << 8 | one.item});
+    } catch (const std::bad_alloc&) {
+      // If the peer still reads one of the others, the connection is lost.
+    }
     slot.free();
   }
   slots_.release(slot.index);

@@ -254,7 +254,8 @@ void VerbsTransport::ask_for_connection(const SessionPointer& session, const Pee
                       .ended =
                           [this, session, peer, attempt, &rail](Status reason) {
                             attempt->end();
-                            if (!attempt->is_made) dial_failed(session, peer, rail, reason);
+                            if (attempt->is_made) return;
+                            or_lose(session, [&] { dial_failed(session, peer, rail, reason); });
                           }});
 }
 

@@ -125,9 +125,12 @@ Result<std::shared_ptr<remote::LinkChannel>> VerbsTransport::open_link_here(cons
   auto channel = remote::LinkChannel::make<DatagramChannel>(
       parts_of(session, id, question.link, question.token, opened->incarnation, opened->credit), peer.rdma_bulk,
       std::move(*attachment), senders->groups, moves,
-      DatagramChannel::Hooks{
-          .move = [this, session](DatagramChannel& moved) { move_link(session, moved); },
-          .unreachable = [this, session] { (void)avoid(session, "Datagrams do not get through any more"); }});
+      DatagramChannel::Hooks{.move = [this, session](DatagramChannel& moved) { move_link(session, moved); },
+                             .unreachable =
+                                 [this, session] {
+                                   or_lose(session,
+                                           [&] { (void)avoid(session, "Datagrams do not get through any more"); });
+                                 }});
   made.has_channel();
   if (Status status = try_datagrams(session, *channel, question, moves, deadline); !status.ok()) return status;
   return std::shared_ptr<remote::LinkChannel>(std::move(channel));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
@@ -77,7 +78,11 @@ void QueuePairConnection::on_event() noexcept {
     if (!arm()) fail(false);
     is_armed = true;
   }
-  loop_.post([self] { self->on_event(); });
+  try {
+    loop_.post([self] { self->on_event(); });
+  } catch (const std::bad_alloc&) {
+    fail(false);
+  }
 }
 
 void QueuePairConnection::poll() noexcept {

@@ -49,6 +49,10 @@ Status QueuePairConnection::make(std::uint32_t most_inline) {
   if (status.ok()) status = prepare_pair(library, *id_->get(), *pair_);
   if (!status.ok()) return status;
   watch_for_errors();
+  // Weak: whoever waits for the report has the connection.
+  failure_ = EventLoop::prepare([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->report_failure();
+  });
   const std::size_t size = (messages_inline_ ? kReceives : kReceives + kSends) * kSlot;
   buffers_ = std::make_unique<std::byte[]>(size);
   Result<RegionPointer> region = registrar_->range(buffers_.get(), size, IBV_ACCESS_LOCAL_WRITE);
@@ -180,21 +184,26 @@ void QueuePairConnection::fail_locked(bool violation) noexcept {
   open_ = false;
   if (failed_) return;
   failed_ = true;
-  loop_.post([self = shared_from_this(), violation] {
-    self->end_device_use();
-    std::deque<Posted> posted;
-    {
-      const std::lock_guard lock(self->mutex_);
-      if (self->silent_) return;
-      posted.swap(self->posted_);
-    }
-    const auto handler = self->handler_.lock();
-    if (!handler) return;
-    for (const Posted& one : posted) {
-      if (one.kind == Kind::operation) handler->operation_done(*self, one.id, RIPC_PEER_DEAD);
-    }
-    handler->lost(*self, violation);
-  });
+  violation_ = violation;
+  loop_.post(std::move(failure_));
+}
+
+void QueuePairConnection::report_failure() noexcept {
+  end_device_use();
+  std::deque<Posted> posted;
+  bool violation = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (silent_) return;
+    posted.swap(posted_);
+    violation = violation_;
+  }
+  const auto handler = handler_.lock();
+  if (!handler) return;
+  for (const Posted& one : posted) {
+    if (one.kind == Kind::operation) handler->operation_done(*this, one.id, RIPC_PEER_DEAD);
+  }
+  handler->lost(*this, violation);
 }
 
 }  // namespace ripc::internal::verbs

@@ -71,14 +71,19 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   struct Pass {
     bool is_poll = false;  // of a receiver that looks for an offer: it ends no ticket and opens no memory
     std::vector<EventSet::Waker> wakers{};
-    std::vector<remote::ExposureTable::Ending> endings{};  // of transfers whose Finish was answered with enqueue()
+    // A transfer whose Finish was answered with enqueue().
+    struct Ended {
+      remote::ExposureTable::Ending ending{};
+      remote::ExposureTable::Watcher watcher{};
+    };
+    std::vector<Ended> ended{};
   };
 
   // Handles what the connection brings. Called without locks held, by one thread at a time: the responder, or, from
   // inside poll(), a receiver that looks for an offer. Only the responder calls lost().
   class Handler {
    public:
-    // False: the peer breaks the protocol.
+    // False: the peer breaks the protocol, or memory has run out.
     virtual bool frame(QueuePairConnection& connection, const wire::bulk::Frame& frame, Pass& pass) noexcept = 0;
     // An operation has ended. RIPC_OK; RIPC_CANCELLED: this process's memory cannot be used; RIPC_PEER_DEAD: it may be
     // tried again over another connection.
@@ -212,6 +217,7 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   std::shared_ptr<RemoteKey> remote_key_of(std::uint32_t key) noexcept;
   void fail(bool violation) noexcept;
   void fail_locked(bool violation) noexcept;
+  void report_failure() noexcept;
   void end_device_use() noexcept;
 
   const std::shared_ptr<Registrar> registrar_;
@@ -242,6 +248,8 @@ class QueuePairConnection final : public remote::FrameSender, public std::enable
   bool ended_ = false;            // the device has finished with it
   bool silent_ = false;           // no handler is to be notified
   bool failed_ = false;           // the notification is on its way
+  bool violation_ = false;        // why it has failed
+  EventLoop::Prepared failure_;   // the notification
   std::deque<Posted> posted_;     // in order, including what is enqueued
   std::vector<Request> queued_;   // the last of posted_: what the device does not have yet
   std::vector<Request> ringing_;  // what one thread hands over now; empty: nothing

@@ -2,6 +2,7 @@
 // What a connection asks of its device: messages, operations, and the windows that open memory to the peer.
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "transport/verbs/bulk/queue_pair_connection.hpp"
@@ -27,8 +28,10 @@ constexpr std::size_t kMostWaiting = 16384;
 
 }  // namespace
 
-// Null: too much is under way. The caller fills in what the device is to do.
-QueuePairConnection::Request* QueuePairConnection::enqueue_locked(const Posted& posted, bool with_completion) noexcept {
+// Null: too much is under way, or memory has run out and the connection is lost. The caller fills in what the device is
+// to do.
+QueuePairConnection::Request* QueuePairConnection::enqueue_locked(const Posted& posted, bool with_completion) noexcept
+    try {
   if (posted_.size() >= kSends) return nullptr;
   Request& added = queued_.emplace_back();
   added.request.wr_id = next_request_;
@@ -40,6 +43,9 @@ QueuePairConnection::Request* QueuePairConnection::enqueue_locked(const Posted& 
   posted_.push_back(posted);
   ++next_request_;
   return &added;
+} catch (const std::bad_alloc&) {
+  fail_locked(false);
+  return nullptr;
 }
 
 bool QueuePairConnection::enqueue_message_locked(const bulk::Frame* frame) noexcept {
@@ -142,7 +148,7 @@ bool QueuePairConnection::ring() noexcept {
   return true;
 }
 
-bool QueuePairConnection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept {
+bool QueuePairConnection::enqueue_frames_locked(std::span<const bulk::Frame> frames) noexcept try {
   if (!open_) return false;
   if (waiting_.size() + frames.size() > kMostWaiting) {
     fail_locked(true);
@@ -150,7 +156,10 @@ bool QueuePairConnection::enqueue_frames_locked(std::span<const bulk::Frame> fra
   }
   waiting_.insert(waiting_.end(), frames.begin(), frames.end());
   enqueue_waiting_locked();
-  return true;
+  return open_;
+} catch (const std::bad_alloc&) {
+  fail_locked(false);
+  return false;
 }
 
 bool QueuePairConnection::send(std::span<const bulk::Frame> frames) noexcept {
@@ -182,6 +191,7 @@ std::size_t QueuePairConnection::post(std::span<const Operation> operations) noe
     const Operation& one = operations[index];
     Request* const added = enqueue_locked(
         {.kind = Kind::operation, .id = one.id, .bytes = one.length, .write = one.write}, index + 1 == count);
+    if (added == nullptr) return index;
     added->range = range_of(one.local, one.length, one.local_key);
     added->request.opcode = one.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     added->request.wr.rdma = {.remote_addr = one.remote, .rkey = one.remote_key};
@@ -193,7 +203,7 @@ std::size_t QueuePairConnection::post(std::span<const Operation> operations) noe
 
 Result<std::shared_ptr<RemoteKey>> QueuePairConnection::open(std::span<const std::byte> bytes,
                                                              const memory::Arena* arena, bool writable,
-                                                             const Telling& telling) {
+                                                             const Telling& telling) try {
   const bool has_windows = registrar_->has_windows();
   {
     // Check this first, so that nothing is registered in vain.
@@ -245,6 +255,8 @@ Result<std::shared_ptr<RemoteKey>> QueuePairConnection::open(std::span<const std
   lock.unlock();
   remote_key->end();
   return RIPC_PEER_DEAD;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 std::size_t QueuePairConnection::remote_key_count() noexcept {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 namespace ripc::internal::verbs {
@@ -249,7 +250,7 @@ ripc_status RdmaBulk::push(const wire::Grant& grant, spi::Bytes bytes) noexcept 
 
 // For frames that a polling thread must leave to the responder, and frames that find no room: completions that make
 // room come first.
-void RdmaBulk::frame_in_responder(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+void RdmaBulk::frame_in_responder(QueuePairConnection& connection, const bulk::Frame& frame) {
   loop_.post([weak = weak_from_this(), again = connection.weak_from_this(), frame] {
     const auto self = weak.lock();
     const auto target = again.lock();
@@ -261,7 +262,7 @@ void RdmaBulk::frame_in_responder(QueuePairConnection& connection, const bulk::F
   });
 }
 
-bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) noexcept {
+bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) noexcept try {
   if (pass.is_poll && !may_be_polled(frame)) {
     frame_in_responder(connection, frame);
     return true;
@@ -294,19 +295,20 @@ bool RdmaBulk::frame(QueuePairConnection& connection, const bulk::Frame& frame, 
     default:
       return false;
   }
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // One doorbell answers all Finishes that have come together. Only then may the transfers' owners see that they have
 // ended.
-void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) noexcept {
+void RdmaBulk::on_finish(QueuePairConnection& connection, const bulk::Frame& frame, Pass& pass) {
   connection.prove();
-  if (std::ranges::any_of(pass.endings, [&](const auto& ending) { return ending.holds(frame.key); }))
+  if (std::ranges::any_of(pass.ended, [&](const auto& one) { return one.ending.holds(frame.key); }))
     end_all(connection, pass);
   bulk::Frame answer{.type = bulk::Type::finished, .key = frame.key, .location = frame.location};
-  remote::ExposureTable::Ending ending;
+  remote::ExposureTable::Ending& ending = pass.ended.emplace_back().ending;
   answer.value = static_cast<std::uint64_t>(
       transfers_.answer_to(frame.key, frame.location, static_cast<ripc_status>(frame.value), ending));
-  pass.endings.push_back(std::move(ending));
   (void)connection.enqueue(answer);
 }
 
@@ -317,12 +319,11 @@ void RdmaBulk::handled(QueuePairConnection& connection, Pass& pass) noexcept {
 }
 
 void RdmaBulk::end_all(QueuePairConnection& connection, Pass& pass) noexcept {
-  if (pass.endings.empty()) return;
+  if (pass.ended.empty()) return;
   connection.settle();
-  std::vector<remote::ExposureTable::Watcher> watchers;
-  for (auto& ending : std::exchange(pass.endings, {}))
-    watchers.push_back(remote::ExposureTable::complete(std::move(ending)));
-  for (const auto& watcher : watchers) tell(watcher);
+  auto ended = std::exchange(pass.ended, {});
+  for (auto& one : ended) one.watcher = remote::ExposureTable::complete(std::move(one.ending));
+  for (const auto& one : ended) tell(one.watcher);
 }
 
 // Like admit(), and also enqueues the frame that tells the peer. An item that is already open to the connection stays
@@ -341,8 +342,8 @@ ripc_status RdmaBulk::open_item(QueuePairConnection& connection, std::uint64_t k
       },
       [&](const Item& item) -> Result<std::shared_ptr<RemoteKey>> {
         if (item.bytes.empty()) return RIPC_CANCELLED;
-        return connection.open(item.bytes, item.arena, false,
-                               [&](const RemoteKey& remote_key) { return telling(address_of(item), remote_key); });
+        const auto tell_address = [&](const RemoteKey& remote_key) { return telling(address_of(item), remote_key); };
+        return connection.open(item.bytes, item.arena, false, std::ref(tell_address));
       });
   const bool is_passing = status == RIPC_OK || status == RIPC_AGAIN || status == RIPC_PEER_DEAD;
   return is_open_elsewhere && !is_passing ? RIPC_UNSUPPORTED : status;
@@ -364,7 +365,7 @@ void RdmaBulk::offer(std::span<const wire::Descriptor> items) noexcept {
   }
 }
 
-bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& frame) {
   const ripc_status status =
       open_item(connection, frame.key, frame.location, true, [&](std::uint64_t address, const RemoteKey& remote_key) {
         return bulk::Frame{.type = bulk::Type::remote_key,
@@ -390,7 +391,7 @@ bool RdmaBulk::on_ask_read(QueuePairConnection& connection, const bulk::Frame& f
   return true;
 }
 
-bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+bool RdmaBulk::on_ask_write(QueuePairConnection& connection, const bulk::Frame& frame) {
   const std::shared_ptr<remote::Destination> destination = grants_.begin_frame(&connection, frame);
   ripc_status status = RIPC_REVOKED;
   if (destination) {

@@ -107,15 +107,15 @@ class RdmaBulk final : public remote::BulkBackend<QueuePairConnection, RdmaPullT
   template <typename Do>
   void for_each_connection(Do&& todo) const noexcept;
   void flush_all() noexcept;
-  void frame_in_responder(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
+  void frame_in_responder(QueuePairConnection& connection, const wire::bulk::Frame& frame);
   void offer(std::span<const wire::Descriptor> items) noexcept;
   using Telling = std::function<wire::bulk::Frame(std::uint64_t address, const RemoteKey& remote_key)>;
   ripc_status open_item(QueuePairConnection& connection, std::uint64_t key, std::uint64_t location, bool asked,
                         const Telling& telling) noexcept;
-  void on_finish(QueuePairConnection& connection, const wire::bulk::Frame& frame, Pass& pass) noexcept;
+  void on_finish(QueuePairConnection& connection, const wire::bulk::Frame& frame, Pass& pass);
   void end_all(QueuePairConnection& connection, Pass& pass) noexcept;
-  bool on_ask_read(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
-  bool on_ask_write(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
+  bool on_ask_read(QueuePairConnection& connection, const wire::bulk::Frame& frame);
+  bool on_ask_write(QueuePairConnection& connection, const wire::bulk::Frame& frame);
   bool on_written(QueuePairConnection& connection, const wire::bulk::Frame& frame) noexcept;
 
   const remote::Endpoint first_peer_;

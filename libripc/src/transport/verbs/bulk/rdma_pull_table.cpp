@@ -2,9 +2,11 @@
 #include "transport/verbs/bulk/rdma_pull_table.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/loop_wait.hpp"
+#include "remote/session/rails.hpp"
 
 namespace ripc::internal::verbs {
 
@@ -29,7 +31,7 @@ bool RdmaPull::is_open_on(const QueuePairConnection& connection) noexcept {
 
 // ---- The receiver --------------------------------------------------------------------------------------------
 
-ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
+ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept try {
   if (pull.progress != 0) return look_at(pull);
   const std::uint64_t length = pull.descriptor.length;
   if (length == 0) return pull.status = RIPC_OK;
@@ -60,6 +62,8 @@ ripc_status RdmaPullTable::pull(spi::Pull& pull, EventSet& events) noexcept {
   entry->registrations = std::move(registrations);
   ask(*entry);
   return RIPC_PENDING;
+} catch (const std::bad_alloc&) {
+  return pull.status = RIPC_NO_MEMORY;
 }
 
 void RdmaPullTable::start() noexcept {
@@ -80,13 +84,14 @@ void RdmaPullTable::abandon(spi::Pull& pull) noexcept {
   if (!done() && !loop_.in_loop_thread()) (void)wait_in(loop_, lock, changed_, Deadline::after(kReadPatience), done);
   if (!done()) {
     // Nothing else stops the devices from writing there.
-    std::vector<std::shared_ptr<QueuePairConnection>> connections;
+    std::array<std::shared_ptr<QueuePairConnection>, remote::kMaxRails> connections;
+    std::size_t count = 0;
     for (const Lane& lane : lanes_) {
       if (std::ranges::any_of(lane.reads, [&](const auto& one) { return one.second.entry == entry; }))
-        connections.push_back(lane.connection);
+        connections[count++] = lane.connection;
     }
     lock.unlock();
-    for (const auto& connection : connections) connection->cut();
+    for (const auto& connection : std::span(connections).first(count)) connection->cut();
     // An iWARP peer may write there as long as the memory is registered.
     lock.lock();
     const std::vector<LocalMemory> ended = std::exchange(entry->registrations, {});
@@ -122,8 +127,7 @@ void RdmaPullTable::open(RdmaPull& entry, Opening& opening, std::uint64_t remote
 }
 
 // How the device of the connection knows the destination.
-Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection& connection,
-                                     std::uint32_t& key) noexcept {
+Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key) {
   const auto known = std::ranges::find_if(
       entry.registrations, [&](const LocalMemory& memory) { return memory.region->device() == &connection.device(); });
   if (known != entry.registrations.end()) {
@@ -137,7 +141,7 @@ Status RdmaPullTable::find_local_key(RdmaPull& entry, const QueuePairConnection&
   return {};
 }
 
-void RdmaPullTable::take_offer(RdmaPull& entry) noexcept {
+void RdmaPullTable::take_offer(RdmaPull& entry) {
   const wire::Descriptor& item = entry.descriptor;
   const auto found =
       std::ranges::find_if(offers_, [&](const OfferedItem& offer) { return offer.is_of(item.key, item.location); });
@@ -151,7 +155,7 @@ void RdmaPullTable::take_offer(RdmaPull& entry) noexcept {
 }
 
 // RIPC_PEER_DEAD: the connection is being lost. Else the device cannot know the destination.
-ripc_status RdmaPullTable::ask_on(Lane& lane, RdmaPull& entry) noexcept {
+ripc_status RdmaPullTable::ask_on(Lane& lane, RdmaPull& entry) {
   Opening opening{.connection = lane.connection.get(), .question = next_id_};
   if (const Status status = find_local_key(entry, *lane.connection, opening.local_key); !status.ok())
     return status.code();
@@ -167,7 +171,7 @@ ripc_status RdmaPullTable::ask_on(Lane& lane, RdmaPull& entry) noexcept {
 }
 
 // On all connections that are to carry it.
-void RdmaPullTable::ask(RdmaPull& entry) noexcept {
+void RdmaPullTable::ask(RdmaPull& entry) noexcept try {
   if (entry.openings.empty()) take_offer(entry);
   ripc_status status = RIPC_PEER_DEAD;
   for (Lane& lane : lanes_) {
@@ -179,6 +183,9 @@ void RdmaPullTable::ask(RdmaPull& entry) noexcept {
   if (stands_in_locked()) make_ready_locked(entry);
   if (status == RIPC_PEER_DEAD) return;
   entry.failure = status;
+  settle(entry);
+} catch (const std::bad_alloc&) {
+  entry.failure = RIPC_NO_MEMORY;
   settle(entry);
 }
 
@@ -273,16 +280,22 @@ void RdmaPullTable::post(Lane& lane) noexcept {
   const std::size_t count = std::exchange(lane.count, 0);
   if (count == 0) return;
   lane.bytes = 0;
+  try {
+    for (std::size_t index = 0; index < count; ++index) lane.reads.emplace(lane.operations[index].id, lane.next[index]);
+  } catch (const std::bad_alloc&) {
+    lane.connection->cut();  // so that it takes none
+  }
   const std::size_t posted = lane.connection->post(std::span(lane.operations).first(count));
   lane.is_refused = posted != count;
-  for (std::size_t index = 0; index < posted; ++index) {
-    Read& read = lane.next[index];
-    read.ends_batch = index + 1 == posted;
-    lane.reading += read.length();
-    lane.reads.emplace(lane.operations[index].id, std::move(read));
+  for (std::size_t index = 0; index < posted; ++index) lane.reading += std::exchange(lane.next[index], {}).length();
+  if (posted != 0) {
+    lane.reads.at(lane.operations[posted - 1].id).ends_batch = true;
+    ++lane.batches;
   }
-  lane.batches += posted != 0 ? 1 : 0;
-  for (std::size_t index = count; index > posted; --index) give_back(lane, std::exchange(lane.next[index - 1], {}));
+  for (std::size_t index = count; index > posted; --index) {
+    lane.reads.erase(lane.operations[index - 1].id);
+    give_back(lane, std::exchange(lane.next[index - 1], {}));
+  }
 }
 
 // A range that was not read over this connection is read next.
@@ -330,7 +343,13 @@ void RdmaPullTable::end(RdmaPull& entry, ripc_status status) noexcept {
 void RdmaPullTable::connection_made(std::shared_ptr<QueuePairConnection> connection, bool is_first) noexcept {
   const std::lock_guard lock(mutex_);
   if (dead_) return;
-  std::list<Lane> lane(1);
+  std::list<Lane> lane;
+  try {
+    lane.emplace_back();
+  } catch (const std::bad_alloc&) {
+    connection->cut();
+    return;
+  }
   lane.front().peer = connection->peer();
   // Nothing tells when the first byte has arrived. With fewer segments, the measured rate would be that of the
   // question, or of the small share that is under way next to other reads.
@@ -396,7 +415,7 @@ void RdmaPullTable::answered(const QueuePairConnection& connection, const bulk::
 }
 
 // If the item was asked for, the answer comes too.
-void RdmaPullTable::offered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept {
+void RdmaPullTable::offered(const QueuePairConnection& connection, const bulk::Frame& frame) noexcept try {
   const std::lock_guard lock(mutex_);
   if (lanes_.find(connection) == nullptr) return;
   if (frame.value == 0) {
@@ -406,6 +425,8 @@ void RdmaPullTable::offered(const QueuePairConnection& connection, const bulk::F
   if (offers_.size() == kOffers) offers_.pop_front();
   offers_.push_back(
       {&connection, frame.key, frame.location, frame.value, static_cast<std::uint32_t>(frame.id), frame.offset != 0});
+} catch (const std::bad_alloc&) {
+  // The item is asked for.
 }
 
 bool RdmaPullTable::read_done(const QueuePairConnection& connection, std::uint64_t id, ripc_status status) noexcept {

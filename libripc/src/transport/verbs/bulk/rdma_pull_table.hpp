@@ -167,9 +167,9 @@ class RdmaPullTable : public remote::PullTable<RdmaPull> {
   };
 
   bool stands_in_locked() const noexcept { return stands_in_ || !registrar_.get(); }
-  void take_offer(RdmaPull& entry) noexcept;
-  Status find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key) noexcept;
-  ripc_status ask_on(Lane& lane, RdmaPull& entry) noexcept;
+  void take_offer(RdmaPull& entry);
+  Status find_local_key(RdmaPull& entry, const QueuePairConnection& connection, std::uint32_t& key);
+  ripc_status ask_on(Lane& lane, RdmaPull& entry);
   void ask(RdmaPull& entry) noexcept;
   void open(RdmaPull& entry, Opening& opening, std::uint64_t remote, std::uint32_t remote_key, bool ends_key) noexcept;
   void read_some() noexcept;

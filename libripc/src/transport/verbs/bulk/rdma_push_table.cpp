@@ -2,6 +2,7 @@
 #include "transport/verbs/bulk/rdma_push_table.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace ripc::internal::verbs {
 
@@ -31,7 +32,7 @@ ripc_status RdmaPushTable::find_memory(RdmaPush& push, Registrar& registrar) noe
   return RIPC_OK;
 }
 
-RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::Bytes bytes) noexcept {
+RdmaPushTable::PushPointer RdmaPushTable::begin(const wire::Grant& grant, spi::Bytes bytes) {
   PushPointer push;
   {
     const std::lock_guard lock(mutex_);
@@ -121,6 +122,12 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
   while (push.next != bytes.size() && push.writes < kMostWrites) {
     const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(piece, bytes.size() - push.next));
     const std::uint64_t id = next_id_;
+    try {
+      writes_.emplace(id, entries_.at(push.id()));
+    } catch (const std::bad_alloc&) {
+      push.end(RIPC_UNSUPPORTED);
+      return;
+    }
     // An RDMA write only reads this memory.
     auto* const local = const_cast<std::byte*>(bytes.data() + push.next);
     if (!push.over->post({.write = true,
@@ -130,12 +137,12 @@ void RdmaPushTable::write_some(RdmaPush& push) noexcept {
                           .remote_key = push.remote_key,
                           .length = length,
                           .id = id})) {
+      writes_.erase(id);
       // Others fill the queue, or the connection is being lost; an event will report either.
       if (push.writes == 0) push.end(RIPC_UNSUPPORTED);
       return;
     }
     next_id_ += 2;
-    writes_.emplace(id, entries_.at(push.id()));
     push.next += length;
     ++push.writes;
   }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <unordered_map>
 
 #include "base/event_loop.hpp"
@@ -43,11 +44,13 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
 
   // Like remote::Bulk::push. Calls `wanted`, without locks held, if there is no connection yet.
   template <typename Wanted>
-  ripc_status push(const wire::Grant& grant, spi::Bytes bytes, Wanted&& wanted) noexcept {
+  ripc_status push(const wire::Grant& grant, spi::Bytes bytes, Wanted&& wanted) noexcept try {
     const PushPointer push = begin(grant, bytes);
     if (!push) return RIPC_PEER_DEAD;
     if (needs_connection(*push)) wanted();
     return wait(*push);
+  } catch (const std::bad_alloc&) {
+    return RIPC_UNSUPPORTED;
   }
   void died() noexcept;
 
@@ -65,7 +68,8 @@ class RdmaPushTable : public remote::PushTable<RdmaPush> {
   using Step = RdmaPush::Step;
   using PushPointer = std::shared_ptr<RdmaPush>;
 
-  PushPointer begin(const wire::Grant& grant, spi::Bytes bytes) noexcept;
+  // Throws std::bad_alloc.
+  PushPointer begin(const wire::Grant& grant, spi::Bytes bytes);
   bool needs_connection(const RdmaPush& push) const noexcept;
   ripc_status wait(RdmaPush& push) noexcept;
   std::shared_ptr<QueuePairConnection> connection() const noexcept;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -52,6 +53,17 @@ std::size_t AddressResolution::take_failures() noexcept {
   return std::exchange(failures_, 0);
 }
 
+GroupQueue::Sending AddressResolution::do_job(const Job& job) {
+  if (job.work) {
+    job.work();
+    return GroupQueue::Sending::sent;
+  }
+  const GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
+  if (sending != GroupQueue::Sending::no_handle || !job.queue->find_handle(job.peer, monotonic_now()).ok())
+    return sending;
+  return job.queue->send_to(job.peer, job.bytes, monotonic_now());
+}
+
 void AddressResolution::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -60,14 +72,12 @@ void AddressResolution::serve() {
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
-    if (job.work) {
-      job.work();
-      lock.lock();
-      continue;
+    GroupQueue::Sending sending = GroupQueue::Sending::failed;
+    try {
+      sending = do_job(job);
+    } catch (const std::bad_alloc&) {
+      // It counts as failed.
     }
-    GroupQueue::Sending sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
-    if (sending == GroupQueue::Sending::no_handle && job.queue->find_handle(job.peer, monotonic_now()).ok())
-      sending = job.queue->send_to(job.peer, job.bytes, monotonic_now());
     lock.lock();
     if (sending == GroupQueue::Sending::sent) continue;
     ++failures_;

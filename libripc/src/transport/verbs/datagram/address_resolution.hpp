@@ -41,6 +41,7 @@ class AddressResolution {
     std::vector<std::byte> bytes;
     std::function<void()> work;  // if set, instead of the other members
   };
+  static GroupQueue::Sending do_job(const Job& job);
   void serve();
 
   std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <cstring>
+#include <new>
 #include <numeric>
 
 #include "transport/verbs/device/post_receives.hpp"
@@ -236,7 +237,7 @@ ripc_status DatagramSender::send(const DatagramRoute& route, const Header& heade
 }
 
 ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header& header, const wire::Plain& message,
-                                       bool& copied) noexcept {
+                                       bool& copied) noexcept try {
   const std::size_t size = wire::datagram::kHeaderSize + message.packet_size();
   if (size > port_.mtu) return RIPC_TOO_LARGE;
   // Each range that the device gathers may be followed by a range of the slot.
@@ -292,6 +293,8 @@ ripc_status DatagramSender::send_given(const DatagramRoute& route, const Header&
   counters_.copied += has_copied ? 1 : 0;
   counters_.gathered += gathered != 0 ? 1 : 0;
   return RIPC_OK;
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 std::size_t DatagramSender::send_many(const DatagramRoute& route, std::span<const wire::Plain> messages,

@@ -24,12 +24,12 @@ class InFlightLeases {
   static bool takes(const LocalMemory& memory) noexcept {
     return memory.region != nullptr && memory.hold.lease_size() <= kMostOfOne;
   }
-  // Adds memory that the work request with this number reads; the numbers grow.
+  // Adds memory that the work request with this number reads; the numbers grow. Throws std::bad_alloc.
   void add(std::uint64_t request, LocalMemory&& memory) {
     const std::size_t bytes = memory.hold.lease_size();
+    reads_.push_back({request, bytes, std::move(memory)});
     bytes_ += bytes;
     unsignalled_ += bytes;
-    reads_.push_back({request, bytes, std::move(memory)});
   }
   // Whether the work request that reads the memory added last should have a completion.
   bool wants_completion() const noexcept { return unsignalled_ >= kMostUnsignalled; }

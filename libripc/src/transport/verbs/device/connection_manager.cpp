@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "transport/verbs/device/queue_pair_states.hpp"
 
@@ -214,7 +215,13 @@ bool ConnectionManager::next(Event& event) noexcept {
 
 void ConnectionManager::on_events() noexcept {
   Event event{};
-  for (int count = 0; count < kMostPerEvent && next(event); ++count) handle(event);
+  for (int count = 0; count < kMostPerEvent && next(event); ++count) {
+    try {
+      handle(event);
+    } catch (const std::bad_alloc&) {
+      fail(event.name, RIPC_NO_MEMORY);
+    }
+  }
 }
 
 void ConnectionManager::handle(const Event& event) {

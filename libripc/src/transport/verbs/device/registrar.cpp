@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <new>
 
 namespace ripc::internal::verbs {
 
@@ -112,7 +113,7 @@ Result<RegionPointer> Registrar::for_window(const void* data, std::size_t size, 
   return range(data, size, own_access());
 }
 
-Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool writable) {
+Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool writable) try {
   // The peer answers an RDMA read of iWARP by a write, and needs the right to it. So it gets no more than the range,
   // for no longer than the read.
   const bool opens_to_peer = device_->iwarp && writable;
@@ -127,6 +128,8 @@ Result<LocalMemory> Registrar::local(const void* data, std::size_t size, bool wr
   Result<RegionPointer> region = range(data, size, access);
   if (!region.ok()) return region.status();
   return LocalMemory{std::move(*region), {}};
+} catch (const std::bad_alloc&) {
+  return RIPC_NO_MEMORY;
 }
 
 LocalMemory Registrar::leased(const void* data, std::size_t size) {
