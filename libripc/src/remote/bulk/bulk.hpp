@@ -14,12 +14,13 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/event_loop.hpp"
-#include "remote/bulk/announcer.hpp"
 #include "remote/bulk/exposure_table.hpp"
 #include "remote/bulk/finish_table.hpp"
 #include "remote/bulk/grant_table.hpp"
+#include "remote/bulk/silence.hpp"
 #include "spi/shortage.hpp"
 #include "spi/transport.hpp"
 #include "wire/packet.hpp"
@@ -35,7 +36,7 @@ struct BulkHooks {
   // Until then the hook is not called again. A connection that the peer dialed is an answer, too.
   std::function<void()> dial;
   // An announcement of a transfer of `owner` seems to be lost: send it once more.
-  Announcer::Repeat repeat;
+  std::function<void(std::uint64_t owner, spi::Bytes packet)> repeat;
 };
 
 class Bulk {
@@ -73,9 +74,11 @@ class Bulk {
     return transfers_.prepare_announcement(transfer, size);
   }
 
-  // Any. After prepare_announcement(): this packet has announced a transfer. It is repeated, with growing pauses, until
-  // the peer has asked for the transfer or it ends.
-  void announced(std::uint64_t transfer, spi::Gather packet) noexcept { announcer_.announced(transfer, packet); }
+  // Any. After prepare_announcement(): this packet has announced a transfer. It may have gone by a datagram, which may
+  // be lost. So it is repeated, with growing pauses, until the peer has asked for the transfer or it ends.
+  void announced(std::uint64_t transfer, spi::Gather packet) noexcept {
+    if (transfers_.announced(transfer, packet)) repeats_.look_soon();
+  }
 
   // Any. RIPC_PENDING, at the cost of one atomic load, or how the transfer ended; the transfer is gone then.
   // RIPC_CANCELLED: the memory could not be read any more. RIPC_LIMIT: this process may not lock it for the device.
@@ -152,12 +155,24 @@ class Bulk {
     if (watcher.watched && !is_dead()) hooks_.finished(watcher.owner, watcher.transfer, watcher.status);
   }
 
+  // Responder. Throws std::bad_alloc: look again.
+  void repeat_announcements() {
+    std::vector<ExposureTable::Unrequested> due;
+    if (transfers_.find_unrequested(monotonic_now(), due)) repeats_.look_soon();
+    for (const ExposureTable::Unrequested& one : due) {
+      if (!is_dead()) hooks_.repeat(one.owner, one.packet);
+    }
+  }
+
+  // The pause between two looks at the transfers that the peer has not asked for.
+  static constexpr Nanoseconds kRepeatLook = 50'000'000;
+
   EventLoop& loop_;
   const BulkHooks hooks_;
   std::atomic<bool> dead_{false};
 
   ExposureTable transfers_;
-  Announcer announcer_{transfers_, hooks_.repeat};
+  LaterLook repeats_{loop_, kRepeatLook};
   GrantTable grants_;
   FinishTable finishes_;
 };

@@ -48,7 +48,7 @@ class BulkBackend : public Bulk {
     pulls_.died();
     finishes_.died();
     pushes_.died();
-    announcer_.stop();
+    repeats_.stop();
     dial_timer_.cancel();
     silence_.stop();
     transfers_.died();
@@ -203,11 +203,11 @@ class BulkBackend : public Bulk {
   // Before any other call. Throws std::bad_alloc.
   template <typename Self>
   void start_as(std::weak_ptr<Self> self) {
-    announcer_.start(loop_, self);
+    repeats_.start(self, [](Self& owner) { owner.repeat_announcements(); });
     dial_timer_.make(loop_, [this, self] {
       if (const auto alive = self.lock(); alive && !is_dead()) hooks_.dial();
     });
-    silence_.start(self);
+    silence_.start(self, [](Self& owner) { owner.look_for_silence(); });
   }
 
   // The network interface or RDMA device of this host that the connection goes over.
@@ -275,7 +275,7 @@ class BulkBackend : public Bulk {
   Pulls& pulls_;
   Pushes& pushes_;
   const std::size_t most_;
-  SilenceWatch silence_;
+  LaterLook silence_;
 
   mutable std::mutex mutex_;  // for the following
   std::vector<Member> connections_;

@@ -30,23 +30,23 @@ class Silence {
 };
 
 // Decides when to look, and looks from the loop.
-class SilenceWatch {
+class LaterLook {
  public:
-  SilenceWatch(EventLoop& loop, Nanoseconds pause) noexcept : loop_(loop), pause_(pause) {}
+  LaterLook(EventLoop& loop, Nanoseconds pause) noexcept : loop_(loop), pause_(pause) {}
 
-  // Before any other call. `owner` is what this is a part of.
-  template <typename Owner>
-  void start(std::weak_ptr<Owner> owner) {
-    timer_.make(loop_, [this, owner = std::move(owner)] {
+  // Before any other call. `owner` is what this is a part of. Throws std::bad_alloc.
+  template <typename Owner, typename Look>
+  void start(std::weak_ptr<Owner> owner, Look look) {
+    timer_.make(loop_, [this, owner = std::move(owner), look] {
       if (const std::shared_ptr<Owner> alive = owner.lock()) {
         due_.store(false, std::memory_order_release);
-        alive->look_for_silence();
+        look(*alive);
       }
     });
   }
 
-  // Any thread. `owner->look_for_silence()` is called once after a pause, if it still lives; calls made while a look is
-  // due cause no second one. A call made during the look causes the next one.
+  // Any thread. look(owner) is called once after a pause, if the owner still lives; calls made while a look is due
+  // cause no second one. A call made during the look causes the next one.
   void look_soon() noexcept {
     if (due_.load(std::memory_order_relaxed) || due_.exchange(true, std::memory_order_acq_rel)) return;
     timer_.set(monotonic_now() + pause_);
