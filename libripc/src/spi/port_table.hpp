@@ -37,6 +37,12 @@ class PortTable {
   }
 
   template <typename Visit>
+  void for_each(Visit&& visit) const {
+    for (const auto& [id, ports] : ports_) {
+      for (P* port : ports) visit(*port);
+    }
+  }
+  template <typename Visit>
   void for_each_of(ripc_service_id id, Visit&& visit) const {
     if (const auto found = ports_.find(id); found != ports_.end()) {
       for (P* port : found->second) visit(*port);

@@ -173,6 +173,12 @@ class SessionTransport : public spi::Transport {
   SessionPointer session_named(std::uint64_t id) const;
   // Any thread. The sessions that are greeted. Throws std::bad_alloc.
   std::vector<SessionPointer> sessions() const;
+  // Any thread. Calls visit() for each port that make_port() has made, with the transport's mutex held.
+  template <typename Visit>
+  void for_each_port(Visit&& visit) const {
+    const std::lock_guard lock(mutex_);
+    ports_.for_each(visit);
+  }
   Greeting greeting(const SessionPointer& session, wire::session_control::Role role, std::uint64_t number = 0) const;
   const SessionOptions& options() const noexcept { return options_; }
   EventLoop& loop() const noexcept { return *loop_; }

@@ -28,27 +28,13 @@ constexpr Nanoseconds kLastLook = 5'000'000;
 
 std::unique_ptr<remote::LinkPort> VerbsTransport::make_port(const spi::PortOptions& port_options, EventSet& events,
                                                             std::function<void(remote::LinkPort&)> closed) {
-  auto port = std::make_unique<VerbsPort>(
+  return std::make_unique<VerbsPort>(
       port_options, events, loop(), options().receive_buffer,
       [this](const std::string& local, ripc_service_id group) -> MembershipPointer {
         const std::optional<DevicePort> leaves_by = devices_->port_of(local);
         return memberships_ && leaves_by ? memberships_->join(*leaves_by, group) : nullptr;
       },
-      [this, closed = std::move(closed)](remote::LinkPort& closing) {
-        {
-          const std::lock_guard lock(ports_mutex_);
-          std::erase_if(own_ports_, [&](const VerbsPort* own) { return own == &closing; });
-        }
-        closed(closing);
-      });
-  const std::lock_guard lock(ports_mutex_);
-  own_ports_.push_back(port.get());
-  return port;
-}
-
-void VerbsTransport::for_each_port(const std::function<void(VerbsPort&)>& visit) {
-  const std::lock_guard lock(ports_mutex_);
-  for (VerbsPort* const port : own_ports_) visit(*port);
+      std::move(closed));
 }
 
 bool VerbsTransport::Peer::handle(const SessionPointer& session, const wire::session_control::Frame& frame) {
@@ -253,8 +239,9 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
                                .gid = frame.gid,
                                .verifier = signature.verifier(Purpose::packets, authenticator().counters())},
         frame.link, signature.verifier(Purpose::greetings, authenticator().counters()));
-    const auto take = [&](VerbsPort& port,
+    const auto take = [&](remote::LinkPort& at,
                           const remote::LinkSource* known) -> Result<std::shared_ptr<remote::LinkSource>> {
+      auto& port = static_cast<VerbsPort&>(at);
       Result<VerbsPort::Accepted> accepted = known != nullptr ? port.move(*known, registrar, attachment)
                                                               : port.accept({.session = session,
                                                                              .link = frame.link,
@@ -276,20 +263,13 @@ wire::session_control::DatagramOpened VerbsTransport::accept_datagrams(
       answer.greeted_key = sender->address().queue_key;
       return std::shared_ptr<remote::LinkSource>(std::move(accepted->source));
     };
-    const auto take_at = [&](const remote::LinkPort& port, const remote::LinkSource* known) {
-      Result<std::shared_ptr<remote::LinkSource>> source = RIPC_NO_SERVICE;  // if the service is just ending
-      for_each_port([&](VerbsPort& own) {
-        if (&port == &own) source = take(own, known);
-      });
-      return source;
-    };
     if (frame.request == wire::session_control::kMove) {
       answer.status = move(session, frame.link, frame.service, [&](remote::LinkPort& port, remote::LinkSource& source) {
-                        return take_at(port, &source).status();
+                        return take(port, &source).status();
                       }).code();
     } else {
       answer.status = accept(session, frame.link, frame.service, [&](remote::LinkPort& port) {
-                        return take_at(port, nullptr);
+                        return take(port, nullptr);
                       }).code();
     }
   } catch (const std::bad_alloc&) {
@@ -311,7 +291,7 @@ std::shared_ptr<GroupSender> VerbsTransport::make_group_sender(const std::shared
 }
 
 void VerbsTransport::groups_joined() {
-  for_each_port([](VerbsPort& port) { port.attach_joined(); });
+  for_each_port([](remote::LinkPort& port) { static_cast<VerbsPort&>(port).attach_joined(); });
 }
 
 }  // namespace ripc::internal::verbs

@@ -140,8 +140,8 @@ void VerbsTransport::queue_lost(const DevicePointer& device) {
       return is_lost;
     });
   }
-  for_each_port([&](VerbsPort& port) {
-    for (std::string& ip : port.give_up(*device, true)) ips.push_back(std::move(ip));
+  for_each_port([&](remote::LinkPort& port) {
+    for (std::string& ip : static_cast<VerbsPort&>(port).give_up(*device, true)) ips.push_back(std::move(ip));
   });
   lose_sessions(
       Status(RIPC_PEER_DEAD,
@@ -174,7 +174,7 @@ void VerbsTransport::device_gone(const DevicePointer& device) {
     if (senders.groups) senders.groups->give_up();
   }
   gone.clear();
-  for_each_port([&](VerbsPort& port) { (void)port.give_up(*device, false); });
+  for_each_port([&](remote::LinkPort& port) { (void)static_cast<VerbsPort&>(port).give_up(*device, false); });
   const std::lock_guard lock(registrars_mutex_);
   std::erase_if(registrars_, [&](const auto& registrar) { return registrar->device() == device; });
 }

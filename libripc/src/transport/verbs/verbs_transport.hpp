@@ -32,8 +32,6 @@
 
 namespace ripc::internal::verbs {
 
-class VerbsPort;
-
 struct TransportOptions : remote::SessionOptions {
   std::size_t max_connections = 256;  // RDMA connections; one more closes the idle one used longest ago
   remote::RailOptions rails = {};
@@ -154,7 +152,6 @@ class VerbsTransport final : public remote::SessionTransport {
                   const wire::session_control::DatagramOpened& opened);
   wire::session_control::DatagramOpened accept_datagrams(const remote::SessionPointer& session, Peer& peer,
                                                          const wire::session_control::OpenDatagram& frame);
-  void for_each_port(const std::function<void(VerbsPort&)>& visit);
 
   // ---- Connections ----
   bool port_received(const remote::SessionPointer& session, const PeerPointer& peer,
@@ -227,8 +224,6 @@ class VerbsTransport final : public remote::SessionTransport {
   std::unique_ptr<GroupMemberships> memberships_;  // the responder's; null: not used
   std::mutex peers_mutex_;                         // for the routes of peers, and the next one
   std::vector<Avoided> avoided_;
-  std::mutex ports_mutex_;  // after the mutex of SessionTransport
-  std::vector<VerbsPort*> own_ports_;
 };
 
 }  // namespace ripc::internal::verbs
