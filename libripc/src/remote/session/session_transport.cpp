@@ -207,23 +207,6 @@ Result<std::unique_ptr<spi::Port>> SessionTransport::open_port(const spi::PortOp
   return std::unique_ptr<spi::Port>(std::move(port));
 }
 
-Result<std::uint64_t> SessionTransport::begin_question(const Questions::QuestionPointer& question) {
-  const std::lock_guard lock(mutex_);
-  if (question->peer->lost) return RIPC_PEER_DEAD;
-  return questions_.add(question);
-}
-
-Result<wire::session_control::Frame> SessionTransport::await_answer(Questions::Question& question,
-                                                                    std::uint64_t request, ripc_status sent,
-                                                                    Deadline deadline) {
-  const bool is_over = sent == RIPC_OK && wait([&] { return question.answered; }, deadline);
-  const std::lock_guard lock(mutex_);
-  Status status = questions_.take_out(request, question, sent, is_over);
-  if (status == RIPC_TIMEOUT) return spi::not_answering();
-  if (!status.ok()) return status;
-  return question.answer;
-}
-
 std::uint32_t SessionTransport::next_link() {
   const std::lock_guard lock(mutex_);
   const std::uint32_t link = next_link_++;

@@ -87,9 +87,20 @@ class SessionTransport : public spi::Transport {
   // answered(). Any status but RIPC_OK: there is no answer, or the answer has that status.
   template <typename Answer, typename Ask>
   Result<Answer> ask(const SessionPointer& session, Ask frame, Deadline deadline) {
-    Result<wire::session_control::Frame> answer = ask_frame(session, frame, deadline);
-    if (!answer.ok()) return answer.status();
-    if (const auto* const expected = std::get_if<Answer>(&*answer)) return *expected;
+    const auto question = std::make_shared<Questions::Question>(session);
+    {
+      const std::lock_guard lock(mutex_);
+      if (session->lost) return RIPC_PEER_DEAD;
+      frame.request = questions_.add(question);
+    }
+    // No memory is needed to wait.
+    const ripc_status sent = session->stream.send(frame);
+    const bool is_over = sent == RIPC_OK && wait([&] { return question->answered; }, deadline);
+    const std::lock_guard lock(mutex_);
+    Status status = questions_.take_out(frame.request, *question, sent, is_over);
+    if (status == RIPC_TIMEOUT) return spi::not_answering();
+    if (!status.ok()) return status;
+    if (const auto* const expected = std::get_if<Answer>(&question->answer)) return *expected;
     return RIPC_CORRUPT;
   }
   // A link of this side that has no channel yet. The peer may have opened it, so it is closed unless it gets one.
@@ -193,18 +204,6 @@ class SessionTransport : public spi::Transport {
 
   bool answered(const SessionPointer& session, std::uint64_t request, ripc_status status,
                 const wire::session_control::Frame& answer);
-  template <typename Ask>
-  Result<wire::session_control::Frame> ask_frame(const SessionPointer& session, Ask& frame, Deadline deadline) {
-    const auto question = std::make_shared<Questions::Question>(session);
-    const Result<std::uint64_t> request = begin_question(question);
-    if (!request.ok()) return request.status();
-    frame.request = *request;
-    // No memory is needed to wait.
-    return await_answer(*question, frame.request, session->stream.send(frame), deadline);
-  }
-  Result<std::uint64_t> begin_question(const Questions::QuestionPointer& question);
-  Result<wire::session_control::Frame> await_answer(Questions::Question& question, std::uint64_t request,
-                                                    ripc_status sent, Deadline deadline);
   Result<std::shared_ptr<spi::Channel>> connect_over(const SessionPointer& session, ripc_service_id id,
                                                      Deadline deadline);
 
