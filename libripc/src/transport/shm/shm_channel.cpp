@@ -244,7 +244,7 @@ ripc_status ShmChannel::expose(std::span<const spi::Exposure> items, std::span<w
   for (std::size_t index = 0; index < count; ++index) {
     const spi::Exposure& item = items[index];
     const memory::Arena* arena = item.hold->arena();
-    exposed[index] = {item.bytes.data(), item.bytes.size(), arena != nullptr ? arena->id : 0, item.hold->offset()};
+    exposed[index] = {item.bytes.data(), item.bytes.size(), arena != nullptr ? arena->id : 0};
     std::uint64_t location = kUndisclosed;
     if (parts_.connection->peer_may_map()) {
       if (arena == nullptr) {

@@ -52,8 +52,7 @@ enum class GrantState : std::uint8_t { free, open, writing, written, ended };
 struct ExposedItem {
   const std::byte* data;
   std::size_t size;
-  std::uint32_t arena;   // 0: foreign memory
-  std::uint64_t offset;  // in the arena
+  std::uint32_t arena;  // 0: foreign memory
 };
 
 class TransferOwner {

@@ -175,7 +175,7 @@ void QueuePairConnection::on_sent(Handler& handler, const ibv_wc& completion) no
     // All requests before the one that the completion names have succeeded.
     const ripc_status status = index + 1 == count ? status_of(completion.status) : RIPC_OK;
     if (status == RIPC_OK) {
-      (one.write ? tally_->bytes_written : tally_->bytes_read) += one.bytes;
+      if (one.write) tally_->bytes_written += one.bytes;
       (one.write ? written_ : read_).fetch_add(one.bytes, std::memory_order_relaxed);
     }
     handler.operation_done(*this, one.id, status);

@@ -42,7 +42,6 @@ struct Tally {
   Count work_requests{0};
   Count doorbells{0};    // calls of ibv_post_send
   Count completions{0};  // of the send queue
-  Count bytes_read{0};
   Count bytes_written{0};
   Count remote_keys{0};  // given to the peer
   Count windows{0};      // made for them
