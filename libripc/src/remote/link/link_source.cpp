@@ -236,6 +236,20 @@ bool LinkSource::keep(spi::Bytes datagram) {
   return true;
 }
 
+std::size_t LinkSource::deliver_backlog(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
+  std::size_t taken = 0;
+  while (!backlog.empty() && taken < budget) {
+    const spi::Delivery delivery = sink.deliver(*this, backlog.front(), nullptr);
+    if (delivery != spi::Delivery::taken) {
+      stop = delivery == spi::Delivery::stop;
+      break;
+    }
+    backlog.pop_front();
+    ++taken;
+  }
+  return taken;
+}
+
 void LinkSource::take_kept(PortCounters& counters) noexcept {
   std::list<std::vector<std::byte>> kept;
   {

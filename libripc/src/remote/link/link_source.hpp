@@ -69,6 +69,8 @@ class LinkSource : public spi::Source {
   void take_kept(PortCounters& counters) noexcept;
   // Packets that were read and cannot be delivered yet, in order of arrival.
   std::list<std::vector<std::byte>> backlog;
+  // Delivers up to `budget` of them; returns how many. `stop` becomes true if the sink takes no more of any source.
+  std::size_t deliver_backlog(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   // Whether the peer is gone or has closed the link, and all that it sent before is here or will not come any more.
   bool is_over() const noexcept;
 

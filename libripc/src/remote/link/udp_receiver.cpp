@@ -205,7 +205,7 @@ std::size_t UdpReceiver::poll_source(const std::shared_ptr<UdpSource>& source, s
   while (!source->backlog.empty() || source->has_kept()) [[unlikely]] {
       if (source->backlog.empty()) take_kept(*source);
       if (source->backlog.empty()) continue;
-      taken += deliver_backlog(*source, sink, budget - taken, stop);
+      taken += source->deliver_backlog(sink, budget - taken, stop);
       if (!source->backlog.empty()) return taken;
       --backlogged_;
       if (taken < budget) continue;
@@ -401,21 +401,6 @@ void UdpReceiver::take_kept(UdpSource& source) noexcept {
   source.take_kept(port_.counters());
   source.settle(port_.counters());
   if (!source.backlog.empty()) ++backlogged_;
-}
-
-std::size_t UdpReceiver::deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget,
-                                         bool& stop) noexcept {
-  std::size_t taken = 0;
-  while (!source.backlog.empty() && taken < budget) {
-    const spi::Delivery delivery = sink.deliver(source, source.backlog.front(), nullptr);
-    if (delivery != spi::Delivery::taken) {
-      stop = delivery == spi::Delivery::stop;
-      break;
-    }
-    source.backlog.pop_front();
-    ++taken;
-  }
-  return taken;
 }
 
 void UdpReceiver::remove(const std::shared_ptr<UdpSource>& source) noexcept {

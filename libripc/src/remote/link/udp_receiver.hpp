@@ -58,7 +58,6 @@ class UdpReceiver {
   bool fill(UdpSource& source, StreamReceiver& stream, spi::PacketSink& sink) noexcept;
   bool is_replaced(const UdpSource& source, StreamReceiver& stream) noexcept;
   std::size_t deliver_batch(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
-  std::size_t deliver_backlog(UdpSource& source, spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept;
   bool set_aside() noexcept;
   void take_kept(UdpSource& source) noexcept;
   void remove(const std::shared_ptr<UdpSource>& source) noexcept;

@@ -67,16 +67,8 @@ void VerbsPort::take_kept(const std::shared_ptr<DatagramSource>& source) noexcep
 std::size_t VerbsPort::poll_backlogs(spi::PacketSink& sink, std::size_t budget, bool& stop) noexcept {
   std::size_t taken = 0;
   for (const auto& source : blocked_) {
-    while (!source->backlog.empty() && taken < budget && !stop) {
-      source->collect_pulls();
-      const spi::Delivery delivery = sink.deliver(*source, source->backlog.front(), nullptr);
-      if (delivery != spi::Delivery::taken) {
-        stop = delivery == spi::Delivery::stop;
-        break;
-      }
-      source->backlog.pop_front();
-      ++taken;
-    }
+    source->collect_pulls();
+    if (!stop) taken += source->deliver_backlog(sink, budget - taken, stop);
     settle(source.get());
   }
   std::erase_if(blocked_, [](const auto& source) { return source->backlog.empty(); });
