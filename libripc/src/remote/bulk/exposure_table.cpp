@@ -145,19 +145,16 @@ ripc_status ExposureTable::status(std::uint64_t transfer) noexcept {
   return status;
 }
 
-ripc_status ExposureTable::revoke(std::uint64_t transfer) noexcept {
-  std::vector<Closed> closed;
-  return revoke(transfer, closed);
-}
-
-ripc_status ExposureTable::revoke(std::uint64_t transfer, std::vector<Closed>& closed) noexcept {
+ripc_status ExposureTable::revoke(std::uint64_t transfer, std::vector<Closed>* closed) noexcept {
   Slot& slot = slot_of(transfer);
   ripc_status status = RIPC_REVOKED;
   {
     const std::lock_guard lock(slot.mutex);
     if (slot.is(State::done)) status = status_of(slot.word.load(std::memory_order_relaxed));
     try {
-      for (const Opened& one : slot.opened) closed.push_back({slot.key, slot.nonce << 8 | one.item});
+      if (closed != nullptr) {
+        for (const Opened& one : slot.opened) closed->push_back({slot.key, slot.nonce << 8 | one.item});
+      }
     } catch (const std::bad_alloc&) {
       // If the peer still reads one of the others, the connection is lost.
     }

@@ -41,14 +41,13 @@ class ExposureTable {
   bool announced(std::uint64_t transfer, spi::Gather packet) noexcept;
   ripc_status status(std::uint64_t transfer) noexcept;
   bool watch(std::uint64_t transfer) noexcept;
-  ripc_status revoke(std::uint64_t transfer) noexcept;
   bool has_room() const noexcept { return slots_.has(1); }
-  // The same; adds to `closed` the items that were open to the peer's device.
+  // `closed`, if not null, gets the items that were open to the peer's device.
   struct Closed {
     std::uint64_t key = 0;
     std::uint64_t location = 0;
   };
-  ripc_status revoke(std::uint64_t transfer, std::vector<Closed>& closed) noexcept;
+  ripc_status revoke(std::uint64_t transfer, std::vector<Closed>* closed = nullptr) noexcept;
   void end_owner(std::uint64_t owner) noexcept;
   void died() noexcept;
 

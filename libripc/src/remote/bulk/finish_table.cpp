@@ -13,11 +13,9 @@ namespace bulk = wire::bulk;
 
 bulk::Frame FinishTable::frame_of(std::uint64_t key, const Entry& entry, std::uint32_t remote_key) noexcept {
   return {.type = bulk::Type::finish,
-          .length = 0,
           .id = remote_key,
           .key = key,
           .location = entry.location,
-          .offset = 0,
           .value = static_cast<std::uint64_t>(entry.status)};
 }
 

@@ -94,9 +94,7 @@ ripc_status GrantTable::end_frame(const void* connection, const wire::bulk::Fram
   if (status == RIPC_OK && frame.length == 0 && frame.value != 0) status = RIPC_CORRUPT;
   slot->received += frame.length;
   if (status == RIPC_OK && slot->received != slot->total) return RIPC_PENDING;
-  slot->destination->take_away();
-  slot->destination.reset();
-  slot->state = status == RIPC_OK ? State::written : State::open;
+  slot->close(status == RIPC_OK ? State::written : State::open);
   return status;
 }
 
@@ -105,19 +103,14 @@ ripc_status GrantTable::complete(const void* connection, const wire::bulk::Frame
   if (slot == nullptr) return RIPC_REVOKED;
   const std::lock_guard lock(slot->mutex);
   if (!slot->is_written_by(connection, frame)) return RIPC_REVOKED;
-  slot->destination->take_away();
-  slot->destination.reset();
-  slot->state = State::written;
+  slot->close(State::written);
   return RIPC_OK;
 }
 
 void GrantTable::connection_lost(const void* connection) noexcept {
   slots_.for_each([&](Slot& slot) {
     const std::lock_guard lock(slot.mutex);
-    if (slot.state != State::writing || slot.connection != connection) return;
-    slot.destination->take_away();
-    slot.destination.reset();
-    slot.state = State::open;
+    if (slot.state == State::writing && slot.connection == connection) slot.close(State::open);
   });
 }
 

@@ -69,6 +69,12 @@ class GrantTable {
       return state == State::writing && is_named(frame.key, frame.location) && connection == other &&
              push == frame.id && total == frame.value && received == frame.offset;
     }
+    // The write that is going on is over.
+    void close(State then) noexcept {
+      destination->take_away();
+      destination.reset();
+      state = then;
+    }
     void end() noexcept;  // unless it has ended
   };
 

@@ -208,7 +208,7 @@ void RdmaBulk::send_offers() const noexcept {
 // connection.
 ripc_status RdmaBulk::revoke(std::uint64_t transfer) noexcept {
   std::vector<remote::ExposureTable::Closed> closed;
-  const ripc_status status = transfers_.revoke(transfer, closed);
+  const ripc_status status = transfers_.revoke(transfer, &closed);
   for_each_connection([&](QueuePairConnection& connection) {
     for (const auto& item : closed)
       (void)connection.send({.type = bulk::Type::offer, .key = item.key, .location = item.location});
