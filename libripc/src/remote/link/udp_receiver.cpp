@@ -28,7 +28,7 @@ constexpr Nanoseconds kReorderTimeout = 10'000'000;
 UdpReceiver::~UdpReceiver() {
   for (const auto& source : sources_) {
     port_.events().remove(source->socket().fd());
-    if (source->stream_fd >= 0) port_.events().remove(source->stream_fd);
+    for (const int fd : source->stream_fds) port_.events().remove(fd);
   }
 }
 
@@ -70,7 +70,9 @@ Status UdpReceiver::add_source(std::shared_ptr<UdpSource> source) {
     if (!set) return system_error(errno, "epoll_create1", "raise `ulimit -n`");
     for (const auto& present : sources_) {
       Status status = watch(set, *present, present->socket().fd());
-      if (status.ok() && present->stream_fd >= 0) status = watch(set, *present, present->stream_fd);
+      for (const int fd : present->stream_fds) {
+        if (status.ok()) status = watch(set, *present, fd);
+      }
       if (!status.ok()) return status;
     }
     ready_set_ = std::move(set);
@@ -96,9 +98,10 @@ void UdpReceiver::adopt_stream(const Session& session, std::uint32_t link, Secur
   if (found == sources_.end()) return;
   // Otherwise the sender finds the connection closed, and goes on as before.
   UdpSource& source = **found;
+  source.stream_fds.reserve(source.stream_fds.size() + 1);
   if (!watch_stream(source, stream->fd()).ok()) return;
-  source.stream_fd = stream->fd();
-  if (const auto replaced = source.adopt(std::move(stream))) unwatch(replaced->fd());
+  source.stream_fds.push_back(stream->fd());
+  if (const auto replaced = source.adopt(std::move(stream))) unwatch(source, replaced->fd());
   passed_.store(true, std::memory_order_release);
   port_.events().wake();
 }
@@ -111,7 +114,8 @@ Status UdpReceiver::watch_stream(UdpSource& source, int fd) noexcept {
   return status;
 }
 
-void UdpReceiver::unwatch(int fd) noexcept {
+void UdpReceiver::unwatch(UdpSource& source, int fd) noexcept {
+  std::erase(source.stream_fds, fd);
   port_.events().remove(fd);
   if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
@@ -302,9 +306,7 @@ bool UdpReceiver::is_replaced(const UdpSource& source, StreamReceiver& stream) n
 
 void UdpReceiver::end_stream(UdpSource& source) noexcept {
   const std::lock_guard lock(mutex_);
-  const int fd = source.stream()->fd();
-  unwatch(fd);
-  if (source.stream_fd == fd) source.stream_fd = -1;
+  unwatch(source, source.stream()->fd());
   source.drop_stream();
   // Datagrams that came by UDP meanwhile have already made an event.
   port_.events().wake();
@@ -409,10 +411,12 @@ void UdpReceiver::remove(const std::shared_ptr<UdpSource>& source) noexcept {
   if (batch_source_ == source) batch_source_.reset();
   const std::lock_guard lock(mutex_);
   if (ready_set_) (void)epoll_ctl(ready_set_.get(), EPOLL_CTL_DEL, source->socket().fd(), nullptr);
-  for (std::size_t index = ready_next_; index < ready_count_; ++index) {
+  // Its socket and its connections are ready each by itself.
+  for (std::size_t index = ready_next_; index < ready_count_;) {
     if (ready_[index].data.ptr == source.get()) {
       ready_[index] = ready_[--ready_count_];
-      break;
+    } else {
+      ++index;
     }
   }
   std::erase(sources_, source);

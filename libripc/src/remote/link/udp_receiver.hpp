@@ -63,7 +63,7 @@ class UdpReceiver {
   void remove(const std::shared_ptr<UdpSource>& source) noexcept;
   static Status watch(const UniqueFd& set, const UdpSource& source, int fd) noexcept;
   Status watch_stream(UdpSource& source, int fd) noexcept;
-  void unwatch(int fd) noexcept;
+  void unwatch(UdpSource& source, int fd) noexcept;
   void end_stream(UdpSource& source) noexcept;
   int read_batch(int fd, unsigned wanted) noexcept;
   void count_call() noexcept;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/backoff.hpp"
 #include "remote/link/link_socket.hpp"
@@ -55,8 +56,9 @@ class UdpSource final : public LinkSource {
     return stream_ && stream_->front(datagram) == RIPC_OK && !datagram.empty();
   }
 
-  // Under the mutex of the UdpReceiver: the descriptor of the newest connection; -1: none.
-  int stream_fd = -1;
+  // Under the mutex of the UdpReceiver: the descriptors of its connections, of the one that is read and of the next
+  // one.
+  std::vector<int> stream_fds;
 
   // How many datagrams the next read asks for: one that finds no more than it asked for costs the system a second look.
   unsigned batch = 1;
