@@ -219,7 +219,7 @@ void DirectoryResolver::take_answer(ripc_service_id id, const Directory::Answer&
     entry.is_asked = false;
     if (answer.outcome == Outcome::refused) {
       ++counters_.not_permitted;
-      entry.refusal = refusal_ = answer.reason;
+      entry.refusal = answer.reason;
     } else {
       const auto is_same = [&] {
         return entry.record.has_value() == record.has_value() &&
@@ -271,7 +271,7 @@ void DirectoryResolver::group_answered(ripc_service_id group, const Directory::A
     }
     if (answer.outcome == Outcome::refused) {
       ++counters_.not_permitted;
-      known.refusal = refusal_ = answer.reason;
+      known.refusal = answer.reason;
     } else {
       std::vector<ripc_service_id> members = members_of(answer.children, known.members);
       if (const std::size_t limit = most_cached() / 2; members.size() > limit) {
@@ -332,7 +332,6 @@ void DirectoryResolver::link_down() {
 
 void DirectoryResolver::changed(std::string_view path) {
   const std::lock_guard lock(mutex_);
-  ++counters_.changes;
   if (const ripc_service_id group = id_of_group(path); group != 0) {
     if (const auto known = groups_.find(group); known != groups_.end()) ask_group(group, known->second);
     return;

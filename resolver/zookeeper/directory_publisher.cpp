@@ -312,7 +312,6 @@ void DirectoryResolver::fail(const OwnPointer& own, Status failure) {
 bool DirectoryResolver::is_refused(const OwnPointer& own, const Directory::Answer& answer) {
   if (answer.outcome != Directory::Outcome::refused) return false;
   ++counters_.not_permitted;
-  refusal_ = answer.reason;
   fail(own, Status(RIPC_PERMISSION, "The directory " + directory_->text() + " does not let this process publish " +
                                         id_text(own->id) + " (" + answer.reason +
                                         "): check the access list of its folder."));

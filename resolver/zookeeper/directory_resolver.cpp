@@ -315,7 +315,6 @@ DirectoryState DirectoryResolver::state() const {
   state.trouble = directory_->trouble();
   const Lock lock(mutex_);
   state.is_linked = is_linked_;
-  state.refusal = refusal_;
   state.counters = counters_;
   state.services = static_cast<std::size_t>(
       std::count_if(entries_.begin(), entries_.end(), [](const auto& item) { return item.second.record.has_value(); }));

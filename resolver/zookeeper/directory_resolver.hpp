@@ -43,7 +43,6 @@ struct DirectoryOptions {
 struct DirectoryCounters {
   std::uint64_t reads = 0;  // of nodes and of groups
   std::uint64_t writes = 0;
-  std::uint64_t changes = 0;        // that watches reported
   std::uint64_t sessions_lost = 0;  // after each, everything was made anew
   std::uint64_t fenced = 0;         // own services that another context has taken over
   std::uint64_t not_permitted = 0;  // requests that the servers refused
@@ -66,7 +65,6 @@ struct DirectoryCounters {
 struct DirectoryState {
   bool is_linked = false;
   std::string trouble;        // why it is not linked
-  std::string refusal;        // the last reason the servers gave for refusing something
   std::size_t services = 0;   // of others, in the cache
   std::size_t published = 0;  // own ones that the directory has
   std::size_t unsettled = 0;  // own ones that the directory does not have yet
@@ -237,7 +235,6 @@ class DirectoryResolver final : public spi::Resolver, private Directory::Listene
   bool is_linked_ = false;
   std::uint64_t session_ = 0;
   Nanoseconds down_since_;
-  std::string refusal_;
   DirectoryCounters counters_;
   std::unordered_map<ripc_service_id, Entry> entries_;
   std::list<ripc_service_id> order_;  // used longest ago first
