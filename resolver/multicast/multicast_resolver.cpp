@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/multicast/multicast_resolver.hpp"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/event_signal.hpp"
 #include "base/group_id.hpp"
 #include "base/plain_text.hpp"
+#include "base/thread.hpp"
 #include "base/timed_wait.hpp"
 #include "resolver/multicast/udp_network.hpp"
 #include "spi/holder_rules.hpp"
@@ -67,13 +66,10 @@ Result<std::unique_ptr<MulticastResolver>> MulticastResolver::create(const Multi
     resolver->networks_.push_back(std::move(*udp));
   }
   for (auto& other : others) resolver->networks_.push_back(std::move(other));
-  try {
-    resolver->thread_ = std::thread(
-        [raw = resolver.get(), watched = resolver->watch_networks()]() mutable { raw->run(std::move(watched)); });
-  } catch (const std::system_error& error) {
-    return system_error(error.code().value(), "Starting the thread of the multicast resolver", "raise ulimit -u");
-  }
-  ::pthread_setname_np(resolver->thread_.native_handle(), "ripc-multicast");
+  Status started = start_thread(
+      resolver->thread_, "ripc-multicast", "Starting the thread of the multicast resolver",
+      [raw = resolver.get(), watched = resolver->watch_networks()]() mutable { raw->run(std::move(watched)); });
+  if (!started.ok()) return started;
   return resolver;
 }
 

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -13,10 +12,10 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/event_signal.hpp"
+#include "base/thread.hpp"
 
 namespace ripc::internal::resolver {
 namespace {
@@ -53,13 +52,7 @@ ZooKeeperDirectory::~ZooKeeperDirectory() { stop(); }
 
 Status ZooKeeperDirectory::start(Listener& listener) {
   listener_ = &listener;
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    return system_error(error.code().value(), "Starting the thread of the ZooKeeper resolver", "raise ulimit -u");
-  }
-  ::pthread_setname_np(thread_.native_handle(), "ripc-zookeeper");
-  return {};
+  return start_thread(thread_, "ripc-zookeeper", "Starting the thread of the ZooKeeper resolver", [this] { run(); });
 }
 
 void ZooKeeperDirectory::stop() noexcept {

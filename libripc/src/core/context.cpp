@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/thread.hpp"
 #include "core/service.hpp"
 #include "core/service_id.hpp"
 #include "core/watch.hpp"
@@ -48,8 +49,7 @@ Status Context::start() {
   // A resolver that cannot report changes is asked when a send fails.
   (void)parts_.resolver->observe(
       *loop_, [this](const spi::Change& change) { resolver_changed(change); }, spi::Observe::what_arrives);
-  responder_ = std::thread([this] { loop_->run(); });
-  return {};
+  return start_thread(responder_, "ripc-responder", "Starting the responder of a context", [this] { loop_->run(); });
 }
 
 Context::~Context() {

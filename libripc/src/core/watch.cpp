@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/watch.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/backoff.hpp"
 #include "base/futex.hpp"
 #include "base/group_id.hpp"
 #include "base/loop_wait.hpp"
+#include "base/thread.hpp"
 #include "base/timed_wait.hpp"
 #include "core/context.hpp"
 
@@ -59,13 +57,7 @@ class WatchTable::Watch {
 
 Status WatchTable::start_locked() {
   if (thread_.joinable()) return {};
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    return system_error(error.code().value(), "Starting the thread that watches services", "raise ulimit -u");
-  }
-  ::pthread_setname_np(thread_.native_handle(), "ripc-watch");
-  return {};
+  return start_thread(thread_, "ripc-watch", "Starting the thread that watches services", [this] { run(); });
 }
 
 Result<WatchTable::WatchPointer> WatchTable::add(ripc_service_id id, Callback callback) {

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/workers.hpp"
 
-#include <pthread.h>
-
-#include <system_error>
 #include <utility>
 
+#include "base/thread.hpp"
 #include "rpc/server.hpp"
 
 namespace ripc::internal::rpc {
 
 Status Workers::start() {
-  try {
-    for (std::uint32_t index = 0; index < threads_wanted_; ++index) {
-      threads_.emplace_back([this] { work(); });
-      ::pthread_setname_np(threads_.back().native_handle(), "ripc-worker");
-    }
-  } catch (const std::system_error& error) {
-    stop();
-    return system_error(error.code().value(), "Starting a worker of an endpoint", "raise ulimit -u");
+  threads_.reserve(threads_wanted_);
+  Status status;
+  while (status.ok() && threads_.size() < threads_wanted_) {
+    std::thread thread;
+    status = start_thread(thread, "ripc-worker", "Starting a worker of an endpoint", [this] { work(); });
+    if (status.ok()) threads_.push_back(std::move(thread));
   }
-  return {};
+  if (!status.ok()) stop();
+  return status;
 }
 
 void Workers::stop() noexcept {

@@ -3,8 +3,10 @@
 #include "core/context.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -21,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "../base/process_helpers.hpp"
 #include "core/register_many.hpp"
 #include "core/service.hpp"
 #include "fake_source.hpp"
@@ -63,6 +66,30 @@ TEST_F(Contexts, AnOptionalTransportThatCannotStartIsLeftOut) {
   const std::vector<spi::Address> addresses = (*context)->paths().own_addresses();
   ASSERT_EQ(addresses.size(), 1u);
   EXPECT_EQ(addresses.front().transport, "fake");
+}
+
+TEST_F(Contexts, WithoutAThreadForTheResponderTheErrorSaysWhichLimitToRaise) {
+  SKIP_UNLESS_ROOT("becomes another user, because root has no limit of threads");
+  EXPECT_EQ(test::run_in_child([&] {
+              const rlimit none{0, 0};
+              CHILD_CHECK(::setrlimit(RLIMIT_NPROC, &none) == 0 && test::become_nobody());
+              const Status status = make({"broken"}).status();
+              CHILD_CHECK(status == RIPC_SYSTEM && test::mentions(status, "ulimit -u"));
+              return 0;
+            }),
+            0);
+}
+
+TEST_F(Contexts, TheResponderHasItsNameInToolsThatShowThreads) {
+  const Result<std::unique_ptr<Context>> context = make({"broken"});
+  ASSERT_TRUE(context.ok()) << context.status().text();
+  std::promise<std::string> named;
+  (*context)->loop().post([&] {
+    std::array<char, 16> name{};
+    ::pthread_getname_np(::pthread_self(), name.data(), name.size());
+    named.set_value(name.data());
+  });
+  EXPECT_EQ(named.get_future().get(), "ripc-responder");
 }
 
 // Like the queues of a device, which leave the loop only after their last sender has gone.

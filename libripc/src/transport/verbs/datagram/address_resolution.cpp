@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/verbs/datagram/address_resolution.hpp"
 
-#include <pthread.h>
-
 #include <new>
-#include <system_error>
 #include <utility>
+
+#include "base/thread.hpp"
 
 namespace ripc::internal::verbs {
 
 Status AddressResolution::start() {
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error& error) {
-    return system_error(error.code().value(), "Starting a thread of the multicast resolver", "raise ulimit -u");
-  }
-  ::pthread_setname_np(thread_.native_handle(), "ripc-fabric");
-  return {};
+  return start_thread(thread_, "ripc-fabric", "Starting a thread of the multicast resolver", [this] { serve(); });
 }
 
 void AddressResolution::stop() noexcept {
