@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +28,7 @@ namespace {
 
 // An attempt may fail for lack of memory.
 constexpr int kWithdrawAttempts = 3;
-constexpr long kWithdrawPause = 1'000'000;  // nanoseconds
+constexpr Nanoseconds kWithdrawPause = 1'000'000;
 
 // A lock is held for some microseconds; a process that holds it for this long is stopped.
 constexpr Nanoseconds kLockTimeout = 1'000'000'000;
@@ -99,8 +98,7 @@ Result<spi::ServiceRecord> LocalResolver::read_whole(ripc_service_id id) const {
     Result<spi::ServiceRecord> record = decode_service_record(*text, id);
     if (!(record.status() == RIPC_CORRUPT) || attempt == kTornReads) return record;
     // Another process may be overwriting it in place, which takes some microseconds.
-    const timespec pause{0, 20'000L * attempt};
-    ::nanosleep(&pause, nullptr);
+    pause_for(20'000u * static_cast<Nanoseconds>(attempt));
   }
 }
 
@@ -235,8 +233,7 @@ void LocalResolver::withdraw(const spi::ServiceRecord& record) noexcept {
   const Deadline deadline = lock_deadline();
   for (int attempt = 0; attempt < kWithdrawAttempts && !deadline.expired(); ++attempt) {
     if (try_withdraw({record.id, record.context, record.incarnation}, deadline)) return;
-    const timespec pause{0, kWithdrawPause};
-    ::nanosleep(&pause, nullptr);
+    pause_for(kWithdrawPause);
   }
   const std::lock_guard lock(mutex_);
   pending_.splice(pending_.end(), ended);

@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 
+#include "base/backoff.hpp"
 #include "resolver/local/service_record.hpp"
 
 namespace ripc::internal::resolver {
@@ -31,11 +31,6 @@ bool set_lock(int fd, short type) noexcept {
 }
 
 bool is_held_elsewhere(int error) noexcept { return error == EAGAIN || error == EACCES; }
-
-void pause_for(Nanoseconds time) noexcept {
-  const timespec duration{0, static_cast<long>(time)};
-  ::nanosleep(&duration, nullptr);
-}
 
 Status not_a_record(const std::string& path) {
   return Status(RIPC_CORRUPT, path +
@@ -183,7 +178,7 @@ void LockedRecord::unlock() noexcept {
 Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_service_id id, Deadline deadline) {
   const RuntimeDirectory::FileName name = RuntimeDirectory::file_name(id);
   const std::string path = record_path(directory, id);
-  Nanoseconds pause = kShortestLockPause;
+  Backoff pause{kShortestLockPause, kLongestLockPause};
   for (;;) {
     LockedRecord record(directory, id);
     record.fd_ = ForkGuard::open(
@@ -209,8 +204,7 @@ Result<LockedRecord> LockedRecord::lock(const RuntimeDirectory& directory, ripc_
     }
     if (deadline.expired()) return locked_elsewhere(path);
     record.unlock();
-    pause_for(std::min(pause, deadline.remaining()));
-    pause = std::min(2 * pause, kLongestLockPause);
+    pause_for(std::min(pause.next(), deadline.remaining()));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/event_signal.hpp"
+#include "base/handler_set.hpp"
 #include "base/random.hpp"
 #include "resolver/multicast/multicast_resolver.hpp"
 #include "spi/record_rights.hpp"
@@ -20,8 +21,6 @@ namespace {
 constexpr int kQuestionBurst = 16;
 // How many parts of a list are remembered at most, whatever is answered.
 constexpr std::size_t kMaxListParts = 65536;
-// The pause after a lack of memory, which may pass.
-constexpr timespec kRest{0, 1'000'000};
 
 }  // namespace
 
@@ -53,7 +52,7 @@ void MulticastResolver::run(Watched watched) noexcept {
       }
       const Nanoseconds now = monotonic_now();
       const Nanoseconds pause = due > now ? due - now : 0;
-      const timespec timeout{static_cast<time_t>(pause / 1'000'000'000), static_cast<long>(pause % 1'000'000'000)};
+      const timespec timeout = to_timespec(pause);
       if (::ppoll(descriptors.data(), descriptors.size(), due == UINT64_MAX ? nullptr : &timeout, nullptr) > 0) {
         if (descriptors[0].revents != 0) clear_event(wake_.get());
         for (std::size_t i = 1; i < descriptors.size(); ++i) {
@@ -65,7 +64,7 @@ void MulticastResolver::run(Watched watched) noexcept {
     } catch (const std::bad_alloc&) {
       // A received packet is lost, as packets may be; due work is done a moment later.
       if (stopping) return;
-      ::nanosleep(&kRest, nullptr);
+      wait_for_memory();
     }
   }
 }

@@ -194,7 +194,7 @@ spi::SentPackets UdpNetwork::ReplyChannel::send_to_groups(std::span<const std::b
 void UdpNetwork::ReplyChannel::wait(Nanoseconds timeout) noexcept {
   std::array<pollfd, 3> descriptors{
       {{sender4_.get(), POLLIN, 0}, {sender6_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
-  const timespec time{static_cast<time_t>(timeout / 1'000'000'000), static_cast<long>(timeout % 1'000'000'000)};
+  const timespec time = to_timespec(timeout);
   static_cast<void>(::ppoll(descriptors.data(), descriptors.size(), &time, nullptr));
   if (descriptors[2].revents != 0) clear_event(wake_.get());
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/event_signal.hpp"
+#include "base/handler_set.hpp"
 #include "base/thread.hpp"
 
 namespace ripc::internal::resolver {
@@ -25,7 +26,6 @@ constexpr Nanoseconds kLongestOpenPause = 5'000'000'000;
 // If no server accepts a connection, the client does not say how long to wait.
 constexpr Nanoseconds kConnectPause = 100'000'000;
 constexpr Nanoseconds kLookUpPause = 1'000'000'000;
-constexpr timespec kMemoryRest{0, 1'000'000};
 // The client sends all watches in one request after a reconnect, and the servers end a connection whose request exceeds
 // 1,048,575 bytes (jute.maxbuffer). The rest is for watches that are being set and removed.
 constexpr std::size_t kWatchesSize = 900'000;
@@ -89,7 +89,7 @@ void ZooKeeperDirectory::run() noexcept {
     try {
       is_running = turn();
     } catch (const std::bad_alloc&) {
-      ::nanosleep(&kMemoryRest, nullptr);
+      wait_for_memory();
     }
   }
   close_handle();
@@ -140,7 +140,7 @@ bool ZooKeeperDirectory::turn() {
   if ((interest_ & zk::kRead) != 0) descriptors[1].events |= POLLIN;
   if ((interest_ & zk::kWrite) != 0) descriptors[1].events |= POLLOUT;
   const Nanoseconds pause = client_due_ > now ? client_due_ - now : 0;
-  const timespec wait{static_cast<time_t>(pause / 1'000'000'000), static_cast<long>(pause % 1'000'000'000)};
+  const timespec wait = to_timespec(pause);
   ::ppoll(descriptors, handle_ != nullptr && fd_ >= 0 ? 2 : 1, &wait, nullptr);
   if (descriptors[0].revents != 0) clear_event(wake_.get());
   if (handle_ == nullptr || fd_ < 0) return true;

@@ -31,6 +31,16 @@ constexpr Nanoseconds elapsed(Nanoseconds since, Nanoseconds now) noexcept { ret
 // Wall clock; used only where times of different processes or hosts must be comparable (incarnations).
 inline Nanoseconds realtime_now() noexcept { return now_of(CLOCK_REALTIME); }
 
+constexpr timespec to_timespec(Nanoseconds time) noexcept {
+  return {static_cast<time_t>(time / 1'000'000'000), static_cast<long>(time % 1'000'000'000)};
+}
+
+// Ends early if a signal handler runs in this thread.
+inline void pause_for(Nanoseconds time) noexcept {
+  const timespec pause = to_timespec(time);
+  (void)nanosleep(&pause, nullptr);
+}
+
 // A point in time after which waiting stops. UINT64_MAX nanoseconds from now means never.
 class Deadline {
  public:

@@ -34,9 +34,7 @@ Status create_wake(UniqueFd& wake) noexcept {
 // When a stopped process continues, epoll_wait(2) also fails with EINTR, which looks the same as a signal handler.
 // ppoll(2) just continues in that case.
 ripc_status sleep_on(int epoll, Deadline deadline, Nanoseconds now, int other) noexcept {
-  constexpr Nanoseconds kSecond = 1'000'000'000;
-  const Nanoseconds left = deadline.remaining(now);
-  const timespec timeout{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
+  const timespec timeout = to_timespec(deadline.remaining(now));
   std::array<pollfd, 2> ready{{{epoll, POLLIN, 0}, {other, POLLIN, 0}}};
   const nfds_t size = other < 0 ? 1 : 2;
   const int count = ppoll(ready.data(), size, deadline.is_never() ? nullptr : &timeout, nullptr);

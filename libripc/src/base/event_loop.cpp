@@ -215,11 +215,10 @@ void EventLoop::run_timers() {
 void EventLoop::set_alarm_locked() noexcept {
   if (timer_order_.empty() || timer_order_.begin()->first >= alarm_at_) return;
   alarm_at_ = timer_order_.begin()->first;
-  constexpr Nanoseconds kSecond = 1'000'000'000;
   // 0 would disarm the alarm.
   const Nanoseconds at = std::clamp<Nanoseconds>(alarm_at_, 1, std::numeric_limits<std::int64_t>::max());
   itimerspec alarm{};
-  alarm.it_value = {static_cast<time_t>(at / kSecond), static_cast<long>(at % kSecond)};
+  alarm.it_value = to_timespec(at);
   (void)timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &alarm, nullptr);
 }
 

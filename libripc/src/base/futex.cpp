@@ -13,15 +13,14 @@
 namespace ripc::internal {
 
 namespace {
-constexpr Nanoseconds kSecond = 1'000'000'000;
 // After a handler with SA_RESTART the kernel restarts a wait without a timeout, but never a wait with one.
-constexpr Nanoseconds kLongest = 86400 * kSecond;
+constexpr Nanoseconds kLongest = 86400 * Nanoseconds{1'000'000'000};
 }  // namespace
 
 ripc_status futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Deadline deadline) noexcept {
   const Nanoseconds left = deadline.remaining();
   const Nanoseconds time = std::min(left, kLongest);
-  const timespec timeout{static_cast<time_t>(time / kSecond), static_cast<long>(time % kSecond)};
+  const timespec timeout = to_timespec(time);
   if (syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0) == 0) return RIPC_OK;
   if (errno == EINTR) return RIPC_INTERRUPTED;
   return errno == ETIMEDOUT && time == left ? RIPC_TIMEOUT : RIPC_OK;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <time.h>
 
 #include <array>
 #include <cstddef>
@@ -15,10 +14,7 @@
 
 namespace ripc::internal {
 
-void wait_for_memory() noexcept {
-  const timespec pause{0, static_cast<long>(kMemoryPause)};
-  (void)nanosleep(&pause, nullptr);
-}
+void wait_for_memory() noexcept { pause_for(kMemoryPause); }
 
 // ---- HandlerSet ----------------------------------------------------------------------------------------------
 

@@ -38,8 +38,7 @@ bool wait_in(EventLoop& loop, std::unique_lock<std::mutex>& lock, std::condition
   } else {
     // A condition variable cannot represent all of our times: one beyond its range means never.
     const bool is_never = deadline.at() > static_cast<Nanoseconds>(std::numeric_limits<std::int64_t>::max());
-    constexpr Nanoseconds kSecond = 1'000'000'000;
-    const timespec until{static_cast<time_t>(deadline.at() / kSecond), static_cast<long>(deadline.at() % kSecond)};
+    const timespec until = to_timespec(deadline.at());
     while (!done()) {
       if (is_never) {
         changed.wait(lock);

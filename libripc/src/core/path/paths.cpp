@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/path/paths.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -135,8 +133,7 @@ Result<std::shared_ptr<spi::Channel>> Paths::find_channel(ripc_service_id id, De
     if (loop_.in_loop_thread()) {
       (void)loop_.run_until([] { return false; }, Deadline::after(kRetryPause));
     } else {
-      const timespec pause{0, static_cast<long>(kRetryPause)};
-      nanosleep(&pause, nullptr);
+      pause_for(kRetryPause);
     }
   }
 }

@@ -164,7 +164,7 @@ void FabricNetwork::set_timer(bool at_once) noexcept {
   }
   if (at_once) due = 1;  // long ago
   itimerspec time{};
-  time.it_value = {static_cast<time_t>(due / 1'000'000'000), static_cast<long>(due % 1'000'000'000)};
+  time.it_value = to_timespec(due);
   (void)timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr);
 }
 
