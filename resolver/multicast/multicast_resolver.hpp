@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multicast resolver finds services on other hosts (and in other namespaces of this one) without a server. A
-// question goes to a multicast group that every context has joined; the holder of the ID replies to the asker alone.
-// Packets travel by UDP, by the datagrams of RDMA devices, or by both: all networks fill the same cache.
-//
-// Four things keep the traffic low. Answers are cached until a send fails, so a living service is asked for once.
-// Threads that want the same ID share one question. Questions also list services of the asker, which all receivers
-// learn. Services that are published close together share announcements. When nothing changes, nothing is sent.
-//
-// One thread of its own receives and replies; it sleeps in poll(). docs/internals/multicast.md has the details;
-// docs/security.md says what is protected with and without a cluster key.
+// The multicast resolver finds services on other hosts (and in other namespaces of this one) without a server.
+// docs/internals/multicast.md has the details; docs/security.md says what is protected with and without a cluster key.
 #pragma once
 
 #include <poll.h>

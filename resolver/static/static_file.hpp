@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a file of known services:
-//
-//   # comment, to the end of the line
-//   file-server         socket:10.0.0.7:7000  socket:[fd00::7]:7000
-//   "name with spaces"  shm:/run/site/ripc
-//   1000                socket:10.0.0.8:7000
-//   0x8000000000000001  socket:10.0.0.9:7000  group:caches  group:7
-//
-// Each line has one service: a name or an ID (decimal, or hexadecimal after 0x), then its addresses, best first, each
-// TRANSPORT:LOCATOR. The meaning of a locator depends on its transport. A name that has spaces, or starts with a digit,
-// a '#' or a quotation mark, is written in quotation marks; there are no escapes. group:NAME or group:NUMBER makes the
-// service a member of a group; a number is that of RIPC_GROUP_ID().
+// The text of a file of known services, which docs/deployment.md describes. In quotation marks, a name has no escapes.
+// A group's number is that of RIPC_GROUP_ID().
 #pragma once
 
 #include <functional>

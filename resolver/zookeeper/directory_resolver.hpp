@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds and publishes services through a directory (directory.hpp). Each service is a node that ends with its context's
-// session. The resolver keeps and watches what was looked up, so the directory reports when a service moves or ends,
-// and no one has to ask twice.
-//
-// Own services are "settled": the resolver compares what is wanted with what the directory has, and writes the
-// difference. The same few steps publish, take over, repeat after a lost connection, and make everything anew in a new
-// session. docs/internals/zookeeper.md has the details.
+// Finds and publishes services through a directory (directory.hpp). docs/internals/zookeeper.md has the details.
 #pragma once
 
 #include <algorithm>

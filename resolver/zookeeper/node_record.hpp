@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the resolver keeps in a directory: where, and in which form.
-//
-//   /s/BB/ID      a service: a packet with one service (spi/service_packet.hpp), signed if there is a cluster key. It
-//                 names the session that owns the node. BB is a hash of the ID, so that no folder has too many nodes.
-//   /g/GROUP/ID.S says that a service of the session S is in a group; empty. The service's record says so too, and
-//                 decides.
+// What the resolver keeps in a directory: where, and in which form (docs/wire.md, "Records in a directory"). A
+// service's folder is a hash of its ID, so that no folder has too many nodes. The record of a service decides which
+// groups it is in.
 #pragma once
 
 #include <cstddef>

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trust file: who the members of a cluster are, and what each may be. Plain text, one member in a line:
-//
-//   # name   public key                 services it may hold  groups       services it may call  its user on a host
-//   alice    ed25519:<64 hex digits>    holds=shop.*,bank     joins=prices calls=bank,shop.*     user=1000
-//   signature ed25519:<128 hex digits>  the last line, of everything above it; optional
-//
-// A list contains names of services, prefixes that end with '*', and IDs as 0x and hexadecimal digits. A blank, comma,
-// '*', '%' or control character in a name is written as '%' and two hexadecimal digits.
-//   holds  missing: no name and no number. Of the entries of all members that match a name, the most exact one decides:
-//          the name itself, else the longest prefix. So a member that is given a name holds it alone, whatever others'
-//          prefixes say. IDs made at random need no entry.
-//   joins  missing: no group. A record has the IDs of groups, so prefixes are only for services; '*' is every group.
-//   calls  missing: every service. IDs made at random can always be called: answers go to them.
-//   user   whose processes on this host are this member, as the kernel proves it.
+// The trust file: who the members of a cluster are, and what each may be. docs/security.md describes its lines. A last
+// line `signature ed25519:<128 hex digits>` signs everything above it. A record has the IDs of groups, not their names,
+// so `joins` has no prefixes. In a name, control characters are written as '%' and two hexadecimal digits, too.
 #pragma once
 
 #include <sys/types.h>

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of bulk connections between two contexts, which carry pulls and pushes. On TCP streams, the payload
-// follows its frame. On RDMA connections, the frames only say what may be read and written. docs/wire.md is the
-// specification. Little-endian, versioned; the decoder trusts nothing.
-//
-//   header   48 bytes   u8 version | u8 type | u16 zero | u32 length | u64 id | u64 key | u64 location | u64 offset |
-//                       u64 value
-//   payload  `length` bytes, then a trailer of 8 bytes: u32 status | u32 zero; data and push only
-//
-// The trailer says whether the payload is valid, because memory can go away while a frame is being sent.
+// The frames of bulk connections between two contexts, which carry pulls and pushes. On RDMA connections, the frames
+// only say what may be read and written. docs/wire.md is the specification; the decoder trusts nothing. The trailer
+// says whether the payload is valid, because memory can go away while a frame is being sent.
 //
 // Everything here may be called from any thread. Nothing allocates.
 #pragma once
@@ -65,10 +59,8 @@ constexpr bool has_payload(Type type) noexcept { return type == Type::data || ty
 // Writes a header that decode() accepts.
 void encode(const Frame& frame, std::span<std::byte, kHeaderSize> out) noexcept;
 
-// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault. Faults are an unknown type, a type that
-// this carrier does not have, and a nonzero field that must be 0. So are a length over its limit, a request for 0
-// bytes, an offset that overflows or exceeds a push, and a status that is unknown or, in finished, impossible. The
-// caller checks what keys, locations and ids mean.
+// RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault, such as a type that this carrier does
+// not have. The caller checks what keys, locations and ids mean.
 Result<Frame> decode(std::span<const std::byte, kHeaderSize> bytes, Carrier carrier = Carrier::stream) noexcept;
 
 std::array<std::byte, kTrailerSize> encode_trailer(ripc_status status) noexcept;

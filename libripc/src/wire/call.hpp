@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a call's messages, at the beginning of their first item. docs/wire.md is the specification.
-// Little-endian, versioned; the decoder trusts nothing.
-//
-//   32 bytes   u8 version | u8 kind | u16 flags | u32 number | u64 session | u64 incarnation | u32 code | u32 time
+// The header of a call's messages, at the beginning of their first item. docs/wire.md is the specification; the decoder
+// trusts nothing.
 //
 // Everything here may be called from any thread. Nothing allocates.
 #pragma once
@@ -70,9 +68,7 @@ void encode(const Header& header, std::byte* to) noexcept;
 
 // Reads the header at the beginning of a call's first item into `header`, even if it is not valid.
 // RIPC_VERSION_MISMATCH for another version; open, and a state without a session, are the same in all versions.
-// RIPC_CORRUPT for any other fault: too few bytes, an unknown kind, state or status, or an invalid number of slots. A
-// nonzero field that must be 0 is a fault too, and so is a zero field that must not be 0. The caller checks what
-// sessions and numbers mean.
+// RIPC_CORRUPT for any other fault. The caller checks what sessions and numbers mean.
 ripc_status decode(std::span<const std::byte> bytes, Header& header) noexcept;
 
 // How a repeated answer describes an item in a return buffer: u32 index | u64 size, and the item's bytes if the first

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of every datagram of a link. docs/wire.md is the specification. Little-endian, versioned; the decoder
-// trusts nothing.
-//
-//   header   28 bytes   u8 version | u8 kind | u8 before | u8 after | u32 sequence | u64 token | u32 spent |
-//                       u32 credit_link | u32 credit
-//   packet              of a data datagram, or a part of it, and perhaps of a multicast one (wire/packet.hpp); nothing
-//                       else has one
+// The header of every datagram of a link. docs/wire.md is the specification; the decoder trusts nothing.
 #pragma once
 
 #include <array>

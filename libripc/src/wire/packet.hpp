@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packet: the one encoding of messages, replies and notifications on every transport. docs/wire.md is its
-// specification. Little-endian, versioned; the decoder trusts nothing.
-//
-//   header   16 bytes   u8 version | u8 kind | u8 flags | u8 items | u32 tag | u64 source
-//   table    4 bytes per item   bits 0-27 length of the item's bytes in the body, bits 28-31 type
-//   body     the items' bytes, one after the other, no padding
-//
-// Every item that is not plain payload has a fixed-size body, listed with its type below. Only a returned item may be
-// followed by its bytes.
+// specification; the decoder trusts nothing.
 #pragma once
 
 #include <array>
@@ -183,15 +176,9 @@ class Packet {
  public:
   Packet() noexcept {}  // NOLINT(modernize-use-equals-default): then Packet{} would clear items_
 
-  // RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT for any other fault:
-  // - an unknown kind, flag or type, a source that is 0 or a group;
-  // - more items than allowed (in total, of the application, or grants), or a fixed-size body of the wrong size;
-  // - a header, table or body that runs past the end, bytes left over, 4 GiB or more;
-  // - a returned item with only some of its bytes, or more than RIPC_MAX_RETURNS with all of their bytes;
-  // - grants without request, two request items or two reply items, a message with a handle;
-  // - a notification without a handle as its first item, or with anything but payload after it.
-  // After a failure there are no items, and the other values mean nothing. Never allocates. The caller checks what the
-  // numbers in the items mean.
+  // RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT for any other fault that docs/wire.md lists. After a
+  // failure there are no items, and the other values mean nothing. Never allocates. The caller checks what the numbers
+  // in the items mean.
   Status decode(std::span<const std::byte> bytes) noexcept;
 
   std::size_t size() const noexcept { return bytes_.size(); }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frames of the socket transport's TCP connections. They carry the handshake of every connection, and what two
-// contexts say to each other over the control connection of their session. docs/wire.md is the specification.
-// Little-endian, versioned; the decoder trusts nothing.
-//
-//   header   8 bytes   u32 size of the frame | u8 version | u8 type | u16 zero
-//   fields   those of the structure below, in its order, without padding
+// contexts say to each other over the control connection of their session. docs/wire.md is the specification; the
+// decoder trusts nothing.
 //
 // Everything here may be called from any thread.
 #pragma once
@@ -254,10 +251,8 @@ ripc_status encode(const Frame& frame, std::vector<std::byte>& out);
 // RIPC_CORRUPT: the size is less than kPrefixSize or more than kMaxSize.
 Result<std::size_t> frame_size(std::span<const std::byte> prefix) noexcept;
 
-// Checks and reads one whole frame. RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT: an unknown type, a size
-// that is not the frame's, fields missing or bytes left over. Also a value that the structure's comment excludes, and a
-// status unknown to ripc.h. Never allocates. A Control's packet and a Streamed's datagram point into `bytes`; decode()
-// does not decode them.
+// Checks and reads one whole frame. RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault. Never
+// allocates. A Control's packet and a Streamed's datagram point into `bytes`; decode() does not decode them.
 Result<Frame> decode(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace ripc::internal::wire::session_control

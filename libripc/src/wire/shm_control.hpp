@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control messages of the shared-memory transport: what two contexts say to each other over their Unix socket
-// (SOCK_SEQPACKET; one message is one datagram). docs/wire.md is the specification. Descriptors that travel with a
-// message, as SCM_RIGHTS, are not part of it. Little-endian, versioned; the decoder trusts nothing.
-//
-//   header   8 bytes   u8 version | u8 type | u16 zero | u32 size of the datagram
-//   fields   those of the structure below, in its order, without padding
+// (SOCK_SEQPACKET; one message is one datagram). docs/wire.md is the specification; the decoder trusts nothing.
 //
 // Everything here may be called from any thread.
 #pragma once
@@ -145,10 +141,8 @@ bool operator==(const T& left, const T& right) noexcept { return fields::are_equ
 // value that decode() refuses. `out` is then empty.
 ripc_status encode(const Message& message, std::vector<std::byte>& out);
 
-// Checks and reads one whole datagram. RIPC_VERSION_MISMATCH for another version. RIPC_CORRUPT: an unknown type, a size
-// that is not the datagram's or over kMaxSize, fields missing or bytes left over. Also a value that the structure's
-// comment excludes, and a status unknown to ripc.h. Never allocates. A Control's packet points into `datagram`; the
-// packet itself is not decoded.
+// Checks and reads one whole datagram. RIPC_VERSION_MISMATCH for another version; RIPC_CORRUPT for any other fault.
+// Never allocates. A Control's packet points into `datagram`; the packet itself is not decoded.
 Result<Message> decode(std::span<const std::byte> datagram) noexcept;
 
 }  // namespace ripc::internal::wire::shm_control
