@@ -13,8 +13,6 @@ using namespace ripc::internal::capi;  // NOLINT
 
 namespace {
 
-constexpr Nanoseconds kDefaultTicketTimeout = 30'000'000'000;
-
 // The arguments of ripc_send() and ripc_reply(). They are in memory, so that the fast path keeps no register for
 // arguments that only the other path needs.
 struct Sending {
@@ -51,10 +49,18 @@ std::unique_ptr<ripc_ticket> make_ticket(ripc_service* service) {
   return std::make_unique<ripc_ticket>(nullptr, from(service)->context().spin().any_peer());
 }
 
-bool has_unknown_flag(const ripc_send_options& options) noexcept {
-  return (options.flags & ~std::uint32_t{RIPC_SEND_UNORDERED}) != 0;
+// Reads the options, and sets those arguments that one message and several may have.
+Status read_options(const ripc_send_options* options, ripc_send_options& given, core::SendArguments& arguments) {
+  ripc_send_options_init(&given);
+  if (!read_sized(options, given)) return bad_size("ripc_send_options");
+  if ((given.flags & ~std::uint32_t{RIPC_SEND_UNORDERED}) != 0)
+    return Status(RIPC_INVALID_ARGUMENT, "The only flag of a send is RIPC_SEND_UNORDERED.");
+  if (given.timeout != RIPC_DEFAULT_TIME) arguments.timeout = given.timeout;
+  arguments.callback = given.callback;
+  arguments.user = given.user;
+  arguments.unordered = given.flags != 0;
+  return {};
 }
-Status unknown_flag() { return Status(RIPC_INVALID_ARGUMENT, "The only flag of a send is RIPC_SEND_UNORDERED."); }
 
 Status send_message(const Sending& sending) {
   const auto& [service, to, reply_to, items, count, options, ticket] = sending;
@@ -64,37 +70,27 @@ Status send_message(const Sending& sending) {
   if (items == nullptr && count != 0) [[unlikely]]
     return Status(RIPC_INVALID_ARGUMENT, "There is a count of items but no array.");
   core::SendArguments arguments;
-  ripc_group_outcome* outcome_to = nullptr;
   auto outcome = blank<ripc_group_outcome>();
   arguments.to = to;
   arguments.items = {items, count};
   arguments.reply_to = from(reply_to);
-  if (options != nullptr) {
-    ripc_send_options given;
-    ripc_send_options_init(&given);
-    if (!read_sized(options, given)) return bad_size("ripc_send_options");
-    if (given.returns == nullptr && given.return_count != 0)
-      return Status(RIPC_INVALID_ARGUMENT, "There is a count of return buffers but no array.");
-    if (has_unknown_flag(given)) return unknown_flag();
-    arguments.tag = given.tag;
-    arguments.returns = {given.returns, given.return_count};
-    arguments.timeout = given.timeout != RIPC_DEFAULT_TIME ? given.timeout : kDefaultTicketTimeout;
-    arguments.callback = given.callback;
-    arguments.user = given.user;
-    arguments.request_id = given.request_id;
-    arguments.unordered = given.flags != 0;
-    outcome_to = given.outcome;
-    if (outcome_to != nullptr) {
-      if (!read_sized(outcome_to, outcome)) return bad_size("ripc_group_outcome");
-      outcome.members = outcome.taken = 0;
-      arguments.outcome = &outcome;
-    }
+  ripc_send_options given;
+  if (Status status = read_options(options, given, arguments); !status.ok()) return status;
+  if (given.returns == nullptr && given.return_count != 0)
+    return Status(RIPC_INVALID_ARGUMENT, "There is a count of return buffers but no array.");
+  arguments.tag = given.tag;
+  arguments.returns = {given.returns, given.return_count};
+  arguments.request_id = given.request_id;
+  if (given.outcome != nullptr) {
+    if (!read_sized(given.outcome, outcome)) return bad_size("ripc_group_outcome");
+    outcome.members = outcome.taken = 0;
+    arguments.outcome = &outcome;
   }
   // Made before the message is sent, because nothing may fail afterwards.
   std::unique_ptr<ripc_ticket> made;
   if (ticket != nullptr) made = make_ticket(service);
   Status status = from(service)->sender().send(arguments, made ? &made->ticket : nullptr);
-  if (outcome_to != nullptr) (void)write_sized(outcome, outcome_to);
+  if (given.outcome != nullptr) (void)write_sized(outcome, given.outcome);
   if (made && made->ticket) *ticket = made.release();
   return status;
 }
@@ -160,20 +156,11 @@ ripc_status ripc_send_many(ripc_service* service, ripc_service_id to, const ripc
       return Status(RIPC_INVALID_ARGUMENT, "There is a count of messages but no array.");
     core::SendArguments each;
     each.to = to;
-    each.timeout = kDefaultTicketTimeout;
-    if (options != nullptr) {
-      ripc_send_options given;
-      ripc_send_options_init(&given);
-      if (!read_sized(options, given)) return bad_size("ripc_send_options");
-      if (given.tag != 0 || given.return_count != 0 || given.request_id != nullptr || given.outcome != nullptr)
-        return Status(RIPC_INVALID_ARGUMENT,
-                      "Of the options of ripc_send_many() only the time-out, the callback and the flags may be set.");
-      if (has_unknown_flag(given)) return unknown_flag();
-      if (given.timeout != RIPC_DEFAULT_TIME) each.timeout = given.timeout;
-      each.callback = given.callback;
-      each.user = given.user;
-      each.unordered = given.flags != 0;
-    }
+    ripc_send_options given;
+    if (Status status = read_options(options, given, each); !status.ok()) return status;
+    if (given.tag != 0 || given.return_count != 0 || given.request_id != nullptr || given.outcome != nullptr)
+      return Status(RIPC_INVALID_ARGUMENT,
+                    "Of the options of ripc_send_many() only the time-out, the callback and the flags may be set.");
     // Made before anything is sent, because nothing may fail afterwards.
     std::vector<std::unique_ptr<ripc_ticket>> made(tickets != nullptr ? count : 0);
     for (auto& one : made) one = make_ticket(service);
