@@ -20,36 +20,13 @@ bool wraps_around(const void* data, std::size_t size) noexcept { return size > U
 
 // ---- Hold ------------------------------------------------------------------------------------------------------
 
-Hold::Hold(Hold&& other) noexcept
-    : owner_(std::exchange(other.owner_, nullptr)),
-      arena_(std::exchange(other.arena_, nullptr)),
-      offset_(std::exchange(other.offset_, 0)),
-      lease_size_(std::exchange(other.lease_size_, 0)),
-      residence_(std::exchange(other.residence_, {})) {}
-
-Hold& Hold::operator=(Hold&& other) noexcept {
-  if (this != &other) {
-    reset();
-    owner_ = std::exchange(other.owner_, nullptr);
-    arena_ = std::exchange(other.arena_, nullptr);
-    offset_ = std::exchange(other.offset_, 0);
-    lease_size_ = std::exchange(other.lease_size_, 0);
-    residence_ = std::exchange(other.residence_, {});
-  }
-  return *this;
-}
-
 void Hold::reset() noexcept {
-  if (arena_ != nullptr) {
-    Pool::Implementation& pool = *owner_->implementation_;
+  if (place_.arena != nullptr) {
+    Pool::Implementation& pool = *place_.owner->implementation_;
     const std::lock_guard guard(pool.mutex);
     pool.end_hold(*this);
   }
-  owner_ = nullptr;
-  arena_ = nullptr;
-  offset_ = 0;
-  lease_size_ = 0;
-  residence_ = {};
+  place_ = {};
 }
 
 // ---- Leases ----------------------------------------------------------------------------------------------------
@@ -223,7 +200,7 @@ Status Pool::release(void* data) {
 }
 
 void Pool::release(const Hold& hold) noexcept {
-  if (hold.arena_ == nullptr) return;
+  if (hold.place_.arena == nullptr) return;
   Implementation& pool = *implementation_;
   const std::lock_guard guard(pool.mutex);
   const Piece piece = pool.held_piece(hold);
@@ -314,18 +291,15 @@ Result<Hold> Pool::hold(const void* data, std::size_t size) {
                     "leased, or lease a larger buffer.");
     }
     ++piece.lease->holds;
-    hold.arena_ = piece.arena;
-    hold.offset_ = offset;
-    hold.lease_size_ = piece.lease->size;
-    hold.residence_ = Residence::pooled();
+    hold.place_ = {this, piece.arena, offset, piece.lease->size, Residence::pooled()};
   } else if (size > 0 && pool.touches_arena(data, size)) {
     return Status(RIPC_INVALID_ARGUMENT,
                   "The range has bytes of the buffer pool that are not leased (any more); lease a buffer, and release "
                   "it only after the send call.");
   } else if (size > 0) {
-    hold.residence_ = Residence(pool.registrations.registration_of(data, size));
+    hold.place_.residence = Residence(pool.registrations.registration_of(data, size));
   }
-  hold.owner_ = this;
+  hold.place_.owner = this;
   return hold;
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/status.hpp"
 #include "memory/residence.hpp"
@@ -36,26 +37,35 @@ struct Arena {
 class Hold {
  public:
   Hold() noexcept = default;
-  Hold(Hold&& other) noexcept;
-  Hold& operator=(Hold&& other) noexcept;
+  Hold(Hold&& other) noexcept : place_(std::exchange(other.place_, {})) {}
+  Hold& operator=(Hold&& other) noexcept {
+    Hold taken(std::move(other));
+    std::swap(place_, taken.place_);
+    return *this;
+  }
   ~Hold() { reset(); }
   void reset() noexcept;
-  explicit operator bool() const noexcept { return owner_ != nullptr; }
+  explicit operator bool() const noexcept { return place_.owner != nullptr; }
 
   // What a transport needs to know to expose the bytes.
-  const Arena* arena() const noexcept { return arena_; }           // nullptr: foreign memory. Valid while held
-  std::uint64_t offset() const noexcept { return offset_; }        // of the range in the arena
-  std::size_t lease_size() const noexcept { return lease_size_; }  // of the lease that the range is part of; 0: foreign
+  const Arena* arena() const noexcept { return place_.arena; }     // nullptr: foreign memory. Valid while held
+  std::uint64_t offset() const noexcept { return place_.offset; }  // of the range in the arena
+  std::size_t lease_size() const noexcept {
+    return place_.lease_size;
+  }  // of the lease that the range is part of; 0: foreign
   // The residence of the range, which can be pinned only while it is held.
-  const Residence& residence() const noexcept { return residence_; }
+  const Residence& residence() const noexcept { return place_.residence; }
 
  private:
   friend class Pool;
-  class Pool* owner_ = nullptr;
-  const Arena* arena_ = nullptr;
-  std::uint64_t offset_ = 0;
-  std::size_t lease_size_ = 0;
-  Residence residence_;
+  struct Place {
+    class Pool* owner = nullptr;
+    const Arena* arena = nullptr;
+    std::uint64_t offset = 0;
+    std::size_t lease_size = 0;
+    Residence residence;
+  };
+  Place place_;
 };
 
 class Pool {
