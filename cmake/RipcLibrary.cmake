@@ -10,9 +10,6 @@ if(NOT RIPC_XXHASH_INCLUDE_DIR)
   message(FATAL_ERROR "xxhash.h not found: run scripts/setup, or install libxxhash-dev")
 endif()
 
-# Header-only too: the local resolver's records are JSON.
-find_package(nlohmann_json REQUIRED)
-
 # The message authentication codes of the cluster key.
 find_path(RIPC_SODIUM_INCLUDE_DIR sodium.h DOC "Folder of sodium.h")
 find_library(RIPC_SODIUM_LIBRARY sodium DOC "libsodium")
@@ -84,7 +81,6 @@ endfunction()
 
 add_library(ripc_objects OBJECT ${RIPC_LIBRARY_SOURCES})
 ripc_configure_library(ripc_objects)
-target_link_libraries(ripc_objects PRIVATE nlohmann_json::nlohmann_json)
 ripc_unite(ripc_objects 24)
 # With a section for each function, the linker leaves out what a program with libripc.a does not use.
 target_compile_options(ripc_objects PRIVATE -ffunction-sections -fdata-sections)

@@ -6,6 +6,7 @@ if(RIPC_BUILD_CLI)
   file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/libripc/cli/*.cpp")
   if(cli_sources)
     find_package(CLI11 REQUIRED)
+    find_package(nlohmann_json REQUIRED)
     # bin/ripc uses the shared library like any other program, so it measures what users of the library get.
     file(RELATIVE_PATH library_from_bin
       "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
@@ -69,7 +70,8 @@ if(RIPC_BUILD_EXAMPLES)
   # Key-value service and transactions.
   find_package(absl QUIET)
   find_package(CLI11 QUIET)
-  if(absl_FOUND AND CLI11_FOUND)
+  find_package(nlohmann_json QUIET)
+  if(absl_FOUND AND CLI11_FOUND AND nlohmann_json_FOUND)
     foreach(name kv transactions)
       ripc_add_example(${name} "${PROJECT_SOURCE_DIR}/examples/kv/${name}.cpp")
       target_link_libraries(ripc_example_${name} PRIVATE absl::flat_hash_map absl::node_hash_map CLI11::CLI11

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resolver/local/service_record.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
+#include "base/parse_number.hpp"
 #include "base/plain_text.hpp"
 #include "base/runtime_directory.hpp"
-#include "resolver/local/json_value.hpp"
 #include "spi/holder_rules.hpp"
 
 namespace ripc::internal::resolver {
@@ -16,7 +16,6 @@ namespace {
 
 constexpr unsigned kFormat = 1;
 constexpr unsigned kFormatWithGroups = 2;
-constexpr std::size_t kMaxDepth = 8;  // a record needs 4
 
 std::string to_hex(std::uint64_t number) { return RuntimeDirectory::file_name(number).data(); }
 
@@ -26,16 +25,7 @@ std::uint64_t fnv1a(std::string_view text) noexcept {
   return hash;
 }
 
-std::optional<std::uint64_t> hex_member(const JsonValue& object, std::string_view name) noexcept {
-  const std::string* text = object.string_member(name);
-  return text == nullptr ? std::nullopt : RuntimeDirectory::number_of(*text);
-}
-
-JsonValue parse(std::string_view text) {
-  return text.size() > kMaxRecordSize ? JsonValue() : JsonValue::parse(text, kMaxDepth);
-}
-
-// What is wrong with the record; nullptr: nothing. The parser and the writer check UTF-8.
+// What is wrong with the record; nullptr: nothing.
 const char* find_fault(const spi::ServiceRecord& record) noexcept {
   if (record.id == 0) return "its ID is 0";
   if (is_group(record.id)) return "its ID is that of a group";
@@ -49,11 +39,20 @@ const char* find_fault(const spi::ServiceRecord& record) noexcept {
       return "the transport of an address has not 1 to 15 bytes";
     if (address.locator.empty() || address.locator.size() > spi::kMaxLocatorSize)
       return "the locator of an address has not 1 to 4096 bytes";
-    if (address.transport.find('\0') != std::string::npos || address.locator.find('\0') != std::string::npos)
-      return "an address has a zero byte";
+    if (!is_plain_text(address.transport) || !is_plain_text(address.locator))
+      return "an address is not UTF-8, or has a control character";
     if (!spi::is_for_records(address)) return "a shared-memory address names a directory";
   }
   return nullptr;
+}
+
+void append_string(std::string_view text, std::string& to) {
+  to += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') to += '\\';
+    to += c;
+  }
+  to += '"';
 }
 
 // The members are sorted by name, so that the text of a record is the same every time.
@@ -61,9 +60,9 @@ std::string body_of(const spi::ServiceRecord& record) {
   std::string body = "{\"addresses\":[";
   for (const spi::Address& address : record.addresses) {
     body += &address == record.addresses.data() ? "{\"locator\":" : ",{\"locator\":";
-    append_json_string(address.locator, body);
+    append_string(address.locator, body);
     body += ",\"transport\":";
-    append_json_string(address.transport, body);
+    append_string(address.transport, body);
     body += '}';
   }
   body += "],\"context\":\"" + to_hex(record.context) + '"';
@@ -71,56 +70,78 @@ std::string body_of(const spi::ServiceRecord& record) {
     body += (index == 0 ? ",\"groups\":[\"" : ",\"") + to_hex(record.groups[index]) + '"';
   if (!record.groups.empty()) body += ']';
   body += ",\"id\":\"" + to_hex(record.id) + "\",\"incarnation\":" + std::to_string(record.incarnation) + ",\"name\":";
-  append_json_string(record.name, body);
+  append_string(record.name, body);
   body += ",\"pid\":" + std::to_string(record.pid) + '}';
   return body;
+}
+
+// Takes a text apart. Each function is false if the text does not go on in this way.
+class Reader {
+ public:
+  explicit Reader(std::string_view text) noexcept : left_(text) {}
+
+  std::string_view left() const noexcept { return left_; }
+  bool literal(std::string_view text) noexcept { return left_.starts_with(text) && take(text.size()) == text; }
+  template <typename Number>
+  bool number(Number& number) noexcept {
+    return parse_number(take(std::min(left_.find_first_not_of("0123456789"), left_.size())), number);
+  }
+  bool hex(std::uint64_t& number) noexcept {
+    if (!literal("\"")) return false;
+    const std::optional<std::uint64_t> digits = RuntimeDirectory::number_of(left_.substr(0, 16));
+    if (!digits) return false;
+    number = *digits;
+    take(16);
+    return literal("\"");
+  }
+  bool string(std::string& text) {
+    if (!literal("\"")) return false;
+    while (!left_.empty()) {
+      char next = take(1).front();
+      if (next == '"') return true;
+      if (next == '\\') {
+        if (!left_.starts_with('"') && !left_.starts_with('\\')) return false;
+        next = take(1).front();
+      }
+      text += next;
+    }
+    return false;
+  }
+
+ private:
+  std::string_view take(std::size_t size) noexcept {
+    const std::string_view taken = left_.substr(0, size);
+    left_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  std::string_view left_;
+};
+
+// Reads what body_of() writes. The size of the text limits the lists.
+bool read_body(Reader reader, spi::ServiceRecord& record) {
+  if (!reader.literal("{\"addresses\":[")) return false;
+  while (reader.literal(record.addresses.empty() ? "{\"locator\":" : ",{\"locator\":")) {
+    spi::Address& address = record.addresses.emplace_back();
+    if (!reader.string(address.locator) || !reader.literal(",\"transport\":") || !reader.string(address.transport) ||
+        !reader.literal("}"))
+      return false;
+  }
+  if (!reader.literal("],\"context\":") || !reader.hex(record.context)) return false;
+  if (reader.literal(",\"groups\":[")) {
+    do {
+      if (!reader.hex(record.groups.emplace_back())) return false;
+    } while (reader.literal(","));
+    if (!reader.literal("]")) return false;
+  }
+  return reader.literal(",\"id\":") && reader.hex(record.id) && reader.literal(",\"incarnation\":") &&
+         reader.number(record.incarnation) && reader.literal(",\"name\":") && reader.string(record.name) &&
+         reader.literal(",\"pid\":") && reader.number(record.pid) && reader.left() == "}";
 }
 
 Status corrupt(const char* what) {
   return Status(RIPC_CORRUPT, std::string("This is not a service record: ") + what +
                                   ". Remove it, or let the service be registered again.");
-}
-
-Result<spi::ServiceRecord> from_json(const JsonValue& body, ripc_service_id id) {
-  if (body.kind() != JsonValue::Kind::object) return corrupt("it is not a JSON object");
-  const std::optional<std::uint64_t> written_id = hex_member(body, "id");
-  if (!written_id) return corrupt("it has no ID");
-  if (*written_id != id) return corrupt("it is that of another ID");
-  const std::string* name = body.string_member("name");
-  const std::optional<std::uint64_t> incarnation = body.number_member("incarnation");
-  const std::optional<std::uint64_t> context = hex_member(body, "context");
-  const std::optional<std::uint64_t> pid = body.number_member("pid");
-  const JsonValue* addresses = body.member("addresses");
-  if (name == nullptr || !incarnation || !context || !pid || *pid > std::numeric_limits<std::uint32_t>::max() ||
-      addresses == nullptr || addresses->kind() != JsonValue::Kind::array ||
-      addresses->elements().size() > spi::kMaxAddresses)
-    return corrupt("a member is missing or of the wrong type");
-
-  spi::ServiceRecord record;
-  record.id = id;
-  record.name = *name;
-  record.incarnation = *incarnation;
-  record.context = *context;
-  record.pid = static_cast<std::uint32_t>(*pid);
-  for (const JsonValue& address : addresses->elements()) {
-    if (address.kind() != JsonValue::Kind::object) return corrupt("an address is not a JSON object");
-    const std::string* transport = address.string_member("transport");
-    const std::string* locator = address.string_member("locator");
-    if (transport == nullptr || locator == nullptr) return corrupt("an address lacks transport or locator");
-    record.addresses.push_back({*transport, *locator});
-  }
-  if (const JsonValue* groups = body.member("groups")) {
-    if (groups->kind() != JsonValue::Kind::array || groups->elements().size() > kMaxGroups)
-      return corrupt("its groups are not a list of up to 64");
-    for (const JsonValue& group : groups->elements()) {
-      const std::string* text = group.string();
-      const std::optional<std::uint64_t> number = text == nullptr ? std::nullopt : RuntimeDirectory::number_of(*text);
-      if (!number) return corrupt("a group is not an ID");
-      record.groups.push_back(*number);
-    }
-  }
-  if (const char* fault = find_fault(record)) return corrupt(fault);
-  return record;
 }
 
 }  // namespace
@@ -135,30 +156,30 @@ Result<std::string> encode_service_record(const spi::ServiceRecord& record) {
   if (whole.size() > kMaxRecordSize)
     return Status(RIPC_LIMIT, "The service cannot be published: its record would have " + std::to_string(whole.size()) +
                                   " bytes, more than 65536. Give it fewer or shorter addresses.");
-  if (parse(text).kind() == JsonValue::Kind::none)
-    return Status(RIPC_INVALID_ARGUMENT, "The service cannot be published: its name or an address is not UTF-8.");
   return whole;
 }
 
 Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_service_id id) {
   if (text.size() > kMaxRecordSize) return corrupt("it is larger than 64 KiB");
-  const JsonValue whole = parse(text);
-  if (whole.kind() != JsonValue::Kind::object) return corrupt("it is not a JSON object");
-  const std::optional<std::uint64_t> format = whole.number_member("format");
-  if (!format) return corrupt("it has no format number");
-  if (*format != kFormat && *format != kFormatWithGroups)
+  // An overwrite pads with them.
+  Reader reader(text.substr(0, text.find_last_not_of(' ') + 1));
+  std::uint64_t format = 0;
+  if (!reader.literal("{\"format\":") || !reader.number(format) || reader.left().find_first_of(",}") != 0)
+    return corrupt("it has no format number");
+  if (format != kFormat && format != kFormatWithGroups)
     return Status(RIPC_VERSION_MISMATCH,
-                  "The service record has format " + std::to_string(*format) +
+                  "The service record has format " + std::to_string(format) +
                       "; this libripc knows formats 1 and 2. Use one version of libripc on this host.");
-  const std::optional<std::uint64_t> check = hex_member(whole, "check");
-  const JsonValue* body = whole.member("record");
-  if (!check || body == nullptr || body->kind() != JsonValue::Kind::object)
-    return corrupt("a member is missing or of the wrong type");
-  Result<spi::ServiceRecord> record = from_json(*body, id);
-  if (record.ok() && record->groups.empty() != (*format == kFormat)) return corrupt("it has groups, or lacks them");
-  // The hash is of the text as it would be written now, so anything else in a hostile text is ignored.
-  if (record.ok() && fnv1a(body_of(*record)) != *check)
-    return corrupt("its check sum is wrong, so it is torn or was edited");
+  std::uint64_t check = 0;
+  spi::ServiceRecord record;
+  const bool has_head = reader.literal(",\"check\":") && reader.hex(check) && reader.literal(",\"record\":");
+  if (!has_head || !reader.left().ends_with("}\n")) return corrupt("a member is missing or of the wrong type");
+  const std::string_view body = reader.left().substr(0, reader.left().size() - 2);
+  if (!read_body(Reader(body), record)) return corrupt("a member is missing or of the wrong type");
+  if (record.id != id) return corrupt("it is that of another ID");
+  if (const char* fault = find_fault(record)) return corrupt(fault);
+  if (record.groups.empty() != (format == kFormat)) return corrupt("it has groups, or lacks them");
+  if (fnv1a(body) != check) return corrupt("its check sum is wrong, so it is torn or was edited");
   return record;
 }
 

@@ -5,9 +5,9 @@
 //    "context":"16 hex digits", "groups":["16 hex digits"], "id":"16 hex digits", "incarnation":N, "name":"...",
 //    "pid":N}}
 //
-// in this order and without spaces; a reader takes any order, members that it does not know (nested up to 8 deep in
-// all), and white space. `check` is the FNV-1a hash of the record's text. It tells a whole record from one that is just
-// being overwritten in place, not a genuine one from a forged one. Without groups, the member is left out and the
+// in this order and without spaces, then a line feed, and perhaps spaces. `check` is the FNV-1a hash of the record's
+// text. It tells a whole record from one that is just being overwritten in place, not a genuine one from a forged one.
+// A new member needs a new format. Without groups, the member is left out and the
 // format is 1. With groups the format is 2, and an older libripc leaves the record alone. A context of 0 marks a record
 // that was withdrawn but could not be removed.
 #pragma once
@@ -28,8 +28,7 @@ inline constexpr std::size_t kMaxRecordSize = std::size_t{64} << 10;  // bytes o
 Result<std::string> encode_service_record(const spi::ServiceRecord& record);
 
 // The record of the service `id`. RIPC_CORRUPT for anything that encode_service_record() does not make, and for a
-// record of another ID (members that it does not know are ignored); RIPC_VERSION_MISMATCH for another format number.
-// Any bytes are allowed.
+// record of another ID; RIPC_VERSION_MISMATCH for another format number. Any bytes are allowed.
 Result<spi::ServiceRecord> decode_service_record(std::string_view text, ripc_service_id id);
 
 }  // namespace ripc::internal::resolver

@@ -43,7 +43,7 @@ std::string whole_of(std::string_view body) {
   whole += digits.data();
   whole += "\",\"record\":";
   whole += body;
-  whole += '}';
+  whole += "}\n";
   return whole;
 }
 
