@@ -112,13 +112,6 @@ class Bench(CliTest):
         self.assertEqual(len(rates), 3)
         self.assertEqual(result["messages_per_second"], rates[1])
 
-    def test_limits_need_no_library(self):
-        for wait in ("spin", "block"):
-            result = self.bench("limits", "--iterations", "1000", "--wait", wait)
-            for field in (
-                "cacheline_rtt_ns", "memcpy_bytes_per_second", "udp_rtt_ns", "tcp_rtt_ns", "tcp_bytes_per_second"):
-                self.assertGreater(result[field], 0)
-
     def test_pool_is_measured_against_malloc(self):
         result = self.bench("pool", "--size", "64K", "--iterations", "1000")
         self.assertGreater(result["lease_release_ns"], 0)
@@ -171,16 +164,22 @@ class Bench(CliTest):
         self.fail(f"it started none: {process.poll()}")
 
     def test_the_death_of_the_other_side_ends_it_while_it_spins(self):
-        bench = self.start("bench", "limits", "--iterations", "1000000000", stderr=subprocess.PIPE)
-        child = self.children(bench)[0]
-        end = time.monotonic() + PATIENCE
-        spent = 0
-        while spent < 20 and time.monotonic() < end:  # ticks of processor time: it spins
-            with open(f"/proc/{child}/stat", encoding="ascii") as file:
-                spent = int(file.read().rpartition(")")[2].split()[11])
-        os.kill(child, signal.SIGKILL)
-        self.assertEqual(bench.wait(PATIENCE), 1)
-        self.assertIn(b"other side", bench.stderr.read())
+        for attempt in range(50):
+            bench = self.start("bench", "pingpong", "--transport", "shm", "--iterations", "1000000", "--runs", "20",
+                               stderr=subprocess.PIPE)
+            try:
+                child = self.children(bench)[0]
+                spent = 0
+                while spent < 2 + attempt % 8:  # ticks of processor time: it spins
+                    with open(f"/proc/{child}/stat", encoding="ascii") as file:
+                        spent = int(file.read().rpartition(")")[2].split()[11])
+                os.kill(child, signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # its run was over
+            # Else they exchanged messages, and did not spin on bare cache lines.
+            if bench.wait(PATIENCE) == 1 and b"other side of the measurement" in bench.stderr.read():
+                return
+        self.fail("it never spun on bare cache lines")
 
     def test_its_own_key_has_no_name_that_an_interrupted_one_could_leave_behind(self):
         self.environment["TMPDIR"] = self.folder

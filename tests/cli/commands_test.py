@@ -16,7 +16,7 @@ from harness import PATIENCE, RIPC, CliTest  # noqa: E402
 COMPLETION = pathlib.Path(__file__).resolve().parents[2] / "libripc/cli/completion.bash"
 
 COMMANDS = ["serve", "get", "serve-calls", "call", "wait", "watch", "ping", "resolve", "services", "doctor", "key", "trust", "bench"]
-BENCHES = ["pingpong", "rate", "bandwidth", "calls", "service", "protocols", "limits", "pool"]
+BENCHES = ["pingpong", "rate", "bandwidth", "calls", "service", "protocols", "pool"]
 
 
 class Help(CliTest):

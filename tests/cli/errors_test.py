@@ -158,7 +158,7 @@ class LostOutput(ErrorTest):
         commands = [
             ["services"], ["services", "--json"], ["resolve", "files", "--json"], ["wait", "files"], ["ping", "files"],
             ["ping", "files", "--json"], ["doctor"], ["trust", "list", "--json"], ["key", "show"],
-            ["key", "new", "--force", "--json", "-o", os.path.join(self.folder, "new.key")], ["bench", "limits", "--iterations", "100"],
+            ["key", "new", "--force", "--json", "-o", os.path.join(self.folder, "new.key")], ["bench", "pool", "--iterations", "100"],
             ["call", "demo", "0", "--data", "x"], ["--help"], ["ping", "--help"], ["--version"],
         ]
         for redirection in (">/dev/full", ">&-"):

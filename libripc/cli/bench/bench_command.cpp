@@ -29,7 +29,6 @@ bool has_kinds(const BenchOptions& options) {
 }
 
 BenchResult run_once(const BenchOptions& options) {
-  if (options.bench == "limits") return bench::run_limits(options);
   if (options.bench == "pool") return bench::run_pool(options);
   if (options.bench == "pingpong") return bench::run_pingpong(options);
   if (options.bench == "calls") return bench::run_calls(options);
@@ -143,7 +142,7 @@ int run_bench(BenchOptions options) {
     runs.push_back(*std::move(result));
   }
   Json json = {{"bench", options.bench}};
-  json["transport"] = options.bench == "limits" ? Json(nullptr) : Json(options.transport);
+  json["transport"] = options.transport;
   json["kind"] = has_kinds(options) ? Json(options.kind) : Json(nullptr);
   json["size"] = options.size;
   json["iterations"] = runs.front()["iterations"];
@@ -188,8 +187,6 @@ constexpr BenchKind kBenches[] = {
      "", "adaptive,spin,block,thread", 64, "ripc bench service --service-time 5 --rate 20000 --neighbours 2"},
     {"protocols", "Time of a message over its size, for each way that a payload can travel; marks what AUTO takes", "",
      "spin,block,adaptive", 64 * kMebibyte, "ripc bench protocols --transport socket --size 1M"},
-    {"limits", "What this machine can do without libripc: cache line, memcpy, UDP, TCP", "", "spin,block", kMebibyte,
-     "ripc bench limits --wait block --json"},
     {"pool", "Leasing and releasing pool memory, beside malloc and free", "", "", kMebibyte,
      "ripc bench pool --size 16M"},
 };

@@ -27,11 +27,11 @@ class Floor {
   // The two sides: `count` round trips, whose times are appended to samples.
   ripc::Error measure(Side& side, std::uint64_t count, std::vector<double>& samples, Tally& tally) {
     if (kind_ != Kind::cacheline) return measure_round_trips(sockets(), size(), count, spins(), samples, tally);
-    return measure_cacheline(side, Lines::two_lines, count, samples) ? ripc::Error() : other_side_ended();
+    return measure_cacheline(side, count, samples) ? ripc::Error() : other_side_ended();
   }
   ripc::Error answer(Side& side, std::uint64_t count) {
     if (kind_ != Kind::cacheline) return answer_round_trips(sockets(), size(), count, spins());
-    answer_cacheline(side, Lines::two_lines, count);
+    answer_cacheline(side, count);
     return {};
   }
 

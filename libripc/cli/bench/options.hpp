@@ -12,7 +12,7 @@
 namespace cli::bench {
 
 struct BenchOptions {
-  std::string bench;              // pingpong, rate, bandwidth, calls, service, protocols, limits, pool
+  std::string bench;              // pingpong, rate, bandwidth, calls, service, protocols, pool
   std::string transport = "shm";  // for the context
   std::string kind = "short";     // short, long, auto, return, lend
   std::uint64_t size = 64;        // bytes of payload
@@ -62,7 +62,6 @@ BenchResult run_calls(const BenchOptions& options);
 BenchResult run_service(const BenchOptions& options);
 BenchResult run_protocols(const BenchOptions& options);  // up to options.size, options.runs rounds
 void print_protocols(const Json& json);
-BenchResult run_limits(const BenchOptions& options);
 BenchResult run_pool(const BenchOptions& options);
 
 }  // namespace cli::bench

@@ -219,34 +219,25 @@ ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message
   return try_patiently(library, [&] { return library.service.reply(message, items); });
 }
 
-// Both sides count rounds from the value that the last block left; between blocks the lines of a kind are equal.
-bool measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples) {
+// Both sides count rounds from the value that the last block left; between blocks the two lines are equal.
+bool measure_cacheline(const Side& side, std::uint64_t count, std::vector<double>& samples) {
   static const TickClock clock;
-  const bool is_same = lines == Lines::same_line;
-  std::atomic<std::uint64_t>& there = is_same ? side.shared->same : side.shared->there;
-  const std::atomic<std::uint64_t>& back = is_same ? side.shared->same : side.shared->back;
-  const std::uint64_t step = is_same ? 2 : 1;
+  auto& [there, back] = *side.shared;
   std::uint64_t answer = back.load(std::memory_order_acquire);
   for (std::uint64_t round = 0; round < count; ++round) {
     const std::uint64_t start = clock.now();
-    there.store(answer + 1, std::memory_order_release);
-    answer += step;
+    there.store(++answer, std::memory_order_release);
     if (!spin_until(side, back, answer)) return false;
     samples.push_back(clock.nanoseconds(clock.now() - start));
   }
   return true;
 }
 
-void answer_cacheline(const Side& side, Lines lines, std::uint64_t count) {
-  const bool is_same = lines == Lines::same_line;
-  const std::atomic<std::uint64_t>& there = is_same ? side.shared->same : side.shared->there;
-  std::atomic<std::uint64_t>& back = is_same ? side.shared->same : side.shared->back;
-  const std::uint64_t step = is_same ? 2 : 1;
-  // The other side may have begun: on the same line its first number is odd.
-  std::uint64_t answer = back.load(std::memory_order_acquire) & ~(step - 1);
+void answer_cacheline(const Side& side, std::uint64_t count) {
+  auto& [there, back] = *side.shared;
+  std::uint64_t answer = back.load(std::memory_order_acquire);
   for (std::uint64_t round = 0; round < count; ++round) {
-    if (!spin_until(side, there, answer + 1)) return;
-    answer += step;
+    if (!spin_until(side, there, ++answer)) return;
     back.store(answer, std::memory_order_release);
   }
 }

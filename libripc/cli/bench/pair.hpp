@@ -43,7 +43,6 @@ class Control {
 struct SharedLines {
   alignas(256) std::atomic<std::uint64_t> there{0};
   alignas(256) std::atomic<std::uint64_t> back{0};
-  alignas(256) std::atomic<std::uint64_t> same{0};
 };
 
 struct Side {
@@ -86,13 +85,11 @@ ripc::Error send_many_patiently(Library& library, std::span<const ripc::Outgoing
                                 std::span<ripc::Ticket> tickets, const ripc::SendOptions& options);
 ripc::Result<ripc::Ticket> reply_patiently(Library& library, const ripc::Message& message, const ripc::Items& items);
 
-// Round trips of bare cache lines between the two sides: the floor for anything over shared memory.
-//   two_lines  one line for each direction, each written by one side and read by the other, as in any pair of queues
-//   same_line  both directions in one line, which no two queues can do, and which is faster
-enum class Lines : std::uint64_t { two_lines = 0, same_line = 1 };
+// Round trips of bare cache lines between the two sides: the floor for anything over shared memory. There is one line
+// for each direction, written by one side and read by the other, as in any pair of queues.
 // Each side calls its function with the same count. samples: nanoseconds, appended.
-[[nodiscard]] bool measure_cacheline(const Side& side, Lines lines, std::uint64_t count, std::vector<double>& samples);
-void answer_cacheline(const Side& side, Lines lines, std::uint64_t count);
+[[nodiscard]] bool measure_cacheline(const Side& side, std::uint64_t count, std::vector<double>& samples);
+void answer_cacheline(const Side& side, std::uint64_t count);
 
 // "The other side has ended": see its own message on standard error.
 ripc::Error other_side_ended();
