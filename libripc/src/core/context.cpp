@@ -23,7 +23,9 @@ Context::Context(ContextParts parts, std::unique_ptr<EventLoop> loop)
       stop_(EventLoop::prepare([this] {
         for (const auto& transport : parts_.transports) transport->stop();
         loop_->stop();
-      })) {}
+      })) {
+  parts_.pool->set_hold_ender([this] { tickets_.check_tickets(); });
+}
 
 Result<std::unique_ptr<Context>> Context::create(ContextParts parts) {
   Result<std::unique_ptr<EventLoop>> loop = EventLoop::create();

@@ -167,12 +167,23 @@ void Pool::set_registration_observer(std::function<void(std::span<std::byte>)> o
   implementation_->registration_observer = std::move(observer);
 }
 
+void Pool::set_hold_ender(std::function<void()> ender) {
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->hold_ender = std::move(ender);
+}
+
 Result<std::byte*> Pool::lease(std::size_t size) {
   Implementation& pool = *implementation_;
   size = std::max<std::size_t>(size, 1);
   Implementation::Lock lock(pool.mutex);
   try {
     Result<std::byte*> data = pool.lease(lock, size);
+    if (data.status().code() == RIPC_NO_MEMORY && pool.hold_ender) {
+      lock.unlock();
+      pool.hold_ender();
+      lock.lock();
+      data = pool.lease(lock, size);
+    }
     if (data.ok()) {
       ++pool.leases;
       pool.leased += size;

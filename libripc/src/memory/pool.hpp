@@ -79,7 +79,7 @@ class Pool {
 
   // At least `size` bytes (0 counts as 1), aligned to 4096 from 4 KiB on, else to 64. Contents are undefined. The lease
   // ends where `size` ends: bytes past it belong to nobody. RIPC_NO_MEMORY (the limit, even after unused memory was
-  // freed), or the status with which creating an arena failed.
+  // freed and old holds were looked for), or the status with which creating an arena failed.
   Result<std::byte*> lease(std::size_t size);
   // Ends a lease at once for find() and hold(); the memory is used again when the last hold is gone.
   // RIPC_INVALID_ARGUMENT if `data` is not the start of a lease.
@@ -129,6 +129,10 @@ class Pool {
   // The same, but there is only one. It is called with each range whose last registration has ended, once
   // registration_of() no longer finds it.
   void set_registration_observer(std::function<void(std::span<std::byte>)> observer);
+
+  // Sets a function that ends holds that nobody needs any more. lease() calls it before it fails for lack of memory, in
+  // its thread, with no lock of the pool held. Set it before other threads use the pool.
+  void set_hold_ender(std::function<void()> ender);
 
  private:
   friend class Hold;

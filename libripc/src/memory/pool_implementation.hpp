@@ -64,6 +64,7 @@ struct Pool::Implementation {
 
   std::map<const void*, std::function<void(std::uint32_t)>> arena_observers;  // for freed arenas
   std::function<void(std::span<std::byte>)> registration_observer;            // for registrations that have ended
+  std::function<void()> hold_ender;                                           // ends holds that nobody needs any more
 
   const std::uint64_t limit;
   std::uint64_t reserved = 0;       // bytes of arenas, including those being created or freed

@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../base/process_helpers.hpp"
@@ -90,6 +91,28 @@ TEST_F(Contexts, TheResponderHasItsNameInToolsThatShowThreads) {
     named.set_value(name.data());
   });
   EXPECT_EQ(named.get_future().get(), "ripc-responder");
+}
+
+TEST_F(Contexts, FindTheirPoolFullOnlyAfterALookAtMessagesThatHaveEnded) {
+  constexpr std::size_t kSize = std::size_t{40} << 20;  // more than half of the pool
+  FakeResolver* resolver = nullptr;
+  const Result<std::unique_ptr<Context>> context = make(resolver);
+  ASSERT_TRUE(context.ok()) << context.status().text();
+  memory::Pool& pool = (*context)->pool();
+  std::byte* const data = pool.lease(kSize).value();
+  std::vector<memory::Hold> holds;
+  holds.push_back(pool.hold(data, kSize).value());
+  ASSERT_TRUE(pool.release(data).ok());
+  const auto channel = std::make_shared<FakeChannel>();
+  Ticket::Parts parts;
+  parts.channel = channel;
+  parts.transfer = channel->make_transfer();
+  parts.sender = std::make_shared<TicketSender>();
+  TicketKeeper& tickets = (*context)->tickets();
+  (void)tickets.open(tickets.prepare(parts), std::move(holds), {});
+  EXPECT_EQ(pool.lease(kSize).status().code(), RIPC_NO_MEMORY) << "the peer has not taken it";
+  channel->finish(parts.transfer, RIPC_OK);
+  EXPECT_TRUE(pool.lease(kSize).ok());
 }
 
 // Like the queues of a device, which leave the loop only after their last sender has gone.

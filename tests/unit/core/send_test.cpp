@@ -241,15 +241,6 @@ TEST_F(LongSends, WhoseCopiesFoundNoRoomMakeNoOthersBeforeThereIsSome) {
   EXPECT_EQ(statistics().payload_copies, 2u);
 }
 
-TEST_F(LongSends, FindThePoolFullOnlyAfterALookAtWhatHasEnded) {
-  const auto channel = lead_and_connect(kPeer);
-  bytes_.resize(std::size_t{40} << 20);  // more than half of the pool
-  ASSERT_TRUE(send(RIPC_ITEM_AUTO, bytes_.size()).ok());
-  EXPECT_EQ(send(RIPC_ITEM_AUTO, bytes_.size()).code(), RIPC_NO_MEMORY) << "the peer has not taken the copy";
-  channel->finish(1, RIPC_OK);
-  EXPECT_TRUE(send(RIPC_ITEM_AUTO, bytes_.size()).ok());
-}
-
 TEST_F(LongSends, ThatAnnouncedMoreGoWhenNoMoreComes) {
   const auto channel = lead_and_connect(kPeer);
   channel->answers = {RIPC_OK, RIPC_AGAIN};

@@ -42,6 +42,27 @@ TEST(PoolLimit, FullPoolServesAgainAfterARelease) {
   ASSERT_TRUE(pool.release(second).ok());
 }
 
+TEST(PoolLimit, AFullPoolAsksOnceForHoldsThatNobodyNeeds) {
+  Pool pool(64 * kMebi);
+  std::byte* const data = must_lease(pool, kLargestPooled);
+  std::byte* const other = must_lease(pool, kLargestPooled);
+  Hold old = pool.hold(data, 1).value();
+  ASSERT_TRUE(pool.release(data).ok());
+  int asked = 0;
+  pool.set_hold_ender([&] {
+    ++asked;
+    old.reset();
+  });
+  EXPECT_EQ(must_lease(pool, kLargestPooled), data);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(pool.lease(1).status().code(), RIPC_NO_MEMORY);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(statistics_of(pool).failures, 1u);
+  ASSERT_TRUE(pool.release(other).ok());
+  EXPECT_NE(must_lease(pool, 1), nullptr);
+  EXPECT_EQ(asked, 2) << "there is room";
+}
+
 TEST(PoolLimit, UnusedArenasOfOneLeaseMakeRoomForOtherSizes) {
   Pool pool(200 * kMebi);
   std::vector<std::byte*> leases;

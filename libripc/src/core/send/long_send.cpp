@@ -119,11 +119,6 @@ Status LongSend::prepare(const SendArguments& arguments, Prepared& prepared, boo
 Result<memory::Hold> LongSend::memory_of(const ripc_item& item, bool is_reported) {
   if (item.kind != RIPC_ITEM_LONG && item.size != 0) {
     Result<memory::Hold> copied = pool_.copy(bytes_of(item));
-    if (copied.status().code() == RIPC_NO_MEMORY) {
-      // Frees the memory of messages that have ended without anyone having checked their tickets.
-      tickets_.check_tickets();
-      copied = pool_.copy(bytes_of(item));
-    }
     if (copied.status().code() == RIPC_NO_MEMORY)
       return Status(RIPC_NO_MEMORY, std::string(copied.status().text()) +
                                         " What does not fit into a packet travels as a copy: to do without, send it as "

@@ -108,7 +108,7 @@ class TicketKeeper {
   void end_sender(const TicketSender& sender) noexcept;
   void end_range(spi::Bytes range) noexcept;
   // Any thread. Finishes all tickets that have ended or run out of time, and gives their memory back. The timer calls
-  // it, too.
+  // it, and a pool that is full.
   void check_tickets() noexcept;
   // Ends everything; nothing is held afterwards.
   void shut_down() noexcept;
