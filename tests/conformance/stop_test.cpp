@@ -56,5 +56,18 @@ TEST_P(StoppedProcess, GoesOnToWaitForRoom) {
   EXPECT_EQ(puppet_->answer(), "RIPC_OK");
 }
 
+TEST_P(StoppedProcess, HoldsUpNeitherWaitsForOthersNorTheEndOfAContextThatWatchesIt) {
+  Context context = make_context([](ripc_context_options& options) { options.resolve_timeout = RIPC_FOREVER; });
+  puppet_->signal(SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return support::state_of_process(puppet_->pid()) == 'T'; }));
+  ripc_watch* watch = nullptr;
+  const auto ignore = [](void*, ripc_status, const ripc_service_info*) {};
+  ASSERT_EQ(ripc_service_watch(context.get(), kStoppedId, ignore, nullptr, &watch), RIPC_OK);
+  EXPECT_EQ(ripc_wait_service(context.get(), client_id(), kLimit, nullptr), RIPC_OK);
+  ripc_service_unwatch(watch);
+  context.reset();
+  puppet_->signal(SIGCONT);
+}
+
 }  // namespace
 }  // namespace conformance

@@ -73,8 +73,8 @@ typedef void (*ripc_rail_visitor)(void *user, const ripc_rail_info *rail);
 RIPC_API ripc_status ripc_list_rails(ripc_context *context, ripc_service_id id, ripc_rail_visitor visitor, void *user);
 
 /* Waits until a living service has this ID and a path to it works. The next send then finds it. Returns at once if it
- * is already there; with timeout 0 it looks only once. *info (may be NULL) is filled as by ripc_find_path().
- * RIPC_INTERRUPTED.
+ * is already there; with timeout 0 it looks only once. *info (may be NULL) is filled as by ripc_find_path(). A look may
+ * outlast the timeout, as ripc_find_path() does. RIPC_INTERRUPTED.
  *
  * After the timeout, the status says why the service cannot be used: RIPC_NO_SERVICE if there is none, else the errors
  * of ripc_find_path(). */
@@ -98,7 +98,12 @@ typedef void (*ripc_watch_callback)(void *user, ripc_status status, const ripc_s
  *
  * No message needs to be sent to find out. The end of a killed process is reported at once, on this host and on
  * another. A host that vanishes is reported after RIPC_PEER_TIMEOUT_MS. A watch keeps the path to the service open, as
- * a send does. RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
+ * a send does.
+ *
+ * One thread of the context looks after all watches and waits. A stopped process, or a network that does not answer,
+ * may hold up the others, and ripc_context_destroy(), by half a second at each look.
+ *
+ * RIPC_NO_MEMORY, RIPC_SYSTEM (no thread can be started). */
 RIPC_API ripc_status ripc_service_watch(ripc_context *context, ripc_service_id id, ripc_watch_callback callback,
                                         void *user, ripc_watch **watch);
 /* Ends a watch and frees it. Call it before the context is destroyed. After it returns the callback does not run and

@@ -23,8 +23,10 @@ constexpr Nanoseconds kNever = UINT64_MAX;
 // The pause between two checks of a missing service, in addition to those that a change triggers.
 constexpr Nanoseconds kFirstLookPause = 50'000'000;
 constexpr Nanoseconds kLongestLookPause = 5'000'000'000;
-// The time for one check that asks a network: the other watches wait meanwhile.
+// The time for one question to a network: the other watches wait meanwhile.
 constexpr Nanoseconds kAskTime = 100'000'000;
+// The longest time for one attempt to connect. It is longer than a packet takes to the other end of the world and back.
+constexpr Nanoseconds kLongestAttempt = 400'000'000;
 // The pause after a check that failed for lack of memory.
 constexpr Nanoseconds kMemoryPause = 10'000'000;
 
@@ -51,6 +53,8 @@ class WatchTable::Watch {
   std::optional<Resolution> seen;  // the service that is there, as it was reported
   ripc_status why = RIPC_OK;       // why it may have ended; not reported yet
   Backoff pause{kFirstLookPause, kLongestLookPause};
+  Backoff patience{kAskTime, kLongestAttempt};
+  Deadline give_up = Deadline::never();  // of the search that is in progress
 };
 
 // ---- Watches -------------------------------------------------------------------------------------------------
@@ -114,6 +118,12 @@ Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
   };
   Result<WatchPointer> watch = seek(id, tell);
   if (!watch.ok()) return watch.status();
+  // Copying the result may take memory that is not there.
+  struct Removal {
+    WatchTable& table;
+    const WatchPointer& watch;
+    ~Removal() { table.remove(watch); }
+  } const removal{*this, *watch};
   Result<Resolution> result = RIPC_NO_SERVICE;
   for (;;) {
     const std::uint32_t seen = found->changes.load(std::memory_order_acquire);
@@ -128,16 +138,12 @@ Result<Resolution> WatchTable::wait(ripc_service_id id, Deadline deadline) {
       const std::lock_guard lock(found->mutex);
       if (found->service) result = *found->service;
     }
-    if (result.ok() || is_last) break;
+    if (result.ok() || is_last) return result;
     // The end of each check is a change, too.
     if (wait_for_change(context_.loop(), found->changes, seen, deadline.expired() ? Deadline::never() : deadline) ==
-        RIPC_INTERRUPTED) {
-      result = RIPC_INTERRUPTED;
-      break;
-    }
+        RIPC_INTERRUPTED)
+      return RIPC_INTERRUPTED;
   }
-  remove(*watch);
-  return result;
 }
 
 void WatchTable::changed(ripc_service_id id) noexcept {
@@ -196,19 +202,24 @@ void WatchTable::run() noexcept {
     watch->look_at = kNever;
     lock.unlock();
     Nanoseconds again = kNever;
+    bool is_over = true;
     try {
-      check(watch);
-      if (!watch->seen) {
+      is_over = check(watch);
+      if (is_over) watch->give_up = Deadline::never();
+      if (!is_over) {
+        again = 0;
+      } else if (!watch->seen) {
         again = watch->pause.next();
       } else {
         watch->pause.reset();
+        watch->patience.reset();
       }
     } catch (const std::bad_alloc&) {
       again = kMemoryPause;
     }
     lock.lock();
-    watch->was_looked_at = true;
-    if (watch->where == Where::table_thread && !watch->is_removed && !watch->seen) {
+    watch->was_looked_at |= is_over;
+    if (is_over && watch->where == Where::table_thread && !watch->is_removed && !watch->seen) {
       const ripc_status why = watch->failure.code();
       lock.unlock();
       try {
@@ -222,9 +233,13 @@ void WatchTable::run() noexcept {
   }
 }
 
-// May throw std::bad_alloc: what was reported by then is noted, and the next check reports the rest.
-void WatchTable::check(const WatchPointer& watch) {
-  if (is_group(watch->id)) return look_at_group(watch);
+// False: it has to go on after those of others. May throw std::bad_alloc: what was reported by then is noted, and the
+// next check reports the rest.
+bool WatchTable::check(const WatchPointer& watch) {
+  if (is_group(watch->id)) {
+    look_at_group(watch);
+    return true;
+  }
   std::shared_ptr<spi::Channel> channel;
   {
     const std::lock_guard lock(mutex_);
@@ -233,12 +248,13 @@ void WatchTable::check(const WatchPointer& watch) {
   }
   Result<spi::ServiceRecord> record = context_.resolver().resolve(watch->id, Deadline::after(kAskTime));
   const bool is_displaced = watch->seen && record.ok() && spi::displaces(*record, watch->seen->record);
-  if (watch->seen && watch->why == RIPC_OK && !is_displaced) return;
+  if (watch->seen && watch->why == RIPC_OK && !is_displaced) return true;
   if (is_displaced) watch->why = RIPC_FENCED;
   // A stopped former holder has not closed its channel, which would block a new one.
   if (channel && is_displaced) context_.paths().drop(*channel);
 
-  Result<Resolution> path = record.ok() ? context_.paths().find_path(watch->id) : record.status();
+  Result<Resolution> path = record.ok() ? find_path(*watch) : record.status();
+  if (path.status() == RIPC_PENDING) return false;
   const bool is_unknown = record.status() == RIPC_NO_SERVICE || record.status() == RIPC_TIMEOUT;
   if (is_unknown && watch->where == Where::table_thread) {
     Result<Resolution> way_back = context_.paths().find_way_back(watch->id, Deadline::after(kAskTime));
@@ -270,6 +286,22 @@ void WatchTable::check(const WatchPointer& watch) {
     watch->seen = std::move(*path);
   }
   watch->why = RIPC_OK;
+  return true;
+}
+
+// Connects bit by bit, because a process that does not answer must hold up neither other watches nor the end of the
+// context. RIPC_PENDING: it is their turn.
+Result<Resolution> WatchTable::find_path(Watch& watch) {
+  if (watch.give_up.is_never()) watch.give_up = Deadline::after(context_.resolve_timeout());
+  for (;;) {
+    const Deadline attempt = Deadline::after(watch.patience.next());
+    Result<Resolution> path = context_.paths().find_path(watch.id, attempt);
+    if (path.status() != RIPC_TIMEOUT || !attempt.expired() || watch.give_up.expired()) return path;
+    const std::lock_guard lock(mutex_);
+    const Nanoseconds now = monotonic_now();
+    const auto is_due = [now](const WatchPointer& other) { return other->look_at <= now; };
+    if (stopping_ || watch.is_removed || std::ranges::any_of(watches_, is_due)) return RIPC_PENDING;
+  }
 }
 
 void WatchTable::look_at_group(const WatchPointer& watch) {

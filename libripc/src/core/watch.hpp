@@ -57,7 +57,8 @@ class WatchTable {
   Result<WatchPointer> add(ripc_service_id id, Callback callback, Where where);
   Status start_locked();
   void run() noexcept;
-  void check(const WatchPointer& watch);
+  bool check(const WatchPointer& watch);
+  Result<Resolution> find_path(Watch& watch);
   void look_at_group(const WatchPointer& watch);
   void tell(const WatchPointer& watch, ripc_status status, const Resolution& resolution);
   void run_callback(const WatchPointer& watch, ripc_status status, const Resolution& resolution);

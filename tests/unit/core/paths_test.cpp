@@ -3,12 +3,16 @@
 #include "core/path/paths.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include "scripted_peers.hpp"
+#include "support/process_state.hpp"
 #include "support/waiting.hpp"
 
 namespace ripc::internal::core {
@@ -90,6 +94,45 @@ TEST_F(FindingPaths, ASearchThatFailsForWantOfMemoryLetsOthersSearch) {
   const Result<std::shared_ptr<spi::Channel>> found = find();
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_EQ(*found, channel);
+}
+
+// The holder does not answer the first attempt.
+class FirstUnanswered final : public FakeTransport {
+ public:
+  using FakeTransport::FakeTransport;
+  Result<spi::Connected> connect(std::span<const spi::Address> addresses, ripc_service_id id,
+                                 Deadline deadline) override {
+    if (++attempts > 1) return FakeTransport::connect(addresses, id, deadline);
+    EXPECT_TRUE(support::eventually([&] { return other_waits && other_waits(); }));
+    return spi::not_answering();
+  }
+  std::atomic<int> attempts{0};
+  std::function<bool()> other_waits;
+};
+
+TEST(SharedSearch, ThatEndsEarlierForAnotherThreadGoesOnForThisOne) {
+  FakeSources sources;
+  auto made = std::make_unique<FirstUnanswered>(sources);
+  FirstUnanswered& transport = *made;
+  const ContextParts parts = fake_parts(std::move(made));
+  const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
+  Paths paths(parts, *loop);
+  std::atomic<pid_t> other{0};
+  transport.other_waits = [&] { return other != 0 && support::state_of_thread(other) == 'S'; };
+  std::jthread sender;
+  {
+    std::jthread watcher([&] { EXPECT_EQ(paths.find_path(7).status(), RIPC_TIMEOUT); });
+    ASSERT_TRUE(support::eventually([&] { return transport.attempts == 1; }));
+    sender = std::jthread([&] {
+      other = ::gettid();
+      Counter resolutions{0};
+      const auto channel = paths.channel_to(7, resolutions);
+      EXPECT_TRUE(channel.ok()) << channel.status().text();
+    });
+  }
+  sender.join();
+  paths.shut_down();
+  loop->clear();
 }
 
 TEST_F(FindingPaths, AFormerHolderIsNotifiedAtTheFirstAddressThatAnswersAndNeverInThisContext) {

@@ -54,8 +54,8 @@ Result<std::shared_ptr<spi::Channel>> Paths::channel_to(ripc_service_id id, Coun
   });
 }
 
-Result<Resolution> Paths::find_path(ripc_service_id id) {
-  const Deadline deadline = Deadline::after(parts_.resolve_timeout);
+Result<Resolution> Paths::find_path(ripc_service_id id, Deadline deadline) {
+  deadline = Deadline(std::min(deadline.at(), Deadline::after(parts_.resolve_timeout).at()));
   for (;;) {
     std::optional<Result<Resolution>> path;
     const Result<std::shared_ptr<spi::Channel>> found =
@@ -76,12 +76,17 @@ Result<Resolution> Paths::find_path(ripc_service_id id) {
 template <typename Find>
 Result<std::shared_ptr<spi::Channel>> Paths::search(ripc_service_id id, Deadline deadline, Find find) {
   const auto mine = std::make_shared<PendingSearch>();
-  std::shared_ptr<PendingSearch> running;
-  {
-    const std::lock_guard lock(searches_mutex_);
-    running = searches_.try_emplace(id, mine).first->second;
+  for (;;) {
+    std::shared_ptr<PendingSearch> running;
+    {
+      const std::lock_guard lock(searches_mutex_);
+      running = searches_.try_emplace(id, mine).first->second;
+    }
+    if (running == mine) break;
+    Result<std::shared_ptr<spi::Channel>> found = result_of(*running, deadline);
+    // The other thread may have had less time.
+    if (found.status() != RIPC_TIMEOUT || deadline.expired()) return found;
   }
-  if (running != mine) return result_of(*running, deadline);
   Result<std::shared_ptr<spi::Channel>> found = RIPC_NO_MEMORY;
   try {
     found = find();

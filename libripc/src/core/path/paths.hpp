@@ -54,8 +54,9 @@ class Paths {
   spi::Address likely_address(const spi::ServiceRecord& record) const {
     return likely_address(record, reachable_address(record));
   }
-  // Like resolve(), but tries the paths and reports the one that answers.
-  Result<Resolution> find_path(ripc_service_id id);
+  // Like resolve(), but tries the paths and reports the one that answers. With a deadline, it may give up earlier than
+  // after the resolve_timeout; what it has begun goes on, for the next attempt.
+  Result<Resolution> find_path(ripc_service_id id, Deadline deadline = Deadline::never());
   // The way back to a service that has sent to this context and that no resolver knows. RIPC_NO_SERVICE: there is none.
   Result<Resolution> find_way_back(ripc_service_id id, Deadline deadline);
   // The rails of long items to this service. Finds the path if there is none.
