@@ -77,6 +77,47 @@ TEST_F(LongReceiving, AnUnorderedMessageWithoutAWindowWaitsForThoseThatHaveThem)
   expect_in_window(2, 1, 12);
 }
 
+TEST_F(LongReceiving, AnUnorderedMessageTakesTheWindowsOfItsContextOnlyIfAllItsItemsFindOne) {
+  FakeSource& source = peer();
+  std::vector<std::byte> small(kLength);
+  std::vector<std::byte> shared(kLength);
+  post(1);
+  source.send_long(1, {11});
+  expect_nothing();
+  post(1);
+  ASSERT_TRUE(context_->windows().post(small.data(), 1, 7).ok());
+  ASSERT_TRUE(context_->windows().post(shared.data(), shared.size(), 8).ok());
+  source.send_long(2, {12, 22}, kLength, wire::kUnordered);
+  expect_nothing();
+  EXPECT_FALSE(source.is_pulling(12)) << "the second item would find only the small window";
+  EXPECT_EQ(context_->windows().withdraw(7), 1u) << "it is not kept";
+  expect_nothing();
+  EXPECT_TRUE(source.is_pulling(12));
+  source.complete(12);
+  source.complete(22);
+  const Received received = receive();
+  EXPECT_EQ(received.tag, 2u);
+  ASSERT_EQ(received.views.size(), 2u);
+  EXPECT_EQ(received.views[0].cookie, 1u);
+  EXPECT_EQ(received.views[1].cookie, 8u);
+}
+
+TEST_F(LongReceiving, AnOrderedMessageAheadOfItsTurnTakesNoWindowOfItsContext) {
+  FakeSource& source = peer();
+  std::vector<std::byte> shared(kLength);
+  post(1);
+  source.send_long(1, {11});
+  ASSERT_TRUE(context_->windows().post(shared.data(), shared.size(), 8).ok());
+  source.send_long(2, {12});
+  expect_nothing();
+  EXPECT_FALSE(source.is_pulling(12)) << "other services may need it meanwhile";
+  source.complete(11);
+  expect_in_window(1, 0, 11);
+  expect_nothing();
+  source.complete(12);
+  expect_in_window(2, 8, 12);
+}
+
 TEST_F(LongReceiving, AMessageBehindAnUnorderedOneThatHasTheWindowsWaits) {
   FakeSource& source = peer();
   post(1);

@@ -78,9 +78,9 @@ class ReturnBuffers {
 
 void take_window(IncomingItem& item, Destinations destinations) noexcept {
   for (WindowQueue* windows : {&destinations.windows, &destinations.shared_windows}) {
+    if (!item.window.empty()) break;
     item.home = windows;
     item.window = windows->take();
-    if (!item.window.empty()) break;
   }
   ripc_status failure = RIPC_OK;
   if (item.window.empty()) {
@@ -162,7 +162,10 @@ Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& sou
     item.view = view_index;
     if (decoded.type == wire::ItemType::directed) {
       item.return_index = packet.directed(decoded).return_index;
-      if (buffers.take(item)) continue;
+      if (buffers.take(item)) {
+        item.return_window();
+        continue;
+      }
     }
     if (lend) {
       item.target = IncomingItem::Target::lent;

@@ -79,7 +79,8 @@ struct Placed {
   std::size_t discarded = 0;  // items for return buffers that no request waits for
 };
 // Decides where each item goes, and fills in the views of those that have arrived already. `items` are the items to be
-// pulled, in the packet's order. The packet came from `source`. With `lend`, no windows are taken. Allocates nothing.
+// pulled, in the packet's order; they may have windows already. The packet came from `source`. With `lend`, no windows
+// are taken. Allocates nothing.
 Placed place(const wire::Packet& packet, const std::shared_ptr<spi::Source>& source, bool lend,
              Destinations destinations, Message& message, IncomingItems& items) noexcept;
 

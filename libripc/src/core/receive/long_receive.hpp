@@ -102,7 +102,7 @@ class LongReceives {
   // Whether this message can be delivered only after another one.
   bool must_wait(const LongReceive& receive) const noexcept;
   bool windows_are_ahead() const noexcept;
-  bool may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept;
+  bool may_place(LongReceive& receive, const wire::Packet& packet) noexcept;
   bool progress(LongReceive& receive, const wire::Packet* packet = nullptr) noexcept;
   ripc_status prepare(LongReceive& receive) noexcept;
   ripc_status place_items(LongReceive& receive, const wire::Packet* packet) noexcept;

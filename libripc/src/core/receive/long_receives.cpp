@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <new>
+#include <utility>
 
 #include "core/receive/long_receive.hpp"
 #include "spi/outcome.hpp"
@@ -115,8 +117,9 @@ bool LongReceives::windows_are_ahead() const noexcept {
 // received all earlier messages, and so could post more. It also waits while messages ahead of their turn hold windows,
 // because those come back. A message ahead of its turn takes windows in the order of its source's messages. It must
 // find all that it needs, and leave one for each other source. The same holds for an unordered message: without
-// windows, it waits rather than fails.
-bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& packet) const noexcept {
+// windows, it waits rather than fails. It keeps none for long, so it may also take those of its context. It takes them
+// here, because other services take them, too.
+bool LongReceives::may_place(LongReceive& receive, const wire::Packet& packet) noexcept {
   const Ahead ahead = look_ahead_of(*receive.source, &receive);
   const PacketContents contents(packet);
   const bool needs_windows = !receive.lend && !contents.pulled().empty();
@@ -128,7 +131,20 @@ bool LongReceives::may_place(const LongReceive& receive, const wire::Packet& pac
   if (ahead.ordered.messages + ahead.unordered.messages == 0)
     return windows.has_room_for(contents.pulled(), 0) || (!parts_.inbox.is_full() && !windows_are_ahead());
   const std::size_t sources = parts_.ports.source_count();
-  return windows.has_room_for(contents.pulled(), sources - std::min<std::size_t>(sources, 1));
+  const std::size_t spare = sources - std::min<std::size_t>(sources, 1);
+  if (windows.has_room_for(contents.pulled(), spare)) return true;
+  std::array<WindowQueue::Taken, RIPC_MAX_ITEMS> taken;
+  WindowQueue& shared = parts_.destinations.shared_windows;
+  const std::optional<std::size_t> own =
+      receive.unordered ? WindowQueue::take_all(parts_.destinations.windows, shared, contents.pulled(), spare, taken)
+                        : std::nullopt;
+  if (!own) return false;
+  std::size_t index = 0;
+  for (IncomingItem& item : receive.items) {
+    item.home = index < *own ? &parts_.destinations.windows : &shared;
+    item.window = std::move(taken[index++]);
+  }
+  return true;
 }
 
 // ---- The stages ----------------------------------------------------------------------------------------------

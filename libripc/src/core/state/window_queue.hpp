@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "base/status.hpp"
@@ -52,6 +53,27 @@ class WindowQueue {
     if (windows_.size() < spare || windows_.size() - spare < items.size()) return false;
     return std::equal(items.begin(), items.end(), windows_.begin(),
                       [](const wire::Descriptor& item, const Window& window) { return item.length <= window.size; });
+  }
+
+  // Takes a window for each of these items, in this order, from `first` while it has some and then from `next`: all of
+  // them, with `spare` windows left, or none. Returns how many come from `first`.
+  static std::optional<std::size_t> take_all(WindowQueue& first, WindowQueue& next,
+                                             std::span<const wire::Descriptor> items, std::size_t spare,
+                                             std::span<Taken> taken) {
+    const std::scoped_lock lock(first.mutex_, next.mutex_);
+    if (first.windows_.size() + next.windows_.size() < items.size() + spare) return std::nullopt;
+    auto window = first.windows_.begin();
+    for (const wire::Descriptor& item : items) {
+      if (window == first.windows_.end()) window = next.windows_.begin();
+      if (item.length > window->size) return std::nullopt;
+      ++window;
+    }
+    const std::size_t own = std::min(items.size(), first.windows_.size());
+    for (std::size_t index = 0; index < items.size(); ++index) {
+      std::list<Window>& from = (index < own ? first : next).windows_;
+      taken[index].splice(taken[index].begin(), from, from.begin());
+    }
+    return own;
   }
 
   // Puts back a window that was not used, at its old place.
