@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "fake_transport.hpp"
 
@@ -91,6 +92,37 @@ TEST(RequestTable, AStoppedPeerKeepsOnlyTheBufferThatItWritesInto) {
   EXPECT_TRUE(table.cancel(id).ok());
   EXPECT_EQ(channel->ended[1], 1);
   EXPECT_EQ(table.cancel(id).code(), RIPC_INVALID_ARGUMENT);
+}
+
+// While the request is being cancelled, somebody else cancels it, too.
+class TwiceCancelledChannel final : public WritingChannel {
+ public:
+  explicit TwiceCancelledChannel(RequestTable& table) : table_(table) {}
+  ripc_status end_grant(const wire::Grant& grant) noexcept override {
+    if (const std::uint64_t id = std::exchange(request, 0); id != 0) {
+      second = table_.cancel(id).code();
+      is_writing = false;
+    }
+    return WritingChannel::end_grant(grant);
+  }
+  std::uint64_t request = 0;
+  ripc_status second = RIPC_OK;
+
+ private:
+  RequestTable& table_;
+};
+
+TEST(RequestTable, ARequestThatIsBeingCancelledIsNotGone) {
+  RequestTable table;
+  const auto channel = std::make_shared<TwiceCancelledChannel>(table);
+  Request request;
+  request.channel = channel;
+  request.to = 7;
+  request.grants.push_back({.key = 1, .location = 0, .length = 1});
+  const std::uint64_t id = channel->request = table.add(std::move(request));
+  EXPECT_TRUE(table.cancel(id).ok());
+  EXPECT_EQ(channel->second, RIPC_TIMEOUT) << "the peer was still writing";
+  EXPECT_EQ(count(table), 0u);
 }
 
 // A peer that writes into four buffers. Some writes end when the first one, which is stopped, was looked at often.

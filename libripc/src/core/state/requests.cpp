@@ -21,7 +21,7 @@ std::uint64_t RequestTable::add(Request request) {
 RequestTable::Taken RequestTable::take(std::uint64_t id, ripc_service_id from) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = requests_.find(id);
-  if (found == requests_.end() || (from != 0 && found->second.to != from)) return {};
+  if (found == requests_.end() || found->second.is_ending || (from != 0 && found->second.to != from)) return {};
   return requests_.extract(found);
 }
 
@@ -32,20 +32,37 @@ std::uint64_t RequestTable::next(std::uint64_t id) const noexcept {
 }
 
 ripc_status RequestTable::end(std::uint64_t id, Deadline deadline) noexcept {
-  Taken taken = take(id);
-  if (taken.empty()) return RIPC_INVALID_ARGUMENT;
-  Request& request = taken.mapped();
+  std::unique_lock lock(mutex_);
+  auto found = requests_.find(id);
+  // Another thread that cancels it removes it, if anyone does.
+  while (found != requests_.end() && found->second.is_ending && !deadline.expired()) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    found = requests_.find(id);
+  }
+  if (found == requests_.end()) return RIPC_INVALID_ARGUMENT;
+  Request& request = found->second;
+  if (request.is_ending) return RIPC_TIMEOUT;
+  request.is_ending = true;
+  lock.unlock();
   // A write that does not finish must not hold back the other buffers.
   std::bitset<RIPC_MAX_RETURNS> ended;
   for (;;) {
     for (std::size_t index = 0; index < request.grants.size(); ++index)
       ended[index] = ended[index] || request.channel->end_grant(request.grants[index]) != RIPC_PENDING;
-    if (ended.count() == request.grants.size()) return RIPC_OK;
-    if (deadline.expired()) break;
+    if (ended.count() == request.grants.size() || deadline.expired()) break;
     std::this_thread::yield();
   }
+  const bool is_over = ended.count() == request.grants.size();
+  lock.lock();
+  if (is_over) {
+    const Taken destroyed_outside_the_lock = requests_.extract(found);
+    lock.unlock();
+    return RIPC_OK;
+  }
+  request.is_ending = false;
   request.cancelling = true;
-  put_back(std::move(taken));
   return RIPC_TIMEOUT;
 }
 

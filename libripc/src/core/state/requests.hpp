@@ -22,6 +22,7 @@ struct Request {
   std::vector<wire::Grant> grants;
   std::vector<ripc_return_buffer> buffers;
   bool cancelling = false;  // some grants have ended
+  bool is_ending = false;   // a thread is cancelling it now
 };
 
 // Any thread.
@@ -35,14 +36,14 @@ class RequestTable {
   // A request that was taken out; empty() if there was none. Putting it back takes no memory.
   using Taken = std::map<std::uint64_t, Request>::node_type;
 
-  // Takes a request out. With `from`, only if it went to that service.
+  // Takes a request out, unless it is being cancelled. With `from`, only if it went to that service.
   Taken take(std::uint64_t id, ripc_service_id from = 0) noexcept;
   void put_back(Taken&& request) noexcept {
     const std::lock_guard lock(mutex_);
     requests_.insert(std::move(request));
   }
 
-  // Takes a request out once nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
+  // Removes a request once nobody writes its return buffers any more. RIPC_INVALID_ARGUMENT: there is none.
   // RIPC_TIMEOUT: the peer is writing and does not finish; the request stays in the table.
   Status cancel(std::uint64_t id, Deadline deadline = Deadline::after(kWritePatience));
   // The same for all requests. Those whose peers write are waited for together.
