@@ -178,8 +178,8 @@ RIPC_API ripc_status ripc_short_limit(ripc_service *service, ripc_service_id to,
 RIPC_API ripc_status ripc_wait_room(ripc_service *service, ripc_service_id to, uint64_t timeout);
 
 /* The same for users of ripc_service_get_fd(). Does not wait for room. The descriptor becomes readable when there is
- * some, or if no path is known. A receive that finds no message takes that event: call this after it, just before the
- * wait. */
+ * some, or if no path is known. A service that joins a group later is not noticed. A receive that finds no message
+ * takes that event: call this after it, just before the wait. */
 RIPC_API ripc_status ripc_request_room_event(ripc_service *service, ripc_service_id to);
 
 #ifdef __cplusplus

@@ -260,7 +260,10 @@ Result<bool> GroupSend::has_room(ripc_service_id group, bool request) {
   bool any_channel = false;
   for (const std::shared_ptr<GroupMember>& member : list->members) {
     const std::shared_ptr<spi::Channel> channel = paths_.known_channel(member->record().id);
-    if (!channel) continue;
+    if (!channel) {
+      if (member->may_try(monotonic_now())) return true;
+      continue;
+    }
     any_channel = true;
     if (channel->has_room(request)) return true;
   }

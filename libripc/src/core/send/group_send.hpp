@@ -20,9 +20,11 @@ class GroupSend {
   Status send(const SendArguments& arguments);
   // The short limit of the member that takes least.
   Result<std::size_t> short_limit(ripc_service_id group, std::size_t items);
-  // Whether some member has room; `request`: if not, Host::room() will be called. Also true while no member has a
-  // channel: the next send looks for one.
+  // Whether some member has room; `request`: if not, Host::room() will be called. Also true if no member has a channel,
+  // or if the next send looks for that of a member without one.
   Result<bool> has_room(ripc_service_id group, bool request);
+  // After this time, has_room() may know other members.
+  Nanoseconds refresh() const noexcept { return groups_.refresh(); }
 
  private:
   struct Sending;

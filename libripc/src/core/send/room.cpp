@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/send/room.hpp"
 
+#include <algorithm>
+
 #include "base/loop_wait.hpp"
 
 namespace ripc::internal::core {
@@ -30,7 +32,9 @@ Status Room::wait(ripc_service_id to, Deadline deadline) {
     room = is_at(to, true, resolve);
     if (!room.ok()) return room.status();
     if (*room) return {};
-    if (sleep(seen, deadline) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
+    // Nobody reports each member that joins a group.
+    const Deadline refresh = is_group(to) ? Deadline::after(groups_.refresh()) : Deadline::never();
+    if (sleep(seen, Deadline(std::min(deadline.at(), refresh.at()))) == RIPC_INTERRUPTED) return RIPC_INTERRUPTED;
   }
 }
 

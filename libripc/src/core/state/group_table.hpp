@@ -57,6 +57,8 @@ class GroupTable {
   // The same, but never waits for other hosts: nullptr if nobody has asked for the group before.
   std::shared_ptr<const GroupList> known(ripc_service_id group);
 
+  Nanoseconds refresh() const noexcept { return refresh_; }
+
   // Makes the next members() ask the resolver.
   void outdate(ripc_service_id group);
 
