@@ -46,7 +46,7 @@ typedef struct ripc_context_options {
   const char *transports;        /* NULL: $RIPC_TRANSPORTS, else all; comma-separated, first is preferred */
   const char *static_resolver;   /* NULL: $RIPC_RESOLVER_FILE, else none; a file of known services, asked first */
   uint64_t pool_limit;           /* bytes of registered pool memory at most; 0: 1/4 of the machine's memory */
-  uint64_t resolve_timeout;      /* an unknown ID answers within this time; by default 1 second */
+  uint64_t resolve_timeout;      /* an unknown ID answers within this time, an hour at most; by default 1 second */
   uint64_t spin;                 /* how long a wait polls at most; $RIPC_SPIN_US, else adaptive, see docs/tuning.md */
   uint32_t peer_policy;          /* ripc_peer_policy; UINT32_MAX: $RIPC_PEERS (user, group, any), else same user */
   uint32_t max_peers;            /* processes that may be connected at once; 0: 4096 */

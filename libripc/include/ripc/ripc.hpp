@@ -74,7 +74,7 @@ struct ContextOptions {
   std::string transports = {};  // comma-separated, first is preferred
   std::string static_resolver = {};
   std::uint64_t pool_limit = 0;                // bytes
-  Nanoseconds resolve_timeout = kDefaultTime;  // 1 second
+  Nanoseconds resolve_timeout = kDefaultTime;  // 1 second; at most an hour
   Nanoseconds spin = kDefaultTime;             // how long a wait polls before it sleeps: $RIPC_SPIN_US, else adaptive
   std::uint32_t peer_policy = UINT32_MAX;      // ripc_peer_policy
   std::uint32_t max_peers = 0;

@@ -208,6 +208,8 @@ Result<Settings> read_settings(const ripc_context_options& options) {
       options.static_resolver != nullptr ? options.static_resolver : environment("RIPC_RESOLVER_FILE");
   settings.pool_limit = options.pool_limit != 0 ? options.pool_limit : default_pool_limit();
   settings.resolve_timeout = options.resolve_timeout != RIPC_DEFAULT_TIME ? options.resolve_timeout : 1'000'000'000;
+  // A search cannot be interrupted, so each ends.
+  settings.resolve_timeout = std::min<std::uint64_t>(settings.resolve_timeout, 3'600'000'000'000);
   if (Status status = read_spin(options.spin).move_to(settings.spin); !status.ok()) return status;
   std::uint64_t refresh = 250;
   if (Status status = read_number("RIPC_GROUP_REFRESH_MS", 1, 3'600'000, refresh); !status.ok()) return status;

@@ -61,6 +61,15 @@ TEST(Defaults, OfContextsAreThoseOfTheHeader) {
     EXPECT_EQ(documented(header, "ripc_context_options", field), value) << field;
 }
 
+TEST(Defaults, ASearchForAServiceTakesAnHourAtMost) {
+  ripc_context_options options = support::initialized(ripc_context_options_init);
+  options.transports = "shm";
+  options.resolve_timeout = RIPC_FOREVER;
+  const Result<Settings> settings = read_settings(options);
+  ASSERT_TRUE(settings.ok()) << settings.status().text();
+  EXPECT_EQ(settings->resolve_timeout, 3'600'000'000'000);
+}
+
 TEST(Defaults, OfEndpointsOfCallsAreThoseOfTheHeader) {
   const rpc::Endpoint::Options options;
   const std::string header = read_header("rpc.h");
