@@ -59,7 +59,7 @@ Result<core::ServiceOptions> read(const ripc_service_options& given) {
 }
 
 // Describes the record, with this one of its addresses.
-ripc_service_info describe(const spi::ServiceRecord& record, const spi::Address& address) {
+ripc_service_info describe(const spi::ServiceRecord& record, const spi::Address& address) noexcept {
   auto info = blank<ripc_service_info>();
   info.id = record.id;
   info.incarnation = record.incarnation;
@@ -69,12 +69,13 @@ ripc_service_info describe(const spi::ServiceRecord& record, const spi::Address&
   std::copy_n(record.groups.begin(), info.group_count, info.groups);
   if (!address.transport.empty()) {
     copy_text(info.transport, address.transport);
-    copy_text(info.address, address.transport + ":" + address.locator);
+    copy_text(info.address, {address.transport, ":", address.locator});
   }
   return info;
 }
 
-ripc_service_info describe(const core::Resolution& found) {
+// Takes no memory: the reports of a watch would not stay in order if one had to wait for it.
+ripc_service_info describe(const core::Resolution& found) noexcept {
   const bool has_path = !found.address.transport.empty() || found.record.addresses.empty();
   ripc_service_info info = describe(found.record, has_path ? found.address : found.record.addresses.front());
   copy_text(info.reason, found.reason);

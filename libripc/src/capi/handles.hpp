@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/fork_guard.hpp"
@@ -125,13 +127,21 @@ inline Status bad_size(const char* structure) {
                                            "its sizeof.");
 }
 
-// Copies text into a fixed field, always terminated; if it is cut, it ends with "...".
+// Copies texts, one after the other, into a fixed field, always terminated; if it is cut, it ends with "...".
+template <std::size_t Size>
+void copy_text(char (&to)[Size], std::initializer_list<std::string_view> texts) noexcept {
+  std::size_t length = 0;
+  for (const std::string_view text : texts) {
+    const std::size_t taken = std::min(text.size(), Size - 1 - length);
+    std::copy_n(text.begin(), taken, to + length);
+    length += taken;
+    if (taken < text.size()) std::fill_n(to + length - 3, 3, '.');
+  }
+  to[length] = '\0';
+}
 template <std::size_t Size>
 void copy_text(char (&to)[Size], std::string_view text) noexcept {
-  const std::size_t length = std::min(text.size(), Size - 1);
-  std::copy_n(text.begin(), length, to);
-  if (length < text.size()) std::fill_n(to + length - 3, 3, '.');
-  to[length] = '\0';
+  copy_text(to, {text});
 }
 
 }  // namespace ripc::internal::capi
