@@ -25,7 +25,7 @@ RIPC_API ripc_status ripc_group_id_from_name(const char *name, ripc_service_id *
  * ripc_group_leave(), with the service, or when its ID is taken over.
  *
  * After an error nothing has changed. RIPC_LIMIT: RIPC_MAX_GROUPS, or the record of the service would be too large.
- * RIPC_FENCED, RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
+ * RIPC_FENCED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM. */
 RIPC_API ripc_status ripc_group_join(ripc_service *service, ripc_service_id group);
 /* Ends the membership. Messages that were sent before, or before their senders learn of it (as for ripc_group_join()),
  * may still be received. RIPC_OK also if it was no member; errors as for ripc_group_join(). */

@@ -38,7 +38,7 @@ typedef enum ripc_receive_flags {
 } ripc_receive_flags;
 
 /* Receives one message. With timeout 0 RIPC_EMPTY means that there is none. RIPC_TIMEOUT, RIPC_INTERRUPTED (see Signals
- * in ripc.h), RIPC_FENCED, RIPC_CLOSED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
+ * in ripc.h), RIPC_FENCED, RIPC_LIMIT (max_messages are held: release some), RIPC_NO_MEMORY. */
 RIPC_API ripc_status ripc_receive(ripc_service *service, uint32_t flags, uint64_t timeout, ripc_message **message);
 
 /* Receives up to `capacity` messages that have arrived; one call may leave some of them for the next. It waits only for

@@ -114,7 +114,7 @@ RIPC_API void ripc_send_options_init(ripc_send_options *options);
  * RIPC_AGAIN: the peer has no room, nothing was sent. RIPC_TOO_LARGE: the short part exceeds ripc_short_limit().
  * RIPC_NO_MEMORY: also if the pool has no room for a copy. RIPC_PEER_DEAD: even after asking the resolver again.
  * RIPC_TIMEOUT: the peer cannot be reached. RIPC_LIMIT: max_peers processes are connected. RIPC_PERMISSION: the
- * service's record may not be read. RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT,
+ * service's record may not be read. RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_FENCED, RIPC_INVALID_ARGUMENT,
  * RIPC_NO_DESCRIPTORS, RIPC_VERSION_MISMATCH, RIPC_SYSTEM.
  *
  * `to` may be a group. Every member is then sent the message once, also `service` if it is a member. All items are

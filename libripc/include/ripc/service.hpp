@@ -126,7 +126,7 @@ class Service {
   // nothing may drop the Ticket.
   //
   // RIPC_AGAIN (no room, nothing was sent: wait_room()), RIPC_TOO_LARGE, RIPC_NO_SERVICE, RIPC_REFUSED, RIPC_PEER_DEAD,
-  // RIPC_FENCED, RIPC_CLOSED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH, or another status of
+  // RIPC_FENCED, RIPC_INVALID_ARGUMENT, RIPC_NO_MEMORY, RIPC_VERSION_MISMATCH, or another status of
   // ripc_send().
   //
   // To a group: every member is sent the message once, short items only. RIPC_OK: at least one was; options.outcome
@@ -222,7 +222,7 @@ class Service {
   // Makes the service a member of a group. RIPC_OK also if it is one already. When this returns, sends of this context
   // reach it; other contexts reach it when they next look. Membership ends with leave(), with the service, or when its
   // ID is taken over. RIPC_INVALID_ARGUMENT: not a group. RIPC_LIMIT: it is in RIPC_MAX_GROUPS groups. RIPC_FENCED,
-  // RIPC_CLOSED, RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
+  // RIPC_TIMEOUT, RIPC_PERMISSION, RIPC_NO_DESCRIPTORS, RIPC_NO_MEMORY, RIPC_SYSTEM.
   Error join(ServiceId group) noexcept { return finish(ripc_group_join(handle_.get(), group)); }
   Error leave(ServiceId group) noexcept { return finish(ripc_group_leave(handle_.get(), group)); }
 
@@ -238,7 +238,7 @@ class Service {
     return finish(status, count);
   }
 
-  // Receives one message. With kNoWait RIPC_EMPTY means that there is none. RIPC_TIMEOUT, RIPC_FENCED, RIPC_CLOSED,
+  // Receives one message. With kNoWait RIPC_EMPTY means that there is none. RIPC_TIMEOUT, RIPC_FENCED,
   // RIPC_LIMIT (max_messages are held), RIPC_NO_MEMORY. RIPC_INTERRUPTED: interrupt(), or a signal handler ran in this
   // thread; never because the process was stopped and continued. `flags`: ripc_receive_flags. One thread at a time.
   Result<Message> receive(Nanoseconds timeout = kForever, std::uint32_t flags = 0) noexcept {
