@@ -339,7 +339,7 @@ function(ripc_tests_rdma_lab)
       "--gtest_filter=RemoteKeys.*:Datagrams.*:Transfers.*:SocketRail.*:FabricMulticast.*:RegisteredMemory.*:Ports.*:Offers.*\
 :ConnectionLimit.*:GroupSends.*:Ways.*:Reach.*:EndedRemoteKeys.*:LockedMemory.*:Messages.*:Pushes.*:Redials.*:FirstConnection.*:RefusedWindows.*:HalfMade.*\
 :DiagnoseSettings.ASpinTime*:DiagnoseVerbs.*:BrokenQueues.*:PlainDatagrams.*:SignedDatagrams.*:Floods.*:Strangers.*:KeyedStrangers.*:Forked.*:Collected.*\
-:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*")
+:MemoryWindows.*:TakenPorts.*:MovedLinks.*:SignedMovedLinks.*:ScarceMemory.*:EndedSessions.*")
     # The tests that use the first device they find run once more, with siw.
     ripc_add_test(lab.unit.siw lab 300 "${Python3_EXECUTABLE}" "${lab}/node" --devices siw --
       "$<TARGET_FILE:ripc_unit_tests>"

@@ -11,9 +11,9 @@
 namespace ripc::internal::verbs {
 namespace {
 
-using Sessions = Nodes;
+using EndedSessions = Nodes;
 
-TEST_F(Sessions, LeaveNothingBehindThatServedLongItems) {
+TEST_F(EndedSessions, LeaveNothingBehindThatServedLongItems) {
   ASSERT_EQ(server_->transport().bulks().size(), 1u);
   const std::weak_ptr<RdmaBulk> bulk = server_->transport().bulks().front();
   channel_.reset();
