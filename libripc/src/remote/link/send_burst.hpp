@@ -19,8 +19,10 @@ class SendBurst {
   static constexpr Nanoseconds kPreempted = 50'000;
   // After so many sends, the sender must be faster than its path.
   static constexpr unsigned kLong = 32;
-  // The sends after a flush by the timer of which only those of long bursts may be held.
+  // The sends after a flush by the timer of which only those of long bursts may be held. Each further flush by the
+  // timer doubles them.
   static constexpr unsigned kStrict = 64;
+  static constexpr unsigned kMostStrict = 65'536;
 
   // A send begins. True: it may be held.
   bool begins(Nanoseconds now) noexcept {
@@ -37,7 +39,12 @@ class SendBurst {
   // It has ended; not called where that took no time.
   void ended(Nanoseconds now) noexcept { last_ = now; }
   // What was held had to wait for the timer.
-  void was_late() noexcept { strict_ = kStrict; }
+  void was_late() noexcept {
+    strict_ = next_strict_;
+    next_strict_ = std::min(2 * next_strict_, kMostStrict);
+  }
+  // The thread has let it go.
+  void was_prompt() noexcept { next_strict_ = kStrict; }
 
   bool is_long() const noexcept { return sends_ >= kLong; }
   // When the last send began, or ended.
@@ -47,6 +54,7 @@ class SendBurst {
   Nanoseconds last_ = 0;
   unsigned sends_ = 0;  // that followed each other
   unsigned strict_ = 0;
+  unsigned next_strict_ = kStrict;
 };
 
 }  // namespace ripc::internal::remote

@@ -158,7 +158,9 @@ void UdpChannel::flush_due() noexcept {
 // Called before a sender waits, perhaps for answers to what is held. Who has the lock is sending, and lets it go later.
 void UdpChannel::let_go() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock && stream_ && held_for_ != nullptr) flush_locked();
+  if (!lock || !stream_ || held_for_ == nullptr) return;
+  flush_locked();
+  burst_.was_prompt();
 }
 
 void UdpChannel::flush_locked() noexcept {

@@ -16,6 +16,13 @@ class Sends : public ::testing::Test {
     return found;
   }
 
+  // Sends pairs, which are no long burst.
+  unsigned sends_until_held() {
+    for (unsigned number = 1;; ++number) {
+      if (send_after(number % 2 == 0 ? 1 : SendBurst::kPreempted)) return number;
+    }
+  }
+
   SendBurst burst_;
   Nanoseconds now_ = 1'000'000'000;
 };
@@ -43,10 +50,19 @@ TEST_F(Sends, AreHeldOnlyInLongBurstsAfterAFlushByTheTimer) {
 
 TEST_F(Sends, MayBeHeldAgainSomeTimeAfterAFlushByTheTimer) {
   burst_.was_late();
-  for (unsigned number = 1; number < SendBurst::kStrict; ++number)
-    EXPECT_FALSE(send_after(number % 2 == 0 ? SendBurst::kPreempted : 1)) << number;
-  EXPECT_FALSE(send_after(SendBurst::kPreempted));
-  EXPECT_TRUE(send_after(1));
+  EXPECT_EQ(sends_until_held(), SendBurst::kStrict);
+}
+
+TEST_F(Sends, OfAThreadThatNeverWaitsAreHeldMoreAndMoreRarely) {
+  burst_.was_late();
+  burst_.was_late();
+  burst_.was_late();
+  EXPECT_EQ(sends_until_held(), 4 * SendBurst::kStrict);
+  for (int flush = 0; flush < 40; ++flush) burst_.was_late();
+  EXPECT_EQ(sends_until_held(), SendBurst::kMostStrict);
+  burst_.was_prompt();
+  burst_.was_late();
+  EXPECT_EQ(sends_until_held(), SendBurst::kStrict) << "the thread waited once";
 }
 
 TEST_F(Sends, GoOnWithALongBurstAfterAPreemption) {
