@@ -43,7 +43,7 @@ class SendBurst {
     strict_ = next_strict_;
     next_strict_ = std::min(2 * next_strict_, kMostStrict);
   }
-  // The thread has let it go.
+  // The thread has let it go, or has sent more.
   void was_prompt() noexcept { next_strict_ = kStrict; }
 
   bool is_long() const noexcept { return sends_ >= kLong; }

@@ -110,7 +110,7 @@ ripc_status UdpChannel::transmit(const Header& header, spi::Gather packet, bool)
     }
     count_call();
     burst_.ended(monotonic_now());
-    if (status == RIPC_OK) held_for_ = nullptr;
+    if (status == RIPC_OK && std::exchange(held_for_, nullptr) != nullptr) burst_.was_prompt();
     if (status != RIPC_PEER_DEAD) return status;
     drop_stream_locked();
   }
