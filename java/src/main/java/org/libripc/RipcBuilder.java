@@ -110,7 +110,8 @@ public final class RipcBuilder {
   }
 
   /**
-   * The time within which looking up an unknown ID ends: at most an hour, 1 second if it is not set.
+   * The time within which looking up an unknown ID ends: at most an hour, 1 second if it is not
+   * set.
    *
    * @throws IllegalArgumentException if it is not positive
    */
