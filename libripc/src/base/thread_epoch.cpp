@@ -69,6 +69,7 @@ ThreadEpoch::Record& ThreadEpoch::attach() noexcept {
 }
 
 void ThreadEpoch::detach(void*) noexcept {
+  current_->held.clear();
   current_->in_use.store(false, std::memory_order_release);
   current_ = nullptr;
 }

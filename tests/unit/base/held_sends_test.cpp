@@ -37,6 +37,19 @@ TEST(HeldSends, OfOtherThreadsStay) {
   EXPECT_EQ(held->times, 1);
 }
 
+TEST(HeldSends, OfAnEndedThreadAreNotThoseOfTheNextOne) {
+  const auto held = std::make_shared<Held>();
+  const ThreadEpoch::Record* record = nullptr;
+  std::jthread([&] {
+    record = &ThreadEpoch::current();
+    HeldSends::add(held);
+  }).join();
+  std::jthread([&] {
+    ASSERT_EQ(&ThreadEpoch::current(), record) << "the record is used again";
+    EXPECT_TRUE(record->held.empty());
+  }).join();
+}
+
 TEST(HeldSends, MayEndBeforeTheyGo) {
   HeldSends::add(std::make_shared<Held>());
   HeldSends::let_all_go();
