@@ -262,7 +262,9 @@ void Server::notify_of_known(ServerSession& session, Slot& slot) noexcept {
 }
 
 void Server::notify(ripc_service_id client, const Header& header) noexcept {
-  if (send_header(client, header) == RIPC_AGAIN) wait_for_room(client, header);
+  if (send_header(client, header) != RIPC_AGAIN) return;
+  wait(client, header);
+  ask_for_room(client);
 }
 
 ripc_status Server::send_header(ripc_service_id client, const Header& header) noexcept {
@@ -273,6 +275,7 @@ ripc_status Server::send_header(ripc_service_id client, const Header& header) no
   }
 }
 
+// RIPC_PENDING: the path is not yet wide enough.
 Status Server::send(ripc_service_id client, const CallMessage& message, std::shared_ptr<core::Ticket>* ticket) {
   if (const ripc_status status = messenger_.send_short(client, message.items()); status != RIPC_PENDING) return status;
   if (!messenger_.path(client).is_known) return find_path(client);
@@ -281,6 +284,7 @@ Status Server::send(ripc_service_id client, const CallMessage& message, std::sha
   arguments.to = client;
   arguments.items = message.items();
   arguments.auto_limit = kMostRepeated;
+  arguments.never_waits = true;
   return messenger_.send(arguments, ticket);
 }
 
@@ -312,7 +316,8 @@ void Server::ask_for_room(ripc_service_id client) noexcept {
   if (messenger_.path(client).is_known) messenger_.ask_for_room(client);
 }
 
-void Server::wait_for_room(ripc_service_id client, const Header& header) noexcept {
+// The message is sent again in a millisecond, or when there is room.
+void Server::wait(ripc_service_id client, const Header& header) noexcept {
   // Answers are limited by the slots. Anything else beyond these limits is as if it had been lost.
   const bool is_answer = header.kind == Kind::answer;
   if (!is_answer && waiting_.size() >= options_.max_sessions && !waiting_.contains(client)) return;
@@ -323,7 +328,6 @@ void Server::wait_for_room(ripc_service_id client, const Header& header) noexcep
   } catch (const std::bad_alloc&) {
     return;  // the time of the call ends it
   }
-  ask_for_room(client);
   lower(send_at_, messenger_.now() + TimerWheel::kTick);
   messenger_.wake();  // this may be another thread
 }
@@ -379,7 +383,8 @@ bool Server::send_waiting(ripc_service_id client, Header& header) noexcept {
   if (slot.number != header.number || slot.state != Slot::State::waiting) return true;
   const Status status = send_kept(*session, slot);
   if (status == RIPC_AGAIN) ask_for_room(session->client);
-  if (const ripc_status code = status.code(); code == RIPC_AGAIN || code == RIPC_NO_MEMORY) return false;
+  const ripc_status code = status.code();
+  if (code == RIPC_AGAIN || code == RIPC_PENDING || code == RIPC_NO_MEMORY) return false;
   session->used_at = slot.answer->kept_at = messenger_.now();
   if (status.ok()) {
     slot.state = Slot::State::answered;

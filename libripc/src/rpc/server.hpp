@@ -133,7 +133,7 @@ class Server : public std::enable_shared_from_this<Server> {
   // Never waits. RIPC_AGAIN while the path is searched for; RIPC_NO_SERVICE if that has taken the resolve timeout.
   ripc_status find_path(ripc_service_id client) noexcept;
   void ask_for_room(ripc_service_id client) noexcept;
-  void wait_for_room(ripc_service_id client, const wire::call::Header& header) noexcept;
+  void wait(ripc_service_id client, const wire::call::Header& header) noexcept;
   Status send(ripc_service_id client, const CallMessage& message, std::shared_ptr<core::Ticket>* ticket = nullptr);
   ripc_status send_header(ripc_service_id client, const wire::call::Header& header) noexcept;
   // False: there is no room or path yet. An answer that cannot be sent becomes the state of its call.

@@ -104,7 +104,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
                                 .items = message.items(),
                                 .reply_to = request.message,
                                 .auto_limit = kMostRepeated,
-                                .is_loan_secret = ticket == nullptr},
+                                .is_loan_secret = ticket == nullptr,
+                                .never_waits = !is_borrowed(items)},
                                &own_ticket);
       } catch (const std::bad_alloc&) {
         sent = RIPC_NO_MEMORY;
@@ -114,11 +115,11 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
       status = sent.code();
       slot = slot_of(request);  // the client may have given it up meanwhile
       if (slot != nullptr && (!sent.ok() || own_ticket)) forget(*session_of(request.session), *slot);
-      if (!sent.ok() && status != RIPC_AGAIN) return sent;
+      if (!sent.ok() && status != RIPC_AGAIN && status != RIPC_PENDING) return sent;
       may_be_lost = !own_ticket && !is_given && messenger_.path(client).loses;
     }
   }
-  const bool waits = status == RIPC_AGAIN && !is_borrowed(items);
+  const bool waits = (status == RIPC_AGAIN || status == RIPC_PENDING) && !is_borrowed(items);
   if (status != RIPC_OK && !waits) return status;
   if (slot != nullptr) {
     ServerSession& session = *session_of(request.session);
@@ -132,7 +133,8 @@ Status Server::reply(ripc_request& request, std::uint32_t code, std::span<const 
     if (own_ticket) slot->answer->ticket = own_ticket;
     if (waits) {
       if (!keep(session, *slot, items, now, SIZE_MAX)) return RIPC_AGAIN;
-      wait_for_room(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
+      wait(session.client, {.kind = Kind::answer, .number = request.number, .session = request.session});
+      if (status == RIPC_AGAIN) ask_for_room(session.client);
       messenger_.release_given(items);
     } else if (may_be_lost) {
       try {

@@ -210,7 +210,7 @@ class FakeNode final : public Messenger {
   }
   Status check_given(std::span<const ripc_item>) override { return {}; }
   void release_given(std::span<const ripc_item>) noexcept override {}
-  void ask_for_room(ripc_service_id) noexcept override {}
+  void ask_for_room(ripc_service_id) noexcept override { ++rooms_asked; }
   void end_request(std::uint64_t request, Deadline deadline) noexcept override {
     requests.erase(request);
     if (peers_write) network_.now = std::max(network_.now, deadline.at());
@@ -266,8 +266,9 @@ class FakeNode final : public Messenger {
   std::shared_ptr<Client> client;
   std::shared_ptr<Server> server;
   Nanoseconds patience = 1'000'000'000;
-  ripc_service_id just_ended = 0;        // a peer that send() no longer finds
-  bool is_narrow = false;                // the path has to be made wide enough for such items first
+  ripc_service_id just_ended = 0;  // a peer that send() no longer finds
+  bool is_narrow = false;          // the path has to be made wide enough for such items first
+  int rooms_asked = 0;
   int sends = 0;                         // of items that do not travel short
   std::deque<ripc_status> failures;      // of the next of those sends; for lack of memory they throw
   std::shared_ptr<core::Ticket> ticket;  // of such items, which then never arrive

@@ -93,9 +93,11 @@ TEST_F(KeptAnswers, OfASessionTake256KiBAtMost) {
 // An answer of this size waits, because its first send finds no room.
 class WaitingAnswer : public testing::Test {
  protected:
-  explicit WaitingAnswer(bool may_lose = false) : network_(7, {.may_lose = may_lose}, 4096) {
+  explicit WaitingAnswer(bool may_lose = false, std::size_t largest = 4096, std::size_t size = kSize)
+      : answer_(size), network_(7, {.may_lose = may_lose}, largest) {
     const ripc_rpc_handler answer = [](void* user, ripc_request* request) {
-      const ripc_item item{static_cast<std::vector<std::byte>*>(user)->data(), kSize, RIPC_ITEM_AUTO, 0};
+      const auto& bytes = *static_cast<std::vector<std::byte>*>(user);
+      const ripc_item item{bytes.data(), bytes.size(), RIPC_ITEM_AUTO, 0};
       EXPECT_TRUE(request->server->reply(*request, 3, {&item, 1}, nullptr).ok());
     };
     EXPECT_TRUE(server_.server->handle(2, {answer, &answer_, false}).ok());
@@ -103,7 +105,7 @@ class WaitingAnswer : public testing::Test {
   }
 
   static constexpr std::size_t kSize = 200'000;
-  std::vector<std::byte> answer_ = std::vector<std::byte>(kSize);
+  std::vector<std::byte> answer_;
   FakeNetwork network_;
   FakeNode client_{network_, kClient};
   FakeNode server_{network_, kServer};
@@ -118,6 +120,25 @@ TEST_F(WaitingAnswer, ThatCannotBeSentEndsItsCallAtOnce) {
   EXPECT_EQ(calls_.ended[0].outcome, RIPC_CALL_MAY_HAVE_RUN);
   EXPECT_EQ(calls_.ended[0].status, RIPC_TOO_LARGE);
   EXPECT_EQ(server_.sends, 3);
+}
+
+class WideAnswer : public WaitingAnswer {
+ protected:
+  WideAnswer() : WaitingAnswer(false, 2 * kMostRepeated, kMostRepeated + 1) {}
+};
+
+TEST_F(WideAnswer, WaitsInTheServerWhileItsPathIsMadeWideEnough) {
+  server_.is_narrow = true;
+  calls_.begin();
+  network_.run(100 * kMillisecond);
+  EXPECT_TRUE(calls_.ended.empty());
+  EXPECT_GT(server_.sends, 1);
+  EXPECT_LE(server_.sends, 101) << "it looks once in a millisecond";
+  EXPECT_EQ(server_.rooms_asked, 0) << "there is room, so that would be reported at once";
+  server_.is_narrow = false;
+  network_.run(10 * kMillisecond);
+  ASSERT_EQ(calls_.ended.size(), 1u);
+  EXPECT_EQ(calls_.ended[0].outcome, std::uint32_t{RIPC_CALL_ANSWERED});
 }
 
 class WaitingLongAnswer : public WaitingAnswer {
