@@ -81,7 +81,9 @@ class Calls(CliTest):
     def test_a_stopped_service_times_out_with_4(self):
         service = self.serve_calls()
         service.send_signal(signal.SIGSTOP)
-        self.assertIn("call", self.ripc("call", "demo", "0", "--timeout", "0.5", code=4)[1].decode())
+        answer = self.ripc_json("call", "demo", "0", "--timeout", "2", code=4)
+        self.assertEqual((answer["outcome"], answer["status"]), ("did not run", "RIPC_TIMEOUT"))
+        self.assertIn("is it stopped?", answer["error"])
 
     def test_a_service_without_calls_does_not_answer_them(self):
         self.serve()

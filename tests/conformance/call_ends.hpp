@@ -226,7 +226,7 @@ class CallTest : public TransportTest {
   struct Hasty {
     explicit Hasty(const CallTest& test)
         : context(
-              test.make_context([](ripc_context_options& options) { options.resolve_timeout = 50 * kMillisecond; })),
+              test.make_context([](ripc_context_options& options) { options.resolve_timeout = 500 * kMillisecond; })),
           service(conformance::make_service(context)),
           rpc(make_rpc(service)) {}
     Context context;

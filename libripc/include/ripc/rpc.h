@@ -169,9 +169,9 @@ RIPC_API void ripc_call_options_init(ripc_call_options *options);
  *
  *   did not run   RIPC_NO_SERVICE (no path was found within the context's resolve_timeout), RIPC_UNSUPPORTED (no such
  *                 method), RIPC_AGAIN (the server's workers are busy), RIPC_LIMIT (max_sessions),
- *                 RIPC_VERSION_MISMATCH (of the server), RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD (before
- *                 it was sent), RIPC_CLOSED (the same, or the server's endpoint ended before a handler had it),
- *                 RIPC_FENCED (the server restarted), or what ripc_send() gives
+ *                 RIPC_VERSION_MISMATCH (of the server), RIPC_TIMEOUT (also: its process did not answer within
+ *                 resolve_timeout), RIPC_CANCELLED, RIPC_PEER_DEAD (before it was sent), RIPC_CLOSED (the same, or its
+ *                 endpoint ended before a handler had it), RIPC_FENCED (it restarted), or what ripc_send() gives
  *   may have run  RIPC_TIMEOUT, RIPC_CANCELLED, RIPC_PEER_DEAD, RIPC_CLOSED (its endpoint ended), and any status that a
  *                 handler dropped the request with */
 RIPC_API ripc_status ripc_rpc_call(ripc_rpc *rpc, ripc_service_id to, uint32_t method, const ripc_item *items,

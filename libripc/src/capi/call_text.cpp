@@ -29,17 +29,18 @@ constexpr std::array kEntries{
     BY_HANDLER(RIPC_PENDING),
     Entry{RIPC_TIMEOUT,
           DID_NOT_RUN
-          "no endpoint took it in its time. Check that the service has one, and that a thread runs it; or give the "
-          "call more time.",
+          "no endpoint took it in its time, or the service's process does not answer within resolve_timeout; is it "
+          "stopped? Check that the service has an endpoint, and that a thread runs it; or give the call or the search "
+          "more time.",
           MAY_HAVE_RUN
           "no answer came in its time. Check that a thread runs the service's endpoint, or give the call more time."},
     BY_HANDLER(RIPC_INTERRUPTED),
     BOTH(RIPC_TOO_LARGE, "its items exceed a documented limit; send less in one call."),
     BOTH(RIPC_NO_SERVICE,
-         "no living service has this ID, or the group with this ID has no living member. Check the ID, start the "
-         "service, and check that both sides use the same runtime directory."),
-    Entry{RIPC_PEER_DEAD, DID_NOT_RUN "the service died or closed before the call was sent.",
-          MAY_HAVE_RUN "the service died or closed before it answered."},
+         "no living service has this ID, or the group with this ID has no living member, within resolve_timeout. Check "
+         "the ID, start the service, and check that both sides use the same runtime directory."),
+    Entry{RIPC_PEER_DEAD, DID_NOT_RUN "the service died or closed before the call was sent; start it again.",
+          MAY_HAVE_RUN "the service died or closed before it answered; see why it ended."},
     BOTH(RIPC_REFUSED,
          "the service does not accept this process, or this message; check its peer policy (users and groups) and its "
          "limits."),

@@ -90,6 +90,7 @@ Status Client::wait_for_member(Call& call, Nanoseconds now) {
   call.tried.clear();
   if (group.state == ClientSession::State::open) {
     group.state = ClientSession::State::finding;
+    group.failure = RIPC_NO_SERVICE;  // none of the members that are known can be reached
     timers_.set(group, now + kMemberPause);
   }
   prepare(group, now);

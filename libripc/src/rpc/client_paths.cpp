@@ -61,6 +61,7 @@ void Client::find_path(ClientSession& session) noexcept {
   if (session.state != ClientSession::State::finding) {
     session.state = ClientSession::State::finding;
     session.finding_since = messenger_.now();
+    session.failure = RIPC_TIMEOUT;  // nobody has answered yet
     session.queue_held_back();
     for (Call* call = session.queue.front(); call != nullptr; call = call->next) set_timer(*call);
   }

@@ -212,6 +212,23 @@ TEST(CallModel, ACallToAGroupWhoseListNamesOnlyAnUnreachableMemberEndsWhenTheSea
   EXPECT_EQ(calls.ended[0].status, RIPC_NO_SERVICE);
 }
 
+TEST(CallModel, ACallToAServiceWhoseProcessDoesNotAnswerTimesOut) {
+  FakeNetwork network(7);
+  FakeNode client(network, kClient);
+  FakeNode elsewhere(network, kServer + 1);
+  Calls calls(network, client, *elsewhere.server);
+  // An earlier search has found that there is no service.
+  calls.begin();
+  network.run(client.patience + 500 * kMillisecond);
+  client.looks_end = false;
+  calls.begin();
+  network.run(client.patience + 500 * kMillisecond);
+  ASSERT_EQ(calls.ended.size(), 2u);
+  EXPECT_EQ(calls.ended[0].status, RIPC_NO_SERVICE);
+  EXPECT_EQ(calls.ended[1].outcome, std::uint32_t{RIPC_CALL_DID_NOT_RUN});
+  EXPECT_EQ(calls.ended[1].status, RIPC_TIMEOUT);
+}
+
 TEST(CallModel, ACallThatALongReachableGroupMemberLeavesWaitsForAnotherMember) {
   FakeNetwork network(7);
   FakeNode client(network, kClient);

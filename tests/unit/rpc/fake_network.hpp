@@ -156,7 +156,7 @@ class FakeNode final : public Messenger {
     for (const auto& [to, report] : std::map(searches_)) {
       const bool is_there = network_.nodes.contains(to) || network_.groups.contains(to);
       if (is_there && !is_group(to)) connect(to);
-      if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_)
+      if (const auto still = searches_.find(to); still != searches_.end() && network_.now >= next_look_ && looks_end)
         (*still->second)(is_there ? RIPC_OK : RIPC_NO_SERVICE);
     }
     if (network_.now >= next_look_) next_look_ = network_.now + 10'000'000;
@@ -275,6 +275,7 @@ class FakeNode final : public Messenger {
   bool peers_write = false;              // to return buffers, and do not finish
   bool lacks_memory = false;             // the server's first allocation for the next request fails
   bool reads = true;                     // whether messages that arrive are read
+  bool looks_end = true;                 // a look for a path to a process that is stopped does not end in time
   Nanoseconds reading_time = 0;          // between its look at the clock and the handler of the message that came
   std::function<void()> during_send;     // runs before the send() of an item that does not travel short returns
   std::set<std::uint64_t> requests;      // those that hold return buffers

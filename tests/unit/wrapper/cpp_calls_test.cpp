@@ -123,7 +123,7 @@ TEST_F(CppCallTexts, OfCallsThatDidNotRunSayThatRepeatingThemIsSafe) {
   const CallResult unheard = client_.call_wait(deaf.id(), kEcho, bytes_of("x"), {.timeout = 50ms});
   EXPECT_EQ(unheard.outcome(), RIPC_CALL_DID_NOT_RUN);
   EXPECT_EQ(unheard.status(), RIPC_TIMEOUT);
-  EXPECT_TRUE(says(unheard.error().text(), "Check that the service has one")) << unheard.error().text();
+  EXPECT_TRUE(says(unheard.error().text(), "Check that the service has an endpoint")) << unheard.error().text();
 }
 
 TEST_F(CppCallTexts, OfABusyEndpointNameTheEndpointAndNotThePeersRoom) {
