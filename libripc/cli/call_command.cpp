@@ -84,8 +84,45 @@ ripc_status status_of(const ripc::CallResult& result) {
   return result.status();
 }
 
+// Whether the service ended the call with this status. libripc itself gives the others, here or on the way.
+bool is_from_service(const ripc::CallResult& result) {
+  if (result.answered()) return false;
+  switch (result.status()) {
+    case RIPC_NO_SERVICE:
+    case RIPC_TIMEOUT:
+    case RIPC_REFUSED:
+    case RIPC_PEER_DEAD:
+    case RIPC_CLOSED:
+    case RIPC_FENCED:
+    case RIPC_TOO_LARGE:
+    case RIPC_NO_MEMORY:
+    case RIPC_NO_DESCRIPTORS:
+    case RIPC_CORRUPT:
+    case RIPC_SYSTEM:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Why, if libripc in the service can give this status too.
+std::string explained(const ripc::CallResult& result) {
+  switch (result.status()) {
+    case RIPC_AGAIN:
+    case RIPC_LIMIT:
+    case RIPC_VERSION_MISMATCH:
+      return std::string(result.error().text());
+    default:
+      break;
+  }
+  const bool did_not_run = result.outcome() == RIPC_CALL_DID_NOT_RUN;
+  return std::string(did_not_run ? "The call did not run, so it is safe to repeat it."
+                                 : "The call may have run, so repeat it only if running twice does no harm.") +
+         " Ask who wrote the service what this status means.";
+}
+
 int exit_code_of(const ripc::CallResult& result) {
-  if (status_of(result) == RIPC_UNSUPPORTED || (result.answered() && result.code() != 0)) return kRefused;
+  if (is_from_service(result) || (result.answered() && result.code() != 0)) return kRefused;
   return exit_code_for(status_of(result));
 }
 
@@ -96,7 +133,11 @@ std::string what_happened(const CallCommandOptions& options, const ripc::CallRes
   if (result.answered()) return who + "answered with code " + std::to_string(result.code()) + ".";
   if (result.status() == RIPC_UNSUPPORTED)
     return who + "has no method " + std::to_string(options.method) + ". The call did not run.";
-  return std::string(result.error().text());
+  if (!is_from_service(result)) return std::string(result.error().text());
+  const bool did_not_run = result.outcome() == RIPC_CALL_DID_NOT_RUN;
+  return who + (did_not_run ? "refused" : "ended") + " method " + std::to_string(options.method) +
+         (did_not_run ? " with " : " without an answer, with ") + ripc_status_name(result.status()) + ". " +
+         explained(result);
 }
 
 Json result_json(const CallCommandOptions& options, const ripc::ServiceInfo& info, const ripc::CallResult& result,

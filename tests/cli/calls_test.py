@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,38 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from harness import PATIENCE, CliTest  # noqa: E402
+from harness import BUILD, PATIENCE, SOURCE, CliTest  # noqa: E402
+
+# Refuses a request with the status that its method says; drops it without an answer if that is none.
+REFUSING = """
+#include <stdio.h>
+#include <ripc/ripc.h>
+#include <ripc/rpc.h>
+static void handle(void *user, ripc_request *request) {
+  if (user == NULL) ripc_request_drop(request, RIPC_CANCELLED);
+  else ripc_request_refuse(request, *(ripc_status *)user);
+}
+int main(void) {
+  static ripc_status statuses[] = {RIPC_PERMISSION, RIPC_INVALID_ARGUMENT};
+  ripc_context_options context_options;
+  ripc_context_options_init(&context_options);
+  ripc_service_options options;
+  ripc_service_options_init(&options);
+  options.name = "strict";
+  ripc_context *context;
+  ripc_service *service;
+  ripc_rpc *rpc;
+  if (ripc_context_create(&context_options, &context) != RIPC_OK) return 1;
+  if (ripc_service_register(context, &options, &service) != RIPC_OK) return 1;
+  if (ripc_rpc_create(service, NULL, &rpc) != RIPC_OK) return 1;
+  for (int method = 0; method < 2; ++method) ripc_rpc_handle(rpc, method, 0, handle, &statuses[method]);
+  ripc_rpc_handle(rpc, 2, 0, handle, NULL);
+  puts("serving");
+  fflush(stdout);
+  while (ripc_rpc_run(rpc, UINT64_MAX, NULL) == RIPC_OK) {
+  }
+}
+"""
 
 
 class Calls(CliTest):
@@ -77,6 +109,31 @@ class Calls(CliTest):
         self.assertIn("has no method 7", self.ripc("call", "demo", "7", code=5)[1].decode())
         answer = self.ripc_json("call", "demo", "7", code=5)
         self.assertEqual((answer["outcome"], answer["status"]), ("did not run", "RIPC_UNSUPPORTED"))
+
+    def start_refusing(self):
+        """A service whose handlers refuse: method 0 with RIPC_PERMISSION, 1 with RIPC_INVALID_ARGUMENT; 2 drops."""
+        compiler = shutil.which(os.environ.get("CC", "cc"))
+        if not compiler:
+            self.skipTest("there is no C compiler (`scripts/setup`)")
+        program = os.path.join(self.folder, "refusing")
+        libraries = os.path.join(BUILD, "lib")
+        subprocess.run(
+            [compiler, "-x", "c", "-", "-x", "none", "-I", os.path.join(SOURCE, "libripc", "include"), "-L", libraries,
+             "-lripc", "-o", program],
+            input=REFUSING, text=True, check=True, timeout=PATIENCE)
+        process = subprocess.Popen([program], env=self.environment | {"LD_LIBRARY_PATH": libraries}, stdout=subprocess.PIPE)
+        self.addCleanup(self._end, process)
+        self.assertIn(b"serving", process.stdout.readline())
+
+    def test_a_refusal_by_the_handler_names_service_method_and_status_and_gives_5(self):
+        self.start_refusing()
+        for method, status in (("0", "RIPC_PERMISSION"), ("1", "RIPC_INVALID_ARGUMENT")):
+            errors = self.ripc("call", "strict", method, code=5)[1].decode()
+            self.assertIn(f"'strict' refused method {method} with {status}", errors)
+            self.assertIn("did not run", errors)
+        errors = self.ripc("call", "strict", "2", code=5)[1].decode()
+        self.assertIn("'strict' ended method 2 without an answer, with RIPC_CANCELLED", errors)
+        self.assertIn("only if running twice does no harm", errors)
 
     def test_a_stopped_service_times_out_with_4(self):
         service = self.serve_calls()
