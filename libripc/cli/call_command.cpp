@@ -145,7 +145,12 @@ Json result_json(const CallCommandOptions& options, const ripc::ServiceInfo& inf
   Json items = Json::array();
   for (std::size_t index = 0; index < result.item_count(); ++index) {
     const ripc::ItemView view = result.item(index);
-    items.push_back({{"size", view.size()}, {"status", ripc_status_name(view.status())}, {"text", view.text()}});
+    Json item = {{"size", view.size()}, {"status", ripc_status_name(view.status())}};
+    if (is_utf8(view.text()))
+      item["text"] = view.text();
+    else
+      item["base64"] = to_base64(view.text());
+    items.push_back(std::move(item));
   }
   return {{"service", options.service},
           {"id", format_id(info.id)},

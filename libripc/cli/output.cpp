@@ -74,6 +74,30 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+bool is_utf8(std::string_view text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+std::string to_base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const auto byte = [&](std::size_t index) -> std::uint32_t {
+      return at + index < bytes.size() ? static_cast<unsigned char>(bytes[at + index]) : 0;
+    };
+    const std::uint32_t group = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for (std::size_t digit = 0; digit < 4; ++digit)
+      text += digit <= bytes.size() - at ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
+  }
+  return text;
+}
+
 void print_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

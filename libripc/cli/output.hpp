@@ -27,6 +27,9 @@ std::string printable(std::string_view text);
 // Rows of equal length; the first row is the header. Columns are two spaces apart. Goes to stdout.
 void print_table(const std::vector<std::vector<std::string>>& rows);
 
+bool is_utf8(std::string_view text);
+std::string to_base64(std::string_view bytes);
+
 // One line of JSON on `stream`, flushed. Bytes that are not UTF-8 are replaced.
 void print_json(const Json& json, std::FILE* stream = stdout);
 

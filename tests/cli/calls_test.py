@@ -104,6 +104,12 @@ class Calls(CliTest):
         self.assertEqual(answer["items"], [{"size": 5, "status": "RIPC_OK", "text": "hello"}])
         self.assertGreater(answer["nanoseconds"], 0)
 
+    def test_json_has_items_that_are_not_text_in_base64(self):
+        self.serve_calls()
+        for content, encoded in ((b"\xff\xfe", "//4="), (b"\xc3", "ww=="), (b"ab\xed\xa0\x80", "YWLtoIA=")):
+            answer = json.loads(self.ripc("call", "demo", "0", "--file", "-", "--json", input=content)[0])
+            self.assertEqual(answer["items"], [{"size": len(content), "status": "RIPC_OK", "base64": encoded}])
+
     def test_an_unknown_method_is_refused_with_5(self):
         self.serve_calls()
         self.assertIn("has no method 7", self.ripc("call", "demo", "7", code=5)[1].decode())
