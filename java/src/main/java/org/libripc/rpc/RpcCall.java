@@ -7,8 +7,9 @@ import org.libripc.internal.RpcEndpoint;
 
 /**
  * A call under way. It completes with its result, whatever the outcome is, in the thread that runs
- * the endpoint. Dependent actions without an executor of their own run there, and must not wait for
- * other calls. Close the {@link CallResult}.
+ * the endpoint. Without such a thread it does not complete, and {@link #get} waits for ever: see
+ * {@link Rpc#serve} and {@link Rpc#callWait}. Dependent actions without an executor of their own
+ * run there, and must not wait for other calls. Close the {@link CallResult}.
  *
  * <p>Only the library can complete it: {@link #complete} and similar methods return false or throw.
  * So {@link #orTimeout} and {@link #completeOnTimeout} do nothing. Set the time of a call with
