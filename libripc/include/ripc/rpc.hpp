@@ -348,7 +348,7 @@ class Rpc {
   // Registers the handler of a method. The handler takes a Request, and is a function that returns nothing, or a
   // coroutine that returns Task<>. It is kept until the endpoint is destroyed. flags: RIPC_RPC_WORKER lets it run in
   // worker threads, several at once, where it may block; a coroutine runs there only until it first waits.
-  // RIPC_INVALID_ARGUMENT: also an empty std::function. Allocates.
+  // RIPC_INVALID_ARGUMENT: also an empty std::function. Allocates. An exception of the handler ends the process.
   //
   // One thread at a time may call this, while another is in run(). Calls that arrive before the handler is registered
   // are refused with RIPC_UNSUPPORTED.
