@@ -193,6 +193,12 @@ if try moving_service; then
     "moving_service: answer of server 1" "moving_service: answer of server 2"
 fi
 
+if try greeter; then
+  run_client greeter Ada || fail greeter "the client failed"
+  kill "$server"
+  finish greeter "greeter: serving" -- "greeter: Hello, Ada"
+fi
+
 if try hello; then
   run_client hello || fail hello "the client failed"
   finish hello "hello: serving" -- "hello: Hello, world"
