@@ -57,6 +57,15 @@ int run_add(const TrustOptions& options) {
     if (!own.ok()) return fail(own.error());
     line = own->public_key;
   }
+  if (members.ok()) {
+    const auto known = std::ranges::find(*members, line, &ripc::TrustMember::public_key);
+    if (known != members->end() && known->name != options.name) {
+      const std::string whose = options.key.empty() ? "This user's identity is" : "This key is that of";
+      return fail(kFailure, whose + " member '" + known->name + "' already: give KEY, the key of '" + options.name +
+                                "' (`ripc key show` prints it on its host), or first run ripc trust remove " +
+                                known->name + ".");
+    }
+  }
   if (!options.holds.empty()) line += " holds=" + options.holds;
   if (!options.joins.empty()) line += " joins=" + options.joins;
   if (options.has_calls) line += " calls=" + options.calls;

@@ -133,6 +133,17 @@ class WrongWords(ErrorTest):
                 self.assertEqual(errors.count(said), 1, errors)
                 self.assertNotRegex(errors, "line [0-9]")
 
+    def test_a_key_of_another_member_names_the_member(self):
+        self.ripc("trust", "add", "alice")
+        key = self.new_key()
+        self.ripc("trust", "add", "bob", key)
+        said = self.errors("trust", "add", "carol", code=1)
+        self.assertIn("This user's identity is member 'alice' already", said)
+        self.assertIn("KEY", said)
+        for force in ([], ["--force"]):
+            self.assertIn("This key is that of member 'bob' already", self.errors("trust", "add", "carol", key, *force, code=1))
+        self.ripc("trust", "add", "bob", key, "--force")
+
     def test_a_mistake_in_the_trust_file_is_no_wrong_usage(self):
         trust = os.path.join(self.folder, "trust")
         with open(trust, "w", encoding="ascii") as file:
