@@ -101,17 +101,20 @@ int get_one(const GetOptions& options, file::Connection& connection, const std::
 }
 
 // Fetches what a line of a batch asks for: "PATH<tab>OUTPUT[<tab>return]".
-int get_line(const GetOptions& options, file::Connection& connection, const std::string& line) {
+int get_line(const GetOptions& options, file::Connection& connection, const std::string& line, std::size_t number) {
   const std::size_t first = std::min(line.find('\t'), line.size());
   const std::size_t second = std::min(line.find('\t', first + 1), line.size());
   const std::string path = line.substr(0, first);
   const std::string output = first == line.size() ? "" : line.substr(first + 1, second - first - 1);
   const std::string how = second == line.size() ? "" : line.substr(second + 1);
-  if (how.empty() || how == "return")
+  const bool is_whole = !path.empty() && !output.empty();
+  if (is_whole && (how.empty() || how == "return"))
     return get_one(options, connection, path, output, options.fetch.return_buffer || !how.empty());
   file::FetchReport report;
   report.exit_code = kUsage;
-  report.error = "'" + printable(how) + "' is not understood: the third column of a line is return, or left out.";
+  report.error = "line " + std::to_string(number) + " of standard input: ";
+  report.error += is_whole ? "'" + printable(how) + "' is not understood: the third column is return, or left out."
+                           : "write PATH<tab>OUTPUT, with one tab and neither part empty.";
   return say_outcome(options, path, output, report);
 }
 
@@ -120,9 +123,9 @@ int get_line(const GetOptions& options, file::Connection& connection, const std:
 int get_batch(const GetOptions& options, file::Connection& connection) {
   int exit_code = kOk;
   std::string line;
-  while (std::getline(std::cin, line)) {
+  for (std::size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.empty()) continue;
-    const int code = get_line(options, connection, line);
+    const int code = get_line(options, connection, line, number);
     if (exit_code == kOk) exit_code = code;
   }
   return exit_code;

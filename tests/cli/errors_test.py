@@ -410,9 +410,17 @@ class Batch(ErrorTest):
         return out.decode(), errors.decode()
 
     def test_each_line_of_output_names_its_file(self):
-        out, errors = self.batch(f"a\t{self.fetched}\nb\t{self.fetched}\na\n", code=5)
+        out, errors = self.batch(f"a\t{self.fetched}\nb\t{self.fetched}\na\t{self.fetched}\n", code=5)
         self.assertRegex(out, r"^a: 1 bytes .*\nb: failed with exit code 5\na: 1 bytes .*\n$")
         self.assertIn("b: ", errors)
+
+    def test_a_line_without_path_or_output_is_wrong_usage(self):
+        for line in ("a", "a\t", "a\t\treturn", f"\t{self.fetched}"):
+            with self.subTest(line=line):
+                out, errors = self.batch(f"a\t{self.fetched}\n{line}\n", code=2)
+                self.assertIn("line 2 ", errors)
+                self.assertIn("PATH<tab>OUTPUT", errors)
+                self.assertEqual(out.count(" bytes "), 1)
 
     def test_a_third_column_that_is_not_known_is_an_error(self):
         out, _ = self.batch(f"a\t{self.fetched}\tbogus\na\t{self.fetched}\treturn\n", "--json", code=2)

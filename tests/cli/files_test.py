@@ -128,7 +128,7 @@ class Get(CliTest):
 
     def test_control_characters_of_a_path_do_not_reach_the_terminal(self):
         self.serve("files")
-        out, errors = self.ripc("get", "files", "--batch", input="a\x1b[1m\u009b1mü\n".encode(), code=5)
+        out, errors = self.ripc("get", "files", "--batch", input=f"a\x1b[1m\u009b1mü\t{self.fetched}\n".encode(), code=5)
         self.assertEqual(out.decode(), "a?[1m?1mü: failed with exit code 5\n")
         self.assertIn("'a?[1m?1mü'", errors.decode())
         self.assertNotRegex(errors.decode(), "[\x1b\x80-\x9f]")
