@@ -85,6 +85,12 @@ ripc::Result<Target> Target::parse_service(const std::string& text) {
   return target;
 }
 
+std::string Target::hint() const {
+  std::uint64_t number = 0;
+  const bool is_id = name.starts_with("0x") && parse_number(name, number);
+  return is_id ? " For an ID write id:" + name + "." : "";
+}
+
 ripc::Result<ripc::ServiceInfo> Target::resolve(ripc::Context& context) const {
   return name.empty() ? context.resolve(id) : context.resolve(name);
 }
@@ -134,7 +140,7 @@ ripc::Result<ripc::ServiceInfo> wait_for_service(ripc::Context& context, const T
       const ripc::Nanoseconds left = time_left(started, timeout);
       if (left.count() != 0 && context.wait_service(target.id, left).ok()) return target.resolve(context);
       return ripc::Error(RIPC_NO_SERVICE, "There is no living service '" + target.text +
-                                              "'; `ripc services` shows what is there. " +
+                                              "'; `ripc services` shows what is there." + target.hint() + " " +
                                               std::string(info.error().text()));
     }
     poll(nullptr, 0, kPauseMilliseconds);

@@ -42,6 +42,8 @@ struct Target {
   static ripc::Result<Target> parse(const std::string& text);
   // The same, but a group is refused as well.
   static ripc::Result<Target> parse_service(const std::string& text);
+  // What else the user may have meant, after a space; often empty.
+  std::string hint() const;
   ripc::Result<ripc::ServiceInfo> resolve(ripc::Context& context) const;
 };
 

@@ -144,6 +144,13 @@ class WrongWords(ErrorTest):
             self.assertIn("This key is that of member 'bob' already", self.errors("trust", "add", "carol", key, *force, code=1))
         self.ripc("trust", "add", "bob", key, "--force")
 
+    def test_an_id_without_id_in_front_is_explained(self):
+        for arguments in (["resolve"], ["call"], ["ping"], ["wait"]):
+            rest = ["0"] if arguments == ["call"] else []
+            errors = self.errors(*arguments, "0x87f72fb3af456330", *rest, "--timeout", "0", code=3)
+            self.assertIn("For an ID write id:0x87f72fb3af456330.", errors)
+            self.assertNotIn("id:", self.errors(*arguments, "0xyz", *rest, "--timeout", "0", code=3))
+
     def test_a_mistake_in_the_trust_file_is_no_wrong_usage(self):
         trust = os.path.join(self.folder, "trust")
         with open(trust, "w", encoding="ascii") as file:
