@@ -67,7 +67,7 @@ int run_serve_calls(const ServingOptions& options) {
   const std::uint64_t refused = statistics.ok() ? statistics->requests_refused : 0;
   serving->say_closed(end, {{"requests_run", run}, {"requests_refused", refused}},
                       "closed: " + std::to_string(run) + " calls run, " + std::to_string(refused) + " refused");
-  return exit_code_after(end);
+  return exit_code_after(end, options.service);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ int run_serve(const ServeOptions& options) {
   serving->say_closed(end, counters_json(server),
                       "closed: " + std::to_string(server.counters().requests) + " requests, " +
                           format_bytes(server.counters().bytes) + " sent");
-  return exit_code_after(end);
+  return exit_code_after(end, options.service);
 }
 
 }  // namespace

@@ -65,6 +65,11 @@ ripc::Error serve_until_stopped(const StopOnSignal& stop, Serving& serving, cons
   return RIPC_INTERRUPTED;
 }
 
-int exit_code_after(const ripc::Error& end) { return end.code() == RIPC_INTERRUPTED ? kOk : fail(end); }
+int exit_code_after(const ripc::Error& end, const std::string& service) {
+  if (end.code() == RIPC_INTERRUPTED) return kOk;
+  if (end.code() != RIPC_FENCED) return fail(end);
+  return fail(exit_code_for(end.code()), "A newer holder took '" + service + "' over; `ripc resolve '" + service +
+                                             "'` shows it. --takeover takes the ID back.");
+}
 
 }  // namespace cli

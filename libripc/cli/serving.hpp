@@ -45,7 +45,7 @@ class Serving {
 // orderly end. Meanwhile it reports on stderr what the context refuses.
 ripc::Error serve_until_stopped(const StopOnSignal& stop, Serving& serving, const std::function<ripc::Error()>& step);
 
-// The exit code for the result of serve_until_stopped().
-int exit_code_after(const ripc::Error& end);
+// The exit code for the result of serve_until_stopped(), which it prints if it is a failure of this service.
+int exit_code_after(const ripc::Error& end, const std::string& service);
 
 }  // namespace cli

@@ -178,6 +178,7 @@ class Calls(CliTest):
         self.assertIn("--takeover", self.ripc("serve-calls", "demo", code=1)[1].decode())
         self.serve_calls("demo", "--takeover")
         self.assertEqual(first.wait(PATIENCE), 1)
+        self.assertIn("A newer holder took 'demo' over", first.stderr.read().decode())
         self.assertEqual(self.ripc("call", "demo", "0", "--data", "x")[0], b"x")
 
 
