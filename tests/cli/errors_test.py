@@ -151,6 +151,13 @@ class WrongWords(ErrorTest):
             self.assertIn("For an ID write id:0x87f72fb3af456330.", errors)
             self.assertNotIn("id:", self.errors(*arguments, "0xyz", *rest, "--timeout", "0", code=3))
 
+    def test_advice_about_a_file_that_is_missing_names_the_option_that_named_it(self):
+        self.ripc("trust", "add", "alice")
+        missing = os.path.join(self.folder, "missing")
+        errors = self.errors("trust", "sign", "--signer", missing, code=1)
+        self.assertIn("another file with --signer FILE; `ripc key new --identity -o FILE` makes one", errors)
+        self.assertNotIn("let this user read it", self.errors("trust", "list", "-f", missing, code=1))
+
     def test_a_mistake_in_the_trust_file_is_no_wrong_usage(self):
         trust = os.path.join(self.folder, "trust")
         with open(trust, "w", encoding="ascii") as file:

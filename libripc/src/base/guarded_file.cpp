@@ -35,10 +35,10 @@ GuardedText::~GuardedText() { sodium_memzero(bytes_.data(), bytes_.size()); }
 
 Result<GuardedText> read_guarded_file(const std::string& path, const GuardedFile& rules) {
   const std::string call = "Reading the " + std::string(rules.what) + " " + path;
-  const std::string advice = "let this user read it, or name another file with " + std::string(rules.setting) + "; " +
-                             std::string(rules.remedy);
+  const std::string others = "name another file with " + std::string(rules.setting) + "; " + std::string(rules.remedy);
   const auto failed = [&](int error) {
-    return system_error(error, call, error == ENOMEM ? std::string_view() : std::string_view(advice));
+    if (error == ENOMEM) return system_error(error, call, {});
+    return system_error(error, call, error == ENOENT ? others : "let this user read it, or " + others);
   };
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return failed(errno);

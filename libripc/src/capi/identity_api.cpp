@@ -72,7 +72,12 @@ Result<std::shared_ptr<const Identity>> read_signer(const char* file, const std:
                       public_key_text(*wanted) + ". `ripc trust sign` signs a file as it is.");
   if (*file == '\0')
     return Status(RIPC_INVALID_ARGUMENT, "The name of the signer's file is empty: name one, or pass NULL for none.");
-  Result<std::shared_ptr<const Identity>> identity = Identity::load(file);
+  const Result<GuardedText> text = read_guarded_file(file, {.what = "identity file",
+                                                            .setting = "--signer FILE",
+                                                            .remedy = "`ripc key new --identity -o FILE` makes one",
+                                                            .most = 4096});
+  if (!text.ok()) return text.status();
+  Result<std::shared_ptr<const Identity>> identity = Identity::parse(text->view(), file);
   if (identity.ok() && wanted && (*identity)->public_key() != *wanted)
     return Status(RIPC_REFUSED, "The cluster key file names the signer " + public_key_text(*wanted) + ", but " +
                                     std::string(file) + " is the identity " +
