@@ -100,7 +100,8 @@ std::string why_no_number(const std::string& text) {
   const bool is_too_large =
       std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc::result_out_of_range;
   if (!text.starts_with('-') && !is_octal && !is_too_large) return {};
-  return "'" + text + "' is not understood: give a number from 0, without leading zeros, that fits into 64 bits.";
+  return "'" + text + "' is not understood: give a number from 0, without leading zeros" +
+         (is_too_large ? ", that fits into 64 bits." : ".");
 }
 
 }  // namespace

@@ -158,6 +158,15 @@ class WrongWords(ErrorTest):
         self.assertIn("another file with --signer FILE; `ripc key new --identity -o FILE` makes one", errors)
         self.assertNotIn("let this user read it", self.errors("trust", "list", "-f", missing, code=1))
 
+    def test_a_wrong_transport_of_the_environment_names_the_variable(self):
+        self.environment["RIPC_TRANSPORTS"] = "tcp"
+        self.assertIn("RIPC_TRANSPORTS: 'tcp' is not a transport", self.errors("services", code=1))
+
+    def test_a_negative_method_is_refused_without_a_word_of_64_bits(self):
+        errors = self.errors("call", "demo", "-1", code=2)
+        self.assertIn("give a number from 0", errors)
+        self.assertNotIn("64 bits", errors)
+
     def test_a_mistake_in_the_trust_file_is_no_wrong_usage(self):
         trust = os.path.join(self.folder, "trust")
         with open(trust, "w", encoding="ascii") as file:

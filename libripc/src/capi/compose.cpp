@@ -97,7 +97,8 @@ Result<std::optional<std::vector<std::string>>> read_transports(const char* opti
     start = end + 1;
     if (!contains(kKnownTransports, name))
       return Status(RIPC_INVALID_ARGUMENT,
-                    "'" + name + "' is not a transport: list some of shm, socket, verbs, separated by commas.");
+                    (option == nullptr ? "RIPC_TRANSPORTS: '" : "'") + name +
+                        "' is not a transport: list some of shm, socket, verbs, separated by commas.");
     if (contains(kBuiltTransports, name) && std::ranges::find(transports, name) == transports.end())
       transports.push_back(std::move(name));
   }
