@@ -50,8 +50,8 @@ constexpr std::array kEntries{
     Entry{RIPC_CLOSED, "RIPC_CLOSED",
           "The service or its context is closing; stop using it, and register a new one if needed."},
     Entry{RIPC_INVALID_ARGUMENT, "RIPC_INVALID_ARGUMENT",
-          "An argument breaks the contract of the call: compare pointers, sizes and flags with its comment in ripc.h. "
-          "In C++ the object may be empty or moved from."},
+          "An argument breaks the contract of the call: compare pointers, sizes and flags with the comment on its "
+          "declaration. In C++ the object may be empty or moved from."},
     Entry{RIPC_NO_MEMORY, "RIPC_NO_MEMORY",
           "Memory, or the limit of the buffer pool, is exhausted; release buffers and messages, or raise pool_limit. "
           "An item that came by RDMA may have met the limit of locked memory: `ulimit -l unlimited`."},

@@ -138,7 +138,7 @@ void check_environment(Report& report) {
 void check_context(Report& report, const ripc_context_options& options) {
   Result<Settings> settings = read_settings(options);
   if (!settings.ok()) {
-    report.add(Level::broken, "settings", settings.status().text(), "correct the option or variable");
+    report.add(Level::broken, "settings", settings.status().text(), "correct what it names");
     return;
   }
   check_processors(report, settings->spin);

@@ -85,7 +85,7 @@ TEST_F(CppWrapper, TheSelfCheckReturnsItsFindings) {
   EXPECT_EQ(broken.level, 2U);
   EXPECT_EQ(broken.subject, "settings");
   EXPECT_NE(broken.text.find("pigeon"), std::string::npos) << broken.text;
-  EXPECT_EQ(broken.advice, "correct the option or variable");
+  EXPECT_EQ(broken.advice, "correct what it names");
 }
 
 TEST(CppContext, RailsAreThoseOfTheCInterface) {
