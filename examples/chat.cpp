@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "ripc/ripc.hpp"
 
@@ -50,9 +51,11 @@ int run(int count, char** words) {
   }
   // A member receives its own messages, too, and counts itself. So it waits for a second member.
   ripc::GroupOutcome outcome;
+  bool waits = false;
   while (outcome.taken < 2) {
     if (auto sent = service->send(*room, "", {.outcome = &outcome}); !sent)
       return fail("looking who is there", sent.error());
+    if (outcome.taken < 2 && !std::exchange(waits, true)) std::fputs("chat: waiting for another member\n", stderr);
     (void)service->receive(std::chrono::milliseconds(10));
   }
   for (int index = 0; index < count; ++index) {

@@ -42,6 +42,9 @@ ripc::Error answer(ripc::Context& context, ripc::Service& service, const ripc::M
 }
 
 int serve(const std::filesystem::path& directory) {
+  std::error_code missing;
+  if (!std::filesystem::is_directory(directory, missing))
+    return std::fprintf(stderr, "file_service: %s is no directory: name one that is there\n", directory.c_str()), 2;
   auto context = ripc::Context::create();
   if (!context) return fail("no context", context.error());
   auto service = context->register_service({.name = kName});

@@ -165,7 +165,7 @@ int fetch(Connection& connection, const std::string& path, std::vector<char>& bo
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) die("usage: http_get SERVICE PATH OUTPUT [COUNT]");
+  if (argc < 4) return std::fputs("usage: http_get SERVICE PATH OUTPUT [COUNT]\n", stderr), 2;
   auto context = need(ripc::Context::create({.resolve_timeout = kPatience}), "no context");
   std::vector<char> body;
   std::vector<double> times(argc > 4 ? std::strtoul(argv[4], nullptr, 10) : 1);

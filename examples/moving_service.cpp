@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "ripc/ripc.hpp"
 
@@ -49,10 +50,12 @@ int ask(int count) {
   auto server = ripc::id_from_name(kName);
   if (!server) return fail("no ID", server.error());
   std::string last;
+  bool waits = false;
   for (int servers = 0; servers < count;) {
     // There may be a moment without any server between the two. The client repeats what it asked then.
     auto sent = service->send(*server, "who are you?");
     if (!sent && sent.code() != RIPC_NO_SERVICE) return fail("send", sent.error());
+    if (!sent && !std::exchange(waits, true)) std::fputs("moving_service: waiting for a server\n", stderr);
     auto reply = service->receive(kPatience);
     if (!reply && reply.code() != RIPC_TIMEOUT) return fail("receive", reply.error());
     if (!reply || reply->item(0).text() == last) continue;

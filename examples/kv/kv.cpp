@@ -209,7 +209,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 0.999))
       ->capture_default_str();
   client->add_option("--seed", options.mix.seed)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   return server->parsed() ? serve(options) : measure(options);
 }
 

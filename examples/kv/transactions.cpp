@@ -202,7 +202,11 @@ int main(int argc, char** argv) {
   client->add_option("--die-in", options.die_in, "kills itself in the middle of this phase")
       ->transform(CLI::CheckedTransformer(phases));
   client->add_option("--die-after", options.die_after, "transactions");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   if (options.writes > options.reads) return std::fputs("transactions: more writes than reads\n", stderr), 2;
   if (options.index >= options.servers) return std::fputs("transactions: no such server\n", stderr), 2;
   return server->parsed() ? serve(options) : call(options, audit->parsed());
