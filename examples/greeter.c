@@ -22,7 +22,7 @@ static int fail(const char *what) {
 
 static void on_signal(int number) {
   (void)number;
-  ripc_interrupt(serving);
+  ripc_interrupt(serving); /* NOLINT(bugprone-signal-handler): its comment says that it is async-signal-safe */
 }
 
 /* Owns the request until it replies, drops or refuses it. */
