@@ -14,7 +14,8 @@ if(RIPC_BUILD_CLI)
     ripc_configure_target(ripc_cli)
     ripc_unite(ripc_cli 16)
     target_include_directories(ripc_cli PRIVATE "${PROJECT_SOURCE_DIR}/libripc/cli")
-    target_link_libraries(ripc_cli PRIVATE ripc Threads::Threads CLI11::CLI11 nlohmann_json::nlohmann_json)
+    target_include_directories(ripc_cli SYSTEM PRIVATE "${RIPC_SODIUM_INCLUDE_DIR}")
+    target_link_libraries(ripc_cli PRIVATE ripc Threads::Threads CLI11::CLI11 nlohmann_json::nlohmann_json "${RIPC_SODIUM_LIBRARY}")
     target_compile_definitions(ripc_cli PRIVATE RIPC_VERSION_STRING="${PROJECT_VERSION}")
     set_target_properties(ripc_cli PROPERTIES
       OUTPUT_NAME ripc

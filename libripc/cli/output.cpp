@@ -2,6 +2,7 @@
 #include "output.hpp"
 
 #include <fcntl.h>
+#include <sodium.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,17 +85,11 @@ bool is_utf8(std::string_view text) {
 }
 
 std::string to_base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const auto byte = [&](std::size_t index) -> std::uint32_t {
-      return at + index < bytes.size() ? static_cast<unsigned char>(bytes[at + index]) : 0;
-    };
-    const std::uint32_t group = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for (std::size_t digit = 0; digit < 4; ++digit)
-      text += digit <= bytes.size() - at ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
-  }
+  constexpr int kVariant = sodium_base64_VARIANT_ORIGINAL;
+  std::string text(sodium_base64_ENCODED_LEN(bytes.size(), kVariant), '\0');
+  sodium_bin2base64(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                    kVariant);
+  text.pop_back();  // its end
   return text;
 }
 
