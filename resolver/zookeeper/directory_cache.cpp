@@ -22,9 +22,9 @@ std::vector<ripc_service_id> members_of(const std::vector<std::string>& names,
     if (const ripc_service_id id = id_of_member(name); id != 0) members.push_back(id);
   }
   std::ranges::sort(members);
-  const auto repeated = std::ranges::unique(members);
-  members.erase(repeated.begin(), repeated.end());
-  std::ranges::stable_partition(members, [&](ripc_service_id id) { return std::ranges::binary_search(known, id); });
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  std::stable_partition(members.begin(), members.end(),
+                        [&](ripc_service_id id) { return std::ranges::binary_search(known, id); });
   return members;
 }
 
