@@ -76,7 +76,8 @@ void ThreadEpoch::detach(void*) noexcept {
 
 void ThreadEpoch::forget_other_threads() noexcept {
   for (auto* record = first_record.load(std::memory_order_relaxed); record != nullptr; record = record->next) {
-    record->held.clear();
+    // Frees no memory, and does not look at what its thread may just have been changing.
+    std::construct_at(&record->held);
     if (record == current_) continue;
     record->counter.store((record->counter.load(std::memory_order_relaxed) + 1) & ~std::uint64_t{1},
                           std::memory_order_relaxed);

@@ -74,9 +74,8 @@ class ThreadEpoch {
   // Where has_barrier() is false, they need fences of their own.
   static void barrier() noexcept;
   static bool has_barrier() noexcept { return !needs_fence_; }
-  // For a forked child: ends the sections of the parent's other threads, which do not exist here, and frees the
-  // records.
-  // What the parent's threads hold is not the child's to send.
+  // For a forked child: ends the sections of the parent's other threads, which do not exist here, and frees their
+  // records. What transports hold for the parent's threads is not the child's to send.
   static void forget_other_threads() noexcept;
 
   // How often a barrier ran in all threads. Each barrier interrupts the processors that run them.
